@@ -89,7 +89,8 @@ impl Metrics {
         let help = "Connections that were closed to make room for those of other clients";
         registry.register("connections_given_up", help, self.given_up.clone());
         registry.register("connections_open", "Open connections", self.open.clone());
-        let help = "Open connections of HTTP/1.1 that were idle for 100 ms and hold no buffers";
+        let help =
+            "Open connections of HTTP/1.1 that were idle for 100 ms and hold no buffers of HTTP";
         registry.register("connections_parked", help, self.parked.clone());
         let help = "Handshakes and requests that wait for a certificate";
         registry.register("certificate_waits", help, self.certificate_waits.clone());

@@ -4,14 +4,15 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::drive::{Bounds, Driven, drive};
+use super::drive::{Bounds, Driven, Idle, drive};
 use super::sending::Sending;
 use super::streams::Streams;
 use super::{Http, served};
@@ -51,7 +52,7 @@ fn active(stream: Stream, context: Arc<ConnContext>) -> Stage {
     Stage::new(async move {
         let end = http1::Connection::graceful_shutdown;
         let bounds = Bounds::of(&context);
-        match drive(Pin::new(&mut connection), end, |_| true, &bounds).await {
+        match drive(Pin::new(&mut connection), end, |_| Idle::Park, &bounds).await {
             Driven::Ended(Ok(())) => {
                 let tunnel = context.take_tunnel()?;
                 let parts = connection.into_parts();
@@ -65,27 +66,32 @@ fn active(stream: Stream, context: Arc<ConnContext>) -> Stage {
 }
 
 /// Waits for the next request of HTTP/1.1 without hyper, whose two buffers of 8 KiB are
-/// dropped. Only the stream is kept, and rustls's read buffer without its pages.
+/// dropped. Only the stream is kept, and rustls's read buffer, after [`VACATE_DELAY`]
+/// without its page.
 ///
 /// The future holds nothing twice: it is most of what the server itself adds to an idle
 /// connection.
 fn parked<S>(parts: http1::Parts<Stream, S>, context: Arc<ConnContext>) -> Stage {
     let mut stream = parts.io;
     stream.put_back(parts.read_buf);
-    stream.vacate();
     let counted = context.metrics().parked();
     Stage::new(async move {
-        let due = Bounds::of(&context).due();
+        let due = Bounds::of(&context).due().map(|(at, _)| at);
         let awake = {
-            let mut limit = pin!(due.map(|(at, _)| sleep_until(at)));
+            let vacates = Instant::now() + VACATE_DELAY;
+            let mut timer = pin!(sleep_until(due.map_or(vacates, |due| due.min(vacates))));
             let mut draining = pin!(context.local().drain.begun());
             let awake = poll_fn(|cx| {
                 if stream.poll_readable(cx).is_ready() {
                     return Poll::Ready(true);
                 }
-                let limit = limit.as_mut().as_pin_mut();
-                if limit.is_some_and(|limit| limit.poll(cx).is_ready()) {
-                    return Poll::Ready(false);
+                while timer.as_mut().poll(cx).is_ready() {
+                    if due.is_some_and(|due| due <= timer.deadline()) {
+                        return Poll::Ready(false);
+                    }
+                    stream.vacate();
+                    let Some(due) = due else { break };
+                    timer.as_mut().reset(due);
                 }
                 // A client that has sent no request yet gets its first one answered.
                 let unasked = || !context.timeouts().has_begun();
@@ -146,7 +152,7 @@ fn multiplexed(mut stream: Stream, context: Arc<ConnContext>) -> Stage {
         // h2 has no interface to drop its own buffers.
         let vacate = |sending: Pin<&mut Sending<_>>| {
             sending.vacate();
-            false
+            Idle::Stay
         };
         let bounds = Bounds::of(&context);
         match drive(Pin::new(&mut connection), end, vacate, &bounds).await {
@@ -160,6 +166,10 @@ fn failed(error: &hyper::Error, context: &ConnContext) -> Option<Stage> {
     tracing::debug!(%error, peer = %context.peer(), "connection failed");
     None
 }
+
+/// Idle time after which the page of the read buffer is given back. The system call makes
+/// all processors that run the server forget addresses: not for each pause of a client.
+const VACATE_DELAY: Duration = Duration::from_secs(2);
 
 /// Multiple of the body limit after which a stuck answer ends its connection.
 /// [`Streams`] resets the streams that it can at one limit.

@@ -59,6 +59,15 @@ pub(super) enum Driven<T> {
     Idle,
 }
 
+/// Choice of a connection that is idle.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Idle {
+    /// Ends the drive, to be parked.
+    Park,
+    /// Waits as it is.
+    Stay,
+}
+
 impl<'a> Bounds<'a> {
     pub(super) fn of(context: &'a ConnContext) -> Self {
         let local = context.local();
@@ -81,8 +90,7 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// Drives `connection`. `is_parked_by` is called where it has been idle for [`PARK_DELAY`],
-/// and returns whether that ends the drive.
+/// Drives `connection`. Calls `on_idle` where it has been idle for [`PARK_DELAY`].
 ///
 /// The timer is only reset for a limit that comes sooner. If the limit has
 /// moved away, the timer fires, finds nothing due and is set again. Hence a
@@ -90,7 +98,7 @@ impl<'a> Bounds<'a> {
 pub(super) async fn drive<C: Future>(
     connection: Pin<&mut C>,
     end_gracefully: impl Fn(Pin<&mut C>),
-    is_parked_by: impl Fn(Pin<&mut C>) -> bool,
+    on_idle: impl Fn(Pin<&mut C>) -> Idle,
     bounds: &Bounds<'_>,
 ) -> Driven<C::Output> {
     let mut draining = pin!(bounds.drain.begun());
@@ -98,7 +106,7 @@ pub(super) async fn drive<C: Future>(
     let mut driver = Driver {
         connection,
         end_gracefully,
-        is_parked_by,
+        on_idle,
         bounds,
         timer: pin!(sleep_until(Instant::now() + TICKET_DELAY)),
         interval: CHECK_INTERVAL.min(bounds.limits.body / 2),
@@ -137,7 +145,7 @@ pub(super) async fn drive<C: Future>(
 struct Driver<'a, C, E, P> {
     connection: Pin<&'a mut C>,
     end_gracefully: E,
-    is_parked_by: P,
+    on_idle: P,
     bounds: &'a Bounds<'a>,
     timer: Pin<&'a mut Sleep>,
     /// The longest time between two checks while the server is at work.
@@ -148,7 +156,7 @@ struct Driver<'a, C, E, P> {
     ending: bool,
 }
 
-impl<C: Future, E: Fn(Pin<&mut C>), P: Fn(Pin<&mut C>) -> bool> Driver<'_, C, E, P> {
+impl<C: Future, E: Fn(Pin<&mut C>), P: Fn(Pin<&mut C>) -> Idle> Driver<'_, C, E, P> {
     /// Asks hyper once to shut down gracefully, if the server drains or the
     /// host is gone. Returns true if it asked now: the connection must then be
     /// polled.
@@ -209,7 +217,7 @@ impl<C: Future, E: Fn(Pin<&mut C>), P: Fn(Pin<&mut C>) -> bool> Driver<'_, C, E,
             None => {
                 if !self.drained
                     && timeouts.has_been_idle_for(PARK_DELAY)
-                    && (self.is_parked_by)(self.connection.as_mut())
+                    && (self.on_idle)(self.connection.as_mut()) == Idle::Park
                 {
                     return Some(Driven::Idle);
                 }

@@ -17,7 +17,7 @@ impl Stream {
     /// Does nothing where nothing was received since the last call.
     pub(crate) fn vacate(&mut self) {
         if std::mem::take(&mut self.filled) {
-            // Fails always; rustls then changes nothing.
+            // The read fails, and rustls changes nothing.
             let _ = self.tls.read_tls(&mut Vacating);
         }
     }
