@@ -204,50 +204,43 @@ fn matching(
     spki: &[u8],
 ) -> Result<(Arc<dyn SigningKey>, usize), String> {
     let secret = stored.key.secret().expose();
-    let proved = match stored.key.is_proved() {
-        true => proved(secret, stored.key_type, spki)?,
-        false => None,
-    };
-    let (key, is_own, bytes) = match proved {
-        Some(proved) => proved,
-        None => {
-            let key = key::parse(secret, stored.key_type)?;
-            let is_own = key.public_key().is_some_and(|own| own.as_ref() == spki);
-            let bytes = match stored.key_type {
-                KeyType::Ecdsa => ECDSA_KEY,
-                KeyType::Ed25519 => ED25519_KEY,
-                KeyType::Rsa => rsa_key(spki),
-            };
-            (key, is_own, bytes)
-        }
-    };
-    match is_own {
-        true => Ok((key, bytes)),
-        false => Err("its private key does not belong to its leaf certificate".into()),
+    let is_proved = stored.key.is_proved();
+    let unchecked = is_proved.then(|| unchecked(secret, stored.key_type, spki));
+    if let Some(key) = unchecked.flatten() {
+        return Ok(key);
     }
+    let key = key::parse(secret, stored.key_type)?;
+    if key.public_key().is_none_or(|own| own.as_ref() != spki) {
+        return Err("its private key does not belong to its leaf certificate".into());
+    }
+    let bytes = match stored.key_type {
+        KeyType::Ecdsa => ECDSA_KEY,
+        KeyType::Ed25519 => ED25519_KEY,
+        KeyType::Rsa => rsa_key(spki),
+    };
+    Ok((key, bytes))
 }
 
-/// Key, whether its public half is the leaf's, and its bytes of memory.
-type Matched = (Arc<dyn SigningKey>, bool, usize);
-
-/// Takes a proved key apart. None if it has a form that only the full parse reads.
-fn proved(secret: &[u8], key_type: KeyType, spki: &[u8]) -> Result<Option<Matched>, &'static str> {
-    const NO_MEMORY: &str = "there is no memory for its key";
-    Ok(match key_type {
-        KeyType::Ecdsa => key::elliptic(secret).and_then(|parts| {
+/// Reads a proved key whose public half is written as in the leaf. None for all others:
+/// the full parse decides on them. A sealed ECDSA key may hold its point compressed.
+fn unchecked(
+    secret: &[u8],
+    key_type: KeyType,
+    spki: &[u8],
+) -> Option<(Arc<dyn SigningKey>, usize)> {
+    match key_type {
+        KeyType::Ecdsa => {
+            let parts = key::elliptic(secret).filter(|parts| parts.is_half_of(spki))?;
             let key = EcdsaKey::from_checked(parts.curve, parts.private)?;
-            Some((Arc::new(key) as _, parts.is_half_of(spki), PROVED_ECDSA_KEY))
-        }),
-        KeyType::Rsa => match der::rsa_private(secret) {
-            Some(numbers) => {
-                let key = RsaKey::from_checked(numbers).ok_or(NO_MEMORY)?;
-                let is_own = der::rsa_public(spki).is_some_and(|own| own == numbers[..2]);
-                Some((Arc::new(key), is_own, rsa_key(spki)))
-            }
-            None => None,
-        },
+            Some((Arc::new(key), PROVED_ECDSA_KEY))
+        }
+        KeyType::Rsa => {
+            let numbers = der::rsa_private(secret)?;
+            der::rsa_public(spki).filter(|own| *own == numbers[..2])?;
+            Some((Arc::new(RsaKey::from_checked(numbers)?), rsa_key(spki)))
+        }
         KeyType::Ed25519 => None,
-    })
+    }
 }
 
 /// Returns the memory of an RSA key: aws-lc's grows with the modulus.

@@ -66,8 +66,8 @@ pub(super) fn claims(key: &[u8], key_type: KeyType, spki: &[u8]) -> Option<bool>
     Some(!public.is_empty() && spki.ends_with(public))
 }
 
-/// Returns the halves of a key on P-256 or P-384. None if the key is no such key, names
-/// no curve or no public half.
+/// Returns the halves of a key on P-256 or P-384. None if the key is no such key, or
+/// has no public half. A SEC1 key that names no curve has the curve of its length.
 pub(crate) fn elliptic(key: &[u8]) -> Option<Elliptic<'_>> {
     let (EC, Some(curve)) = algorithm(key)? else {
         return None;

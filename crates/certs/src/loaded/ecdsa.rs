@@ -2,9 +2,9 @@
 //!
 //! aws-lc's own readers compute the public key from the private one and compare the
 //! two (`EC_KEY_check_key`), which takes half as long as a signature. A key that comes
-//! out of a seal of ours was proved before it was sealed: here only its private number
-//! is put in its place. A signature needs no other part of the key. With a wrong number
-//! it would be another key's signature, which clients refuse.
+//! out of a seal of ours was proved before it was sealed: aws-lc gets its private number
+//! alone. A signature needs no other part of the key. A wrong number gives another key's
+//! signature, which clients refuse.
 #![expect(unsafe_code, reason = "aws-lc-rs has no reader that skips the check")]
 
 use std::ffi::c_uint;
