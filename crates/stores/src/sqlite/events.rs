@@ -21,14 +21,14 @@ pub(super) struct FileEvents {
     names: BTreeSet<OsString>,
 }
 
-/// What happened since the events were read last.
+/// Result of reading the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Happened {
-    /// Nothing to the store's files.
+    /// No event of the store's files.
     Nothing,
     /// The store, or a file that SQLite keeps beside it, was written or replaced.
     Event,
-    /// The folder is gone: no more events come.
+    /// Events are missing: the folder was moved or removed, or too many came at once.
     Lost,
 }
 
@@ -53,9 +53,12 @@ impl FileEvents {
         let mut buffer = [MaybeUninit::uninit(); BUFFER];
         let mut reader = Reader::new(&self.events, &mut buffer);
         let mut happened = Happened::Nothing;
-        for _ in 0..MAX_EVENTS {
+        let mut read = 0;
+        // Events that the reader holds already would be lost with it.
+        while read < MAX_EVENTS || !reader.is_buffer_empty() {
+            read += 1;
             match reader.next() {
-                Ok(event) if event.events().intersects(gone()) => return Happened::Lost,
+                Ok(event) if event.events().intersects(lost()) => return Happened::Lost,
                 Ok(event) => {
                     let name = event.file_name().map(std::ffi::CStr::to_bytes);
                     if name.is_none_or(|name| self.is_own(name)) {
@@ -106,9 +109,14 @@ fn wanted() -> WatchFlags {
         | WatchFlags::MOVE_SELF
 }
 
-/// Events after which the folder is another one, or none.
-fn gone() -> ReadFlags {
-    ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED | ReadFlags::UNMOUNT
+/// Events after which the folder is another one, or none, or events are missing. An
+/// overflow may have swallowed the end of the folder.
+fn lost() -> ReadFlags {
+    ReadFlags::DELETE_SELF
+        | ReadFlags::MOVE_SELF
+        | ReadFlags::IGNORED
+        | ReadFlags::UNMOUNT
+        | ReadFlags::QUEUE_OVERFLOW
 }
 
 /// Bytes of events that are read at once; one takes at most 272.
@@ -165,5 +173,36 @@ mod tests {
         fs::rename(&inner, folder.path().join("moved")).unwrap();
         assert_eq!(events.read(), Happened::Lost);
         assert!(FileEvents::of(&inner.join("hosts.db")).is_err());
+    }
+    /// Renames another file to and fro: two events each, 48 bytes long.
+    fn rename(folder: &Path, times: usize) {
+        let names = ["another-file-one", "another-file-two"].map(|name| folder.join(name));
+        fs::write(&names[0], "x").unwrap();
+        for turn in 0..times {
+            fs::rename(&names[turn % 2], &names[(turn + 1) % 2]).unwrap();
+        }
+    }
+
+    /// 1,024 events end within a buffer of 85, which the folder's end is in too.
+    #[test]
+    fn events_in_the_buffer_are_not_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("inner");
+        fs::create_dir(&inner).unwrap();
+        let events = FileEvents::of(&inner.join("hosts.db")).unwrap();
+        rename(&inner, MAX_EVENTS / 2 + 4);
+        fs::rename(&inner, folder.path().join("moved")).unwrap();
+        assert_eq!(events.read(), Happened::Lost);
+    }
+
+    #[test]
+    fn an_overflow_of_the_queue_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let events = FileEvents::of(&folder.path().join("hosts.db")).unwrap();
+        let queue = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+        let queue: usize = queue.trim().parse().unwrap();
+        rename(folder.path(), queue / 2);
+        let mut reads = (0..=queue / MAX_EVENTS).map(|_| events.read());
+        assert!(reads.any(|happened| happened == Happened::Lost));
     }
 }
