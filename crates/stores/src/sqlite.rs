@@ -104,7 +104,8 @@ impl Sqlite {
         let writer = file.slot(None, Role::Writer);
         let inline = Arc::new(InlineReaders::new(&file));
         let threads = |error: io::Error| {
-            StoreError::Unavailable(format!("no thread for {}: {error}", path.display()).into())
+            let path = path.display();
+            StoreError::Unavailable(format!("can't start the threads for {path}: {error}").into())
         };
         Ok(Self {
             readers: Threads::start("sqlite-read", readers, MAX_WAITING).map_err(threads)?,

@@ -3,9 +3,12 @@
 //! The kernel tells when the store's files are written. A commit is written first, then
 //! synced, and visible only after that: SQLite shows it through mapped memory, of which no
 //! event tells. For a while after an event the watch therefore looks every 25 ms.
+//!
+//! A look (a poll of the store) compares the file and SQLite's `data_version` with those
+//! of the last look. The watch is quiet when no event came for [`SETTLING`].
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
@@ -35,13 +38,14 @@ impl Watch {
             let path = file.path.display();
             tracing::warn!(
                 %error,
-                "inotify can't watch {path}: the server looks for changes every 25 ms, also when idle"
+                "inotify can't watch {path}: this process looks for changes every 25 ms, also when idle"
             );
         }
         Self::start_with(file, inline, events.ok(), SLOW_INTERVAL)
     }
 
-    /// Starts with these events. The watch looks at least every `slow`.
+    /// Starts a watch that `events` wake. It looks at least every `slow`, and every
+    /// [`POLL_INTERVAL`] without events.
     pub(super) fn start_with(
         file: Arc<StoreFile>,
         inline: Arc<InlineReaders>,
@@ -50,18 +54,7 @@ impl Watch {
     ) -> io::Result<Self> {
         let changed = Arc::new(watch::Sender::new(()));
         let (stop, stopped) = UnixStream::pair()?;
-        let now = Instant::now();
-        let watcher = Watcher {
-            slot: file.slot(None, Role::Reader),
-            file,
-            inline,
-            changed: Arc::clone(&changed),
-            events,
-            slow,
-            seen: None,
-            looked: now,
-            busy_until: now,
-        };
+        let watcher = Watcher::new(file, inline, Arc::clone(&changed), events, slow);
         thread::Builder::new()
             .name("sqlite-watch".to_owned())
             .spawn(move || watcher.run(&stopped))?;
@@ -86,7 +79,7 @@ impl Watch {
     }
 }
 
-/// What the thread knows.
+/// State of the watching thread.
 struct Watcher {
     file: Arc<StoreFile>,
     slot: Arc<Slot>,
@@ -97,89 +90,149 @@ struct Watcher {
     slow: Duration,
     seen: Option<i64>,
     looked: Instant,
-    /// Until then what an event announced may become visible.
+    /// End of the time in which a commit that an event told of may become visible.
     busy_until: Instant,
+    /// An event came since a change was found last.
+    announced: bool,
 }
 
 impl Watcher {
+    fn new(
+        file: Arc<StoreFile>,
+        inline: Arc<InlineReaders>,
+        changed: Arc<watch::Sender<()>>,
+        events: Option<FileEvents>,
+        slow: Duration,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            slot: file.slot(None, Role::Reader),
+            file,
+            inline,
+            changed,
+            events,
+            slow,
+            seen: None,
+            looked: now,
+            busy_until: now,
+            announced: false,
+        }
+    }
+
     fn run(mut self, stopped: &UnixStream) {
         self.inline.open();
         // The first look waits too: starting up must not. Events wait for the next look
         // as well: another process may write without pause.
-        while !is_stopped(stopped, None, POLL_INTERVAL) {
-            if self.is_quiet() && is_stopped(stopped, self.events.as_ref(), self.slow) {
+        while wait(stopped, None, POLL_INTERVAL) == Woken::Due {
+            if self.is_quiet() && wait(stopped, self.events.as_ref(), self.slow) == Woken::Stopped {
                 return;
             }
-            let was_quiet = self.is_quiet();
-            let happened = self.read_events();
-            if happened || !was_quiet || self.looked.elapsed() >= self.slow {
-                let is_first = self.seen.is_none();
-                let changed = self.look();
-                if changed && was_quiet && !happened && !is_first {
-                    self.give_up_events("a change came without an event");
-                }
+            self.read_events();
+            if !self.is_quiet() || self.looked.elapsed() >= self.slow {
+                self.look();
             }
         }
     }
 
-    /// Tells whether nothing was announced for so long that no commit is under way.
+    /// Tells whether no event came for so long that no commit is under way.
     fn is_quiet(&self) -> bool {
         self.events.is_some() && Instant::now() >= self.busy_until
     }
 
-    /// Tells whether the store's files were written since the last call.
-    fn read_events(&mut self) -> bool {
+    /// Ends the quiet if the store's files were written since the last call.
+    fn read_events(&mut self) {
         match self.events.as_ref().map(FileEvents::read) {
-            None | Some(Happened::Nothing) => return false,
-            Some(Happened::Event) => self.busy_until = Instant::now() + SETTLING,
-            Some(Happened::Lost) => self.give_up_events("its folder was moved or removed"),
+            None | Some(Happened::Nothing) => {}
+            Some(Happened::Event) => self.expect_changes(),
+            Some(Happened::Lost) => self.renew_events(),
         }
-        true
+    }
+
+    fn expect_changes(&mut self) {
+        self.announced = true;
+        self.busy_until = Instant::now() + SETTLING;
+    }
+
+    /// Watches the folders in which the store lies now. Events that nobody read are
+    /// dropped: looks find what they told of.
+    fn renew_events(&mut self) {
+        match FileEvents::of(&self.file.path) {
+            Ok(events) => self.events = Some(events),
+            Err(error) => self.give_up_events(&error.to_string()),
+        }
+        self.expect_changes();
     }
 
     fn give_up_events(&mut self, why: &str) {
         self.events = None;
         let path = self.file.path.display();
         tracing::warn!(
-            "inotify no longer watches {path} ({why}): the server looks for changes every 25 ms until it is restarted"
+            "inotify no longer watches {path} ({why}): this process looks for changes every 25 ms until it is restarted"
         );
     }
 
-    /// Tells, and announces, whether a commit or another file came.
-    fn look(&mut self) -> bool {
+    /// Announces a commit or another file if one came since the last look.
+    fn look(&mut self) {
         self.looked = Instant::now();
+        let (is_first, was_quiet) = (self.seen.is_none(), self.is_quiet());
         let replaced = self.file.follow();
+        if replaced && self.events.is_some() {
+            // A link may point to another folder now, or the folder may be another one.
+            // Before the version is read: no commit falls between the two.
+            self.renew_events();
+        }
         // Opens connections that failed before, or were closed with their file.
         self.inline.open();
         // A file that can't be read is reported to those who read it.
         let version = self.slot.with(StoreConnection::data_version).ok();
-        let changed = replaced || (version.is_some() && version != self.seen);
-        if changed {
-            self.seen = version;
-            self.changed.send_replace(());
+        if !replaced && (version.is_none() || version == self.seen) {
+            return;
         }
-        changed
+        self.seen = version;
+        self.changed.send_replace(());
+        if was_quiet && !is_first {
+            // The event may have come after the events were read.
+            self.read_events();
+            if !self.announced {
+                self.give_up_events("a change came without an event");
+            }
+        }
+        self.announced = false;
     }
 }
 
-/// Waits for so long, or until there are events. Tells whether the watch was dropped.
-fn is_stopped(stopped: &UnixStream, events: Option<&FileEvents>, pause: Duration) -> bool {
-    let mut waited = vec![PollFd::new(stopped, PollFlags::IN)];
-    waited.extend(events.map(|events| PollFd::from_borrowed_fd(events.as_fd(), PollFlags::IN)));
+/// Reason for the end of a pause.
+#[derive(Debug, PartialEq, Eq)]
+enum Woken {
+    /// The watch was dropped.
+    Stopped,
+    /// There are events, or the pause is over.
+    Due,
+}
+
+/// Waits for `pause`, or until there are events or the watch is dropped.
+fn wait(stopped: &UnixStream, events: Option<&FileEvents>, pause: Duration) -> Woken {
+    // Without events, the first descriptor stands for them too.
+    let events = events.map_or(stopped.as_fd(), FileEvents::as_fd);
+    let mut waited =
+        [stopped.as_fd(), events].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
     // A pause that is too long for a `Timespec` has no end.
     let pause = Timespec::try_from(pause).ok();
     // A signal ends the pause early.
     let _ = poll(&mut waited, pause.as_ref());
-    !waited[0].revents().is_empty()
+    match waited[0].revents().is_empty() {
+        true => Woken::Due,
+        false => Woken::Stopped,
+    }
 }
 
 /// Share of the 100 ms that [`CACHE_TIMEOUT`](sekisho_certs::feed::CACHE_TIMEOUT)
 /// adds up.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
-/// How long a commit may take from its last write until it is visible: a sync of the
-/// disk. One that takes longer is seen within [`SLOW_INTERVAL`].
+/// Time that a commit may take from its last write until it is visible: a sync of the
+/// disk. A slower one is seen within [`SLOW_INTERVAL`].
 const SETTLING: Duration = Duration::from_secs(10);
-/// Between two looks while nothing happens.
+/// Longest pause between two looks while nothing happens.
 const SLOW_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use super::*;
 use crate::sqlite::{Mode, Options};
 
-/// A store, and a watch of it with these events.
+/// A store, and the watch under test.
 struct Watched {
     folder: tempfile::TempDir,
     file: Arc<StoreFile>,
@@ -42,10 +42,7 @@ impl Watched {
 
     async fn commit(&self) {
         let changed = self.watch.changed();
-        let other = Connection::open(self.path()).unwrap();
-        other
-            .execute("UPDATE meta SET token = token + 1", ())
-            .unwrap();
+        commit(&self.path());
         // Real time, as the watch runs on a thread; far more than it needs.
         let bound = Duration::from_secs(20);
         tokio::time::timeout(bound, changed).await.expect("in time");
@@ -92,7 +89,7 @@ async fn a_change_without_an_event_ends_the_trust_in_events() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_moved_ends_the_trust_in_events() {
+async fn a_folder_that_is_moved_is_watched_anew() {
     let gone = tempfile::tempdir().unwrap();
     let events = FileEvents::of(&gone.path().join("hosts.db")).ok();
     let watched = Watched::with(|_| events, NEVER);
@@ -100,10 +97,97 @@ async fn a_folder_that_is_moved_ends_the_trust_in_events() {
     watched.commits().await;
 }
 
+/// A watcher of the store at `path` that looked once, without its thread.
+fn watcher(path: &Path, events: Option<FileEvents>) -> Watcher {
+    let (file, _) = StoreFile::open(path, Mode::Create, &Options::default()).unwrap();
+    let inline = Arc::new(InlineReaders::new(&file));
+    let changed = Arc::new(watch::Sender::new(()));
+    let mut watcher = Watcher::new(file, inline, changed, events, NEVER);
+    watcher.look();
+    watcher
+}
+
+/// Commits as another process.
+fn commit(path: &Path) {
+    let other = Connection::open(path).unwrap();
+    other
+        .execute("UPDATE meta SET token = token + 1", ())
+        .unwrap();
+}
+
+#[test]
+fn an_event_behind_the_reading_keeps_the_trust() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hosts.db");
+    let mut watcher = watcher(&path, FileEvents::of(&path).ok());
+    while watcher.events.as_ref().unwrap().read() == Happened::Event {}
+    assert!(watcher.is_quiet());
+    commit(&path);
+    let seen = watcher.seen;
+    watcher.look();
+    assert_ne!(watcher.seen, seen);
+    assert!(watcher.events.is_some());
+    watcher.file.close();
+}
+
+/// A sync that takes longer than [`SETTLING`].
+#[test]
+fn an_event_long_before_its_commit_keeps_the_trust() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hosts.db");
+    let mut watcher = watcher(&path, FileEvents::of(&path).ok());
+    commit(&path);
+    watcher.read_events();
+    watcher.busy_until = Instant::now();
+    watcher.look();
+    assert!(watcher.events.is_some());
+    watcher.file.close();
+}
+
+#[test]
+fn a_commit_without_an_event_ends_the_trust() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("hosts.db");
+    let silent = FileEvents::of(&elsewhere.path().join("hosts.db")).ok();
+    let mut watcher = watcher(&path, silent);
+    commit(&path);
+    watcher.look();
+    assert!(watcher.events.is_none());
+    watcher.file.close();
+}
+
+/// Neither folder changes when a link above them is pointed elsewhere: no event comes.
+#[test]
+fn the_folder_behind_another_link_is_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, two, current, new] =
+        ["one", "two", "current", "new"].map(|name| folder.path().join(name));
+    let path = current.join("data").join("hosts.db");
+    for release in [&one, &two] {
+        std::fs::create_dir_all(release.join("data")).unwrap();
+    }
+    std::os::unix::fs::symlink(&one, &current).unwrap();
+    let mut watcher = watcher(&path, FileEvents::of(&path).ok());
+    let copy = two.join("data").join("hosts.db");
+    let other = Connection::open(&path).unwrap();
+    let text = copy.to_str().unwrap();
+    other.execute("VACUUM INTO ?1", [text]).unwrap();
+    drop(other);
+    while watcher.events.as_ref().unwrap().read() == Happened::Event {}
+    std::os::unix::fs::symlink(&two, &new).unwrap();
+    std::fs::rename(&new, &current).unwrap();
+    watcher.look();
+    let events = watcher.events.as_ref().unwrap();
+    while events.read() == Happened::Event {}
+    commit(&copy);
+    assert_eq!(events.read(), Happened::Event);
+    watcher.file.close();
+}
+
 #[test]
 fn a_quiet_watch_ends_at_once() {
     let (stop, stopped) = UnixStream::pair().unwrap();
-    assert!(!is_stopped(&stopped, None, Duration::ZERO));
+    assert_eq!(wait(&stopped, None, Duration::ZERO), Woken::Due);
     drop(stop);
-    assert!(is_stopped(&stopped, None, NEVER));
+    assert_eq!(wait(&stopped, None, NEVER), Woken::Stopped);
 }
