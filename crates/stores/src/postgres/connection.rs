@@ -46,14 +46,14 @@ impl Dialer {
         })
     }
 
-    /// Ends the query of a connection at the server, within 2 s, and waits for its end as
-    /// long again.
+    /// Ends the query of a connection at the server, within 2 s, and waits up to 2 s for its
+    /// end.
     pub(super) async fn cancel(&self, query: CancelToken, on: &Connection) {
         let config = &self.url.config;
         let cancelling = bounded::cancel(&query, config, &self.tls, MAX_BYTES);
         // Where that fails, `statement_timeout` ends the query.
         let _ = timeout(CANCEL, cancelling).await;
-        // Answered behind the query.
+        // PostgreSQL answers an empty query only when the one before has ended.
         let _ = timeout(CANCEL, on.run("")).await;
     }
 

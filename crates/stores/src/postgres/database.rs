@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{CancelToken, Row};
 
@@ -23,6 +24,8 @@ use sekisho_certs::store::Result;
 pub struct Database {
     pool: Arc<Pool>,
     bound: Duration,
+    /// Of connections whose query is being cancelled, as many as the pool has.
+    cancels: Arc<Semaphore>,
 }
 
 /// Value of a parameter or a column.
@@ -60,6 +63,7 @@ impl Database {
         Ok(Self {
             pool: Arc::new(Pool::of_any(url, &options, runtime)?),
             bound,
+            cancels: Arc::new(Semaphore::new(url.pool)),
         })
     }
 
@@ -72,9 +76,11 @@ impl Database {
     /// that [`Value`] lacks, or the answer has over 1,000 rows or 1 MiB.
     pub async fn query(&self, text: String, parameters: Vec<Value>) -> Result<Vec<Columns>> {
         let pool = Arc::clone(&self.pool);
+        let cancels = Arc::clone(&self.cancels);
         let query = async move |on: Arc<Connection>| {
             let mut under_way = UnderWay {
                 pool,
+                cancels,
                 cancel: Some(on.cancel_token()),
                 on: Arc::clone(&on),
             };
@@ -97,6 +103,7 @@ impl Database {
 /// counts from its own begin, and there is none behind `PgBouncer`.
 struct UnderWay {
     pool: Arc<Pool>,
+    cancels: Arc<Semaphore>,
     /// Kept open until the query has ended: `PgBouncer` ignores requests to cancel a query
     /// whose client has left.
     on: Arc<Connection>,
@@ -105,11 +112,20 @@ struct UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        if let Some(cancel) = self.cancel.take() {
-            let (dialer, on) = (Arc::clone(&self.pool.dialer), Arc::clone(&self.on));
-            let cancelling = async move { dialer.cancel(cancel, &on).await };
-            self.pool.runtime.spawn(cancelling);
-        }
+        let Some(cancel) = self.cancel.take() else {
+            return;
+        };
+        // Where cancelling is slow, further connections are closed at once: queries that
+        // fail would keep ever more of them.
+        let Ok(permit) = Arc::clone(&self.cancels).try_acquire_owned() else {
+            return;
+        };
+        let (dialer, on) = (Arc::clone(&self.pool.dialer), Arc::clone(&self.on));
+        self.pool.runtime.spawn(async move {
+            let _permit = permit;
+            dialer.cancel(cancel, &on).await;
+            drop(on);
+        });
     }
 }
 

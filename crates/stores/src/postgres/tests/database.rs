@@ -1,5 +1,10 @@
 //! Queries of scripts, on tables of somebody else.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io;
+use tokio::net::{TcpListener, TcpStream};
+
 use super::*;
 
 fn foreign(url: &str, bound: Duration) -> Database {
@@ -167,3 +172,63 @@ async fn no_longer_sleeps(watch: &Database, url: &str) {
     })
     .await;
 }
+
+/// Each query fails by its answer, and its cancelling hangs.
+#[tokio::test]
+async fn cancelling_that_is_slow_keeps_no_more_connections_than_the_pool() {
+    let url = database();
+    let open = Arc::new(AtomicUsize::new(0));
+    let port = never_cancels(Arc::clone(&open)).await;
+    let pooled = format!(
+        "postgres://sekisho:correct-horse@127.0.0.1:{port}/{}?sslmode=disable&pool=1",
+        name_of(&url)
+    );
+    let on = foreign(&pooled, Duration::from_secs(10));
+    for _ in 0..6 {
+        let why = refusal(&on, "SELECT generate_series(1, 1001)").await;
+        assert!(why.contains("1,000 rows"), "{why}");
+    }
+    // Sooner than cancelling is given up, after 2 s.
+    let closed = tokio::time::timeout(Duration::from_secs(1), async {
+        while open.load(Ordering::Relaxed) > 1 {
+            tokio::task::yield_now().await;
+        }
+    });
+    let left = closed.await.map_err(|_| open.load(Ordering::Relaxed));
+    assert_eq!(left, Ok(()), "open connections");
+}
+
+/// Starts a way to the shared server on which requests to cancel are never answered, and
+/// counts the other connections.
+async fn never_cancels(open: Arc<AtomicUsize>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            tokio::spawn(forward(client, Arc::clone(&open)));
+        }
+    });
+    port
+}
+
+async fn forward(mut client: TcpStream, open: Arc<AtomicUsize>) -> io::Result<()> {
+    let mut head = [0; 8];
+    while client.peek(&mut head).await? < head.len() {}
+    if head[4..] == CANCEL_REQUEST {
+        return std::future::pending().await;
+    }
+    let server = ("127.0.0.1", services::Postgres::shared().port());
+    let mut server = TcpStream::connect(server).await?;
+    open.fetch_add(1, Ordering::Relaxed);
+    let ((mut up, mut down), (mut answers, mut asks)) = (client.split(), server.split());
+    // The client's end alone counts: the server's follows the end of its query.
+    tokio::select! {
+        _ = io::copy(&mut up, &mut asks) => {}
+        _ = io::copy(&mut answers, &mut down) => {}
+    }
+    open.fetch_sub(1, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Code of a request to cancel, 80877102.
+const CANCEL_REQUEST: [u8; 4] = [0x04, 0xd2, 0x16, 0x2e];
