@@ -161,7 +161,7 @@ impl Clients {
             CallError::Outage(format!("no turn within {limit:?}: too many requests wait"))
         })?;
         let request = get(&request, uri).map_err(CallError::Refused)?;
-        // Boxed: no request that waits for its turn has room for it.
+        // Boxed: keeps this future out of the one that waits for its turn.
         Box::pin(self.exchange(request, turn, (deadline, limit))).await
     }
 

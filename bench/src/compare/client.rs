@@ -138,7 +138,7 @@ impl Load {
             Work::Idle { connections } => {
                 vec!["--idle".into(), format!("--concurrency={connections}")]
             }
-            // Networks of their own, 250 each: the budget of one would not suffice.
+            // 250 connections per network: `absent_per_prefix` bounds the lookups of each.
             Work::Hellos { connections, whole } => vec![
                 format!("--hellos={}", if whole { "whole" } else { "half" }),
                 format!("--concurrency={connections}"),

@@ -175,11 +175,11 @@ const fn over_half(case: &'static str) -> Goal {
     }
 }
 
-/// KiB of a parsed ClientHello (rustls 0.23), which a handshake has while it waits for
-/// anything: counted by allocations, with DHAT.
+/// KiB of a parsed ClientHello (rustls 0.23), which each waiting handshake holds: counted by
+/// allocations, with DHAT.
 const HELLO: f64 = 2.6;
 const HALF: &str = "sekisho, half a ClientHello";
-const GETS: &str = "sekisho, http.get without an answer";
+const GETS: &str = "sekisho, waits for its turn of http.get";
 const JOINS: &str = "sekisho, one load of tls:cached without an answer";
 
 /// Bounds of the hook where many handshakes wait.

@@ -48,7 +48,7 @@ impl<M> Kept<M> {
 struct Note {
     /// Text of the failure; none for an absence.
     failure: Option<Arc<str>>,
-    /// Whether the function still runs: without an older choice, its end is awaited.
+    /// True while the function still runs: without an older choice, its end is awaited.
     is_late: bool,
     until: Instant,
 }

@@ -24,7 +24,7 @@ pub struct Made<'a> {
     /// those of one key are refused under another. Without a key, they are bound to
     /// the leaf of the first pair.
     pub key: Option<&'a str>,
-    /// Whether the signatures of the chains are verified, which takes 0.2 ms. Without,
+    /// True if the signatures of the chains are verified, which takes 0.2 ms. Otherwise
     /// only the names of a chain's certificates are compared.
     pub signatures: bool,
 }

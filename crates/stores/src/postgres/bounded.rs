@@ -121,7 +121,7 @@ struct Negotiation {
     negotiation: SslNegotiation,
     most: usize,
     exceeded: Exceeded,
-    /// Whether the server closes first.
+    /// True if the server closes first.
     awaits_end: bool,
 }
 

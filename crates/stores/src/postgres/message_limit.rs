@@ -23,7 +23,7 @@ pub(super) struct MessageLimit<S> {
     stream: S,
     heads: Heads,
     exceeded: Exceeded,
-    /// Whether a shutdown waits until the server closes.
+    /// True if a shutdown waits until the server closes.
     awaits_end: bool,
 }
 
