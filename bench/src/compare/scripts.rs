@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
@@ -135,17 +135,16 @@ pub(crate) fn section(
     ))
 }
 
-/// Returns the address of a listener that accepts nothing. It stays for the whole run.
+/// Returns the address of a new listener that accepts nothing. It stays for the whole run.
+/// Connections of an earlier case would fill the queue of a shared one, and those of the next
+/// would wait for it instead.
 fn silent() -> Result<SocketAddr> {
-    static LISTENER: OnceLock<TcpListener> = OnceLock::new();
-    let listener = match LISTENER.get() {
-        Some(listener) => listener,
-        None => {
-            let bound = TcpListener::bind("127.0.0.1:0").context("cannot bind a listener")?;
-            LISTENER.get_or_init(|| bound)
-        }
-    };
-    Ok(listener.local_addr()?)
+    static LISTENERS: Mutex<Vec<TcpListener>> = Mutex::new(Vec::new());
+    let listener = TcpListener::bind("127.0.0.1:0").context("cannot bind a listener")?;
+    let address = listener.local_addr()?;
+    let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
+    listeners.push(listener);
+    Ok(address)
 }
 
 const fn hooked(label: &'static str, script: &'static str) -> Case {
