@@ -75,10 +75,11 @@ pub fn after_failure(
         .saturating_add(pause)
         .saturating_add(seed.below(now, pause / 8));
     let latest = deadline.filter(|_| !matches!(failure, Failure::Closed { .. }));
+    let due = latest.map_or(due, |deadline| due.min(deadline.max(now + MINUTE)));
     Next {
-        due: latest.map_or(due, |deadline| due.min(deadline.max(now + MINUTE))),
+        due,
         attempts: counted,
-        suspended: failure == Failure::Names && counted >= SUSPENDED && pause == DAY,
+        suspended: failure == Failure::Names && is_suspended(counted, now, due),
     }
 }
 

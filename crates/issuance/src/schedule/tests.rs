@@ -178,6 +178,10 @@ fn a_renewal_is_tried_at_its_deadline() {
     let deadline = validity.deadline();
     assert_eq!(due(deadline - HOUR, Failure::Names), deadline);
     assert_eq!(due(deadline - 1, Failure::Authority), deadline - 1 + MINUTE);
+    for before in [1, HOUR] {
+        let next = after_failure(deadline - before, Failure::Names, 20, Some(validity), seed);
+        assert!(!next.suspended, "{before} s before the deadline");
+    }
     let until = deadline + DAY;
     assert!(
         due(deadline - HOUR, Failure::Closed { until }) >= until,
