@@ -55,7 +55,7 @@ pub(crate) struct Sekisho<'a> {
     pub(crate) proxies: bool,
     /// Section of the handshake hook, or empty.
     pub(crate) hook: String,
-    /// Whether handshakes may take a minute.
+    /// Set if handshakes may take a minute.
     pub(crate) is_patient: bool,
     pub(crate) workers: usize,
 }

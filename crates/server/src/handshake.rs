@@ -100,21 +100,8 @@ pub(crate) async fn establish(
             return None;
         }
     };
-    let Hello {
-        accepted,
-        rest,
-        session,
-        ..
-    } = *hello;
-    let mut config = if chosen.named {
-        Arc::clone(chosen.served.value().config())
-    } else {
-        let served = &chosen.served;
-        served.value().default_config(served.host(), peer.listen)
-    };
-    if session {
-        config = with_one_ticket(&config);
-    }
+    let config = chosen.config(peer, hello.session);
+    let Hello { accepted, rest, .. } = *hello;
     let tls = match accepted.into_connection(config) {
         Ok(tls) => tls,
         Err(error) => {
@@ -136,14 +123,6 @@ pub(crate) async fn establish(
         lookup: chosen.lookup,
         hooked: chosen.hooked,
     })
-}
-
-/// Returns a configuration for a client that resumes a session: a new ticket replaces the
-/// one that it used.
-fn with_one_ticket(config: &ServerConfig) -> Arc<ServerConfig> {
-    let mut config = config.clone();
-    config.send_tls13_tickets = 1;
-    Arc::new(config)
 }
 
 /// Exchanges the handshake messages before the deadline, and counts the result. A
@@ -277,6 +256,24 @@ struct Chosen<'a> {
     revision: u64,
     lookup: LookupResult,
     hooked: Option<Box<Hooked>>,
+}
+
+impl Chosen<'_> {
+    /// Returns the TLS configuration of the handshake. A client that offers a `session`
+    /// gets one ticket, for the one that it uses.
+    fn config(&self, peer: Peer, session: bool) -> Arc<ServerConfig> {
+        let host = self.served.value();
+        let config = match self.named {
+            true => Arc::clone(host.config()),
+            false => host.default_config(self.served.host(), peer.listen),
+        };
+        if !session {
+            return config;
+        }
+        let mut config = ServerConfig::clone(&config);
+        config.send_tls13_tickets = 1;
+        Arc::new(config)
+    }
 }
 
 /// Decides what a ClientHello gets:

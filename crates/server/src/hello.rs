@@ -23,7 +23,7 @@ pub(crate) struct Hello {
     pub(crate) challenge: bool,
     /// Whether a TLS 1.3 cipher suite is offered.
     pub(crate) tls13: bool,
-    /// Whether a session of TLS 1.3 is offered. False for a ClientHello in pieces.
+    /// Set if a session of TLS 1.3 is offered, and never for a ClientHello in pieces.
     pub(crate) session: bool,
 }
 

@@ -85,7 +85,7 @@ struct Watcher {
     slot: Arc<Slot>,
     inline: Arc<InlineReaders>,
     changed: Arc<watch::Sender<()>>,
-    /// None where no events can be had: each pause is then short.
+    /// Events of the store's files; without them, each pause is short.
     events: Option<FileEvents>,
     slow: Duration,
     seen: Option<i64>,
