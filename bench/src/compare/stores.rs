@@ -30,9 +30,9 @@ pub(crate) const STORE_ROWS: &[Row] = &[
             },
         ],
         goals: &[
-            ratio(SQLITE, 0.44, 0.33),
-            ratio(REDIS, 0.48, 0.36),
-            ratio(POSTGRES, 0.54, 0.40),
+            ratio(SQLITE, 0.35, 0.30),
+            ratio(REDIS, 0.38, 0.33),
+            ratio(POSTGRES, 0.43, 0.37),
             Goal {
                 scale: Scale::Over(&[(1.1, SQLITE), (1.0, CLIENT)]),
                 must: 0.0,

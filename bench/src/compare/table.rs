@@ -13,7 +13,7 @@ pub(crate) const ROWS: &[Row] = &[
         title: "Full TLS 1.3 handshake and one request, ECDSA P-256, credential cached",
         measure: FULL,
         cases: &[NGINX, NGINX_ALL, SEKISHO],
-        goals: &[ratio(0.34, Some(0.25))],
+        goals: &[ratio(0.28, Some(0.24))],
         ..BASE
     },
     Row {
@@ -21,7 +21,7 @@ pub(crate) const ROWS: &[Row] = &[
         title: "The same, never cached: another host each time, from SQLite",
         measure: FULL,
         cases: &[NGINX, NGINX_ALL, NGINX_VARIABLE, cold(Store::Sqlite)],
-        goals: &[ratio(0.44, Some(0.33))],
+        goals: &[ratio(0.35, Some(0.30))],
         ..BASE
     },
     Row {
@@ -37,7 +37,7 @@ pub(crate) const ROWS: &[Row] = &[
         title: "Full TLS 1.2 handshake and one request, ECDSA P-256, cached",
         version: Version::Tls12,
         measure: FULL,
-        goals: &[ratio(0.40, Some(0.30))],
+        goals: &[ratio(0.34, Some(0.28))],
         ..BASE
     },
     Row {
@@ -47,7 +47,7 @@ pub(crate) const ROWS: &[Row] = &[
             count: 10_000,
             resumed: true,
         },
-        goals: &[ratio(0.40, Some(0.28))],
+        goals: &[ratio(0.34, Some(0.28))],
         ..BASE
     },
     Row {
@@ -55,7 +55,7 @@ pub(crate) const ROWS: &[Row] = &[
         title: "Full TLS 1.3 handshake and one request, RSA 2048, cached",
         key: KeyKind::Rsa2048,
         measure: FULL,
-        goals: &[ratio(0.75, Some(0.58))],
+        goals: &[ratio(0.63, Some(0.58))],
         ..BASE
     },
     Row {
@@ -67,7 +67,7 @@ pub(crate) const ROWS: &[Row] = &[
             resumed: false,
         },
         cases: &[NGINX, NGINX_VARIABLE, cold(Store::Sqlite)],
-        goals: &[ratio(1.30, Some(0.88))],
+        goals: &[ratio(0.95, Some(0.88))],
         ..BASE
     },
     Row {
@@ -113,7 +113,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "idle-memory",
         title: "Memory per idle TLS 1.3 connection, after one request",
         measure: Measure::IdleMemory { connections: 2_000 },
-        goals: &[absolute(figure::EACH, 16.0, Some(10.0))],
+        goals: &[absolute(figure::EACH, 10.0, Some(8.0))],
         ..BASE
     },
     Row {
@@ -249,7 +249,7 @@ const fn keep_alive(id: &'static str, title: &'static str, connections: usize) -
             each: 100_000 / connections as u64,
         },
         cases: &[NGINX, NGINX_FILE_CACHE, SEKISHO],
-        goals: const { &[ratio(0.75, Some(0.50))] },
+        goals: const { &[ratio(0.50, Some(0.40))] },
         ..BASE
     }
 }
@@ -262,7 +262,7 @@ const fn start_up(id: &'static str, title: &'static str, hosts: Hosts) -> Row {
         cases: const { &[nginx("nginx, all hosts preloaded", Loaded::All), SEKISHO] },
         goals: const {
             &[
-                absolute(figure::START, 15.0, Some(5.0)),
+                absolute(figure::START, 8.0, Some(5.0)),
                 absolute(figure::RSS, 15.0, Some(12.0)),
             ]
         },
