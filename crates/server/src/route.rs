@@ -10,8 +10,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use rustls::pki_types::CertificateDer;
 use rustls::server::ServerConnection;
 use rustls::{HandshakeKind, ProtocolVersion};
-use sekisho_certs::{HostName, NameError, Outcome, Served};
-use tokio::time::Instant;
+use sekisho_certs::{HostName, NameError, Outcome, Served, clock};
 
 use crate::access_log::{Connection, Entry};
 use crate::ask::ask;
@@ -289,7 +288,7 @@ impl ConnContext {
         let revision = lookup.revision();
         // The lookup has the time of a whole handshake, or of one that waits for
         // a certificate.
-        let mut deadline = Instant::now() + self.shared().limits.handshake;
+        let mut deadline = clock::monotonic() + self.shared().limits.handshake;
         let prefix = self.prefix;
         let asked = ask(lookup, budget, metrics, &name, prefix, &mut deadline, None);
         let (outcome, how) = asked.await;

@@ -15,6 +15,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
+use sekisho_certs::clock;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
@@ -174,7 +175,7 @@ impl ConnTimeouts {
 
     /// Returns the time since the connection was accepted.
     pub(crate) fn elapsed(&self) -> Duration {
-        self.start.elapsed()
+        clock::monotonic() - self.start
     }
 
     /// Notes that a request's head is complete.
@@ -295,7 +296,7 @@ impl ConnTimeouts {
 
     /// Returns milliseconds since the connection was accepted.
     fn now(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
+        u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
     }
 }
 

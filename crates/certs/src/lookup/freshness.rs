@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::seal::OpenKey;
 use crate::store::{self, Answer, StoreError};
 
@@ -189,7 +190,7 @@ impl Freshness {
     }
 
     fn now(&self) -> u64 {
-        micros(self.start.elapsed())
+        micros(clock::monotonic() - self.start)
     }
 }
 

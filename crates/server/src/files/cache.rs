@@ -8,6 +8,7 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use quick_cache::sync::{Cache as Quick, DefaultLifecycle};
 use quick_cache::{Equivalent, OptionsBuilder, Weighter};
+use sekisho_certs::clock;
 use sekisho_certs::metrics::{BusyCounter, Counter};
 use tokio::time::Instant;
 
@@ -47,7 +48,7 @@ impl Cache {
 
     /// Returns the milliseconds since the cache was made.
     pub(crate) fn now(&self) -> u64 {
-        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from((clock::monotonic() - self.epoch).as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Returns the entry of a path and its age. Counts a hit or a miss.

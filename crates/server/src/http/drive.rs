@@ -3,9 +3,10 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use sekisho_certs::clock;
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -114,31 +115,29 @@ pub(super) async fn drive<C: Future>(
         drained: false,
         ending: false,
     };
-    poll_fn(|cx| {
-        loop {
-            if let Poll::Ready(ended) = driver.connection.as_mut().poll(cx) {
-                return Poll::Ready(Driven::Ended(ended));
-            }
-            driver.drained = match awaits_drain {
-                // Keeps the task's waker, which stays the same.
-                false => draining.as_mut().poll(cx).is_ready(),
-                true => driver.drained || bounds.drain.has_begun(),
-            };
-            awaits_drain = true;
-            if driver.winds_down() {
-                continue;
-            }
-            let due = bounds.due();
-            let first = driver.set_timer(due);
-            if driver.timer.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            if let Some(driven) = driver.fire(due, first) {
-                return Poll::Ready(driven);
-            }
+    let mut poll = |cx: &mut Context<'_>| loop {
+        if let Poll::Ready(ended) = driver.connection.as_mut().poll(cx) {
+            return Poll::Ready(Driven::Ended(ended));
         }
-    })
-    .await
+        driver.drained = match awaits_drain {
+            // Keeps the task's waker, which stays the same.
+            false => draining.as_mut().poll(cx).is_ready(),
+            true => driver.drained || bounds.drain.has_begun(),
+        };
+        awaits_drain = true;
+        if driver.winds_down() {
+            continue;
+        }
+        let due = bounds.due();
+        let first = driver.set_timer(due);
+        if driver.timer.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        if let Some(driven) = driver.fire(due, first) {
+            return Poll::Ready(driven);
+        }
+    };
+    poll_fn(|cx| clock::read_once(|| poll(cx))).await
 }
 
 /// Connection that is being driven, with the timer of its limits.
@@ -183,7 +182,7 @@ impl<C: Future, E: Fn(Pin<&mut C>), P: Fn(Pin<&mut C>) -> Idle> Driver<'_, C, E,
     /// limit, or a check of the HTTP/2 streams.
     fn set_timer(&mut self, due: Option<(Instant, Due)>) -> Option<Instant> {
         let streams = self.bounds.timeouts.has_streams();
-        let check = streams.then(|| Instant::now() + self.interval);
+        let check = streams.then(|| clock::monotonic() + self.interval);
         let first = due.map(|(at, _)| at).into_iter().chain(check).min();
         if let Some(at) = first.filter(|at| *at < self.timer.deadline()) {
             self.timer.as_mut().reset(at);

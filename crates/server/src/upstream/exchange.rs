@@ -7,6 +7,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
+use sekisho_certs::clock;
 use tokio::time::Instant;
 
 /// State of one request with a body. Relaxed ordering suffices: all tasks of a
@@ -26,7 +27,7 @@ impl Exchange {
     /// (RFC 9110, section 10.1.1).
     pub(super) fn new(held: bool) -> Self {
         Self {
-            start: Instant::now(),
+            start: clock::monotonic(),
             progress: AtomicU64::new(0),
             state: AtomicU8::new(if held { HELD } else { 0 }),
             body: AtomicWaker::new(),
@@ -35,7 +36,7 @@ impl Exchange {
 
     /// Notes that the body moved.
     pub(super) fn moved(&self) {
-        let elapsed = self.start.elapsed().as_millis();
+        let elapsed = (clock::monotonic() - self.start).as_millis();
         let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
         self.progress.store(elapsed, Relaxed);
     }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
+use sekisho_certs::clock;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
@@ -157,7 +158,7 @@ impl Pools {
             Some(slot) => slot,
             None => self.slot(&mut slots, key),
         };
-        let since = Instant::now();
+        let since = clock::monotonic();
         slot.idle.push(Idle {
             connection,
             tenant,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
+use sekisho_certs::clock;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::chosen::{Chosen, Outcome, Unavailable};
@@ -78,8 +79,7 @@ impl Sending<'_> {
         let mut tried = Vec::new();
         let mut is_repeated = false;
         loop {
-            // The steps up to the request share this reading of the clock.
-            let now = Instant::now();
+            let now = clock::monotonic();
             let mut chosen = self.choose(&tried, now)?;
             let (failure, is_granted) = match self.connect(&mut chosen, false, now).await {
                 Ok(lease) => {

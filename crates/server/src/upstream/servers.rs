@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use foldhash::fast::RandomState;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, UnitWeighter};
-use sekisho_certs::{HostName, Tenant};
+use sekisho_certs::{HostName, Tenant, clock};
 use tokio::time::Instant;
 
 use super::check::{Checking, Checks, Starting};
@@ -208,7 +208,7 @@ impl Background {
 impl Common {
     /// Returns the milliseconds since the epoch; never 0.
     pub(super) fn now(&self) -> u64 {
-        self.at(Instant::now())
+        self.at(clock::monotonic())
     }
 
     fn at(&self, now: Instant) -> u64 {
