@@ -152,6 +152,16 @@ bench: trained ## Compare with nginx; writes a report into bench/results
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench compare --sekisho target/release/sekisho $(WITH_TRAINED) --out bench/results
 
+.PHONY: test-trained
+test-trained: deps trained ## Run the tests of the binary and h2spec on the trained build
+	@tools/h2spec/build
+	SEKISHO_TEST_BINARY=$(CURDIR)/target/trained/$(TRAINED)/sekisho \
+		$(CARGO) test --workspace --locked --test binary
+	$(PROOF)
+	target/debug/sekisho-bench h2spec --sekisho target/trained/$(TRAINED)/sekisho
+
+# Binary that chaos, floods and the other optimized proofs start: a trained one too.
+SEKISHO ?= target/release/sekisho
 MINUTES ?= 10
 SEED ?=
 
@@ -159,12 +169,12 @@ SEED ?=
 chaos: ## Take stores and servers away under load for MINUTES=10 and judge it
 	@tools/need build redis postgresql
 	$(CARGO) build --release --locked --workspace
-	target/release/sekisho-bench chaos --sekisho target/release/sekisho --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	target/release/sekisho-bench chaos --sekisho $(SEKISHO) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 .PHONY: acme-faults
 acme-faults: deps ## Kill servers, flood them and hang the CA while they order certificates
 	$(CARGO) build --release --locked --workspace
-	target/release/sekisho-bench acme-faults --sekisho target/release/sekisho
+	target/release/sekisho-bench acme-faults --sekisho $(SEKISHO)
 
 # Built as for the tests: with the tests of one target, features are the same.
 .PHONY: acme-faults-quick
@@ -210,13 +220,13 @@ sites-quick: # 200 hosts, and WebSocket where there is Chromium
 floods: ## Attack each limit and measure another tenant's clients beside it
 	@tools/need build nginx nginx-lua
 	$(CARGO) build --release --locked --workspace
-	target/release/sekisho-bench floods --sekisho target/release/sekisho
+	target/release/sekisho-bench floods --sekisho $(SEKISHO)
 
 .PHONY: hook-faults
 hook-faults: ## Run scripts in handshakes that go wrong, and measure hosts beside them
 	@tools/need build redis
 	$(CARGO) build --release --locked --workspace
-	target/release/sekisho-bench hook-faults --sekisho target/release/sekisho
+	target/release/sekisho-bench hook-faults --sekisho $(SEKISHO)
 
 .PHONY: hook-faults-quick
 hook-faults-quick: # 2 s of each fault, unoptimized
@@ -230,7 +240,7 @@ HOSTS ?= 10000
 sites: ## Visit HOSTS=10000 hosts, each with a site of its own; WebSocket in Chromium
 	@tools/need build nginx nginx-lua node chromium
 	$(CARGO) build --release --locked --workspace
-	target/release/sekisho-bench sites --hosts $(HOSTS) --sekisho target/release/sekisho
+	target/release/sekisho-bench sites --hosts $(HOSTS) --sekisho $(SEKISHO)
 
 .PHONY: renewal-year
 renewal-year: ## Simulate a year of renewals, 2,000,000 hosts; draws docs/renewal-year.svg

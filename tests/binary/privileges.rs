@@ -6,7 +6,7 @@ use std::process::Command;
 
 use rustix::process::geteuid;
 
-use crate::sandbox::{Sandbox, Server, needs};
+use crate::sandbox::{Sandbox, Server, binary, needs};
 
 /// Returns this line of each thread's status, with the thread's name.
 fn statuses(server: &Server, line: &str) -> Vec<(String, String)> {
@@ -61,7 +61,7 @@ fn low_ports_are_bound_and_no_capability_is_left() {
             "--inh-caps=+net_bind_service,+chown",
             "--ambient-caps=+net_bind_service,+chown",
         ])
-        .arg(env!("CARGO_BIN_EXE_sekisho"))
+        .arg(binary())
         .args(["serve", "--log", "json"])
         .current_dir(sandbox.root())
         .env_remove("SEKISHO_LOG");

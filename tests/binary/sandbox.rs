@@ -1,6 +1,7 @@
 //! Sandbox: a folder with a configuration, in which the binary runs.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,12 @@ mod upstream;
 
 pub(crate) use server::Server;
 pub(crate) use upstream::upstream;
+
+/// Returns the path of the binary: `SEKISHO_TEST_BINARY`, absolute, or the one that is built
+/// with the tests.
+pub(crate) fn binary() -> OsString {
+    env::var_os("SEKISHO_TEST_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_sekisho").into())
+}
 
 /// Removed when dropped.
 pub(crate) struct Sandbox {
@@ -105,7 +112,7 @@ impl Sandbox {
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sekisho"));
+        let mut command = Command::new(binary());
         command
             .args(args)
             .current_dir(self.folder.path())

@@ -15,7 +15,7 @@ use sekisho_testkit::services::Postgres;
 use sekisho_testkit::{Key, Pair};
 
 use crate::postgres::{name_of, sandbox as on};
-use crate::sandbox::{Ran, SOON, Sandbox, Server, ca, until};
+use crate::sandbox::{Ran, SOON, Sandbox, Server, binary, ca, until};
 use search::Search;
 
 const KEYS: [(&str, Key); 4] = [
@@ -141,7 +141,7 @@ fn a_crash_leaves_no_core() {
     let serve = "ulimit -S -c \"$(ulimit -H -c)\" && exec \"$0\" serve --log json";
     command
         .args(["-c", serve])
-        .arg(env!("CARGO_BIN_EXE_sekisho"))
+        .arg(binary())
         .current_dir(sandbox.root());
     let mut server = Server::start(command);
     assert!(server.fetch("a.example").is_ok());

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use sekisho_testkit::Key;
 
-use crate::sandbox::{Sandbox, Server, until};
+use crate::sandbox::{Sandbox, Server, binary, until};
 
 #[test]
 fn check_says_that_all_is_well() {
@@ -168,7 +168,7 @@ fn a_limit_of_files_below_the_connections_is_told() {
         let mut command = Command::new("sh");
         command
             .args(["-c", "ulimit -n 9500 && exec \"$0\" serve --log json"])
-            .arg(env!("CARGO_BIN_EXE_sekisho"))
+            .arg(binary())
             .current_dir(sandbox.root());
         let server = Server::start(command);
         let log = server.log();
