@@ -30,7 +30,7 @@ pub use guard::{Guard, OwnFiles, Refusal, Refusals};
 #[cfg(fuzzing)]
 pub use path::site_path;
 pub(crate) use root::Root;
-pub(crate) use weight::arc_bytes;
+pub(crate) use weight::{allocated, arc_bytes};
 pub(crate) use {
     fields::FieldOps,
     guard::OpenSocket,

@@ -1,4 +1,5 @@
-//! Compares the weight of a virtual host with the memory that it allocates.
+//! Compares the weights of virtual hosts and cached files with the memory that they
+//! allocate.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,13 +10,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Scripted, host};
+use http::Request;
+use prometheus_client::encoding::text::encode;
+use sekisho_certs::metrics::Registry;
 use sekisho_certs::{
     ClientCa, Found, HostName, LoadedHost, Lookup, LookupSettings, NeverObtain, OpenKey, Published,
-    TlsPolicy,
+    Tenant, TlsPolicy,
 };
-use sekisho_server::site::{Allowed, Guard, OwnFiles, Site, SiteDocument};
+use sekisho_server::site::{Allowed, Guard, OpenFiles, OwnFiles, Site, SiteDocument};
 use sekisho_server::tickets::Ring;
-use sekisho_server::{Publisher, VirtualHost};
+use sekisho_server::{Publisher, Responder, VirtualHost};
 use sekisho_testkit::{Key, TestCa};
 use tikv_jemalloc_ctl::{epoch, stats};
 
@@ -25,10 +29,21 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const COUNT: usize = 5000;
 /// As many as hosts: each has one of its own.
 const CLIENT_CAS: usize = COUNT;
+const FILES: usize = 2000;
+/// Files before the measurement, for which the threads that read them start.
+const WARM: usize = 200;
 
 /// The only test of this binary: the allocator's statistics cover the process.
 #[tokio::test]
-async fn an_endpoint_weighs_what_it_takes() {
+async fn an_entry_weighs_what_it_takes() {
+    endpoints().await;
+    for bytes in [0, 700, 9 << 10] {
+        let name = format!("file of {bytes} bytes");
+        assert_exact(&name, measure_files(bytes).await);
+    }
+}
+
+async fn endpoints() {
     let ca = TestCa::new();
     let pair = ca.issue(&["a.example"], Key::P256);
     let with_site = host("a.example", &[(&pair, Key::P256)]);
@@ -109,6 +124,44 @@ async fn measure(found: Found<OpenKey>, policies: Vec<TlsPolicy>) -> (f64, f64) 
     );
     lookup.load(&HostName::parse("a.example").unwrap()).await;
     *measured.lock().unwrap()
+}
+
+/// Returns the bytes that one cached file allocates, and its weight.
+async fn measure_files(bytes: usize) -> (f64, f64) {
+    let folder = tempfile::tempdir().unwrap();
+    let allowed = Allowed::parse(&[folder.path().to_string_lossy()], Path::new("/")).unwrap();
+    let guard = Arc::new(Guard::new(allowed, OwnFiles::default()));
+    let json = serde_json::json!({ "root": folder.path() }).to_string();
+    let site = SiteDocument::parse(&json).unwrap();
+    let site = site.site(&Tenant::default()).unwrap();
+    let responder = Responder::new(64 << 20, guard);
+    let (host, open) = (HostName::parse("a.example").unwrap(), OpenFiles::default());
+    let mut before = 0;
+    for n in 0..FILES {
+        if n == WARM {
+            before = allocated();
+        }
+        let name = format!("{n:04}.html");
+        std::fs::write(folder.path().join(&name), vec![b'x'; bytes]).unwrap();
+        let request = Request::get(format!("/{name}")).body(()).unwrap();
+        let (head, ()) = request.into_parts();
+        // Served twice: some memory is only taken when an entry is first shared.
+        for _ in 0..2 {
+            let answer = responder.respond_locally(&site, &host, &head, &open).await;
+            assert_eq!(answer.status(), 200);
+        }
+    }
+    let grown = allocated() - before;
+    let mut registry = Registry::default();
+    responder.register(&mut registry);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    let charged = text
+        .lines()
+        .find_map(|line| line.strip_prefix("file_cache_bytes "))
+        .unwrap();
+    let charged: f64 = charged.parse().unwrap();
+    (grown as f64 / (FILES - WARM) as f64, charged / FILES as f64)
 }
 
 fn allocated() -> usize {

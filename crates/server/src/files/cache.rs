@@ -12,7 +12,8 @@ use sekisho_certs::clock;
 use sekisho_certs::metrics::{BusyCounter, Counter};
 use tokio::time::Instant;
 
-use super::load::{Identity, SmallFile};
+use super::load::{Identity, SmallFile, TEXTS};
+use crate::site::allocated;
 
 /// Cache of path results: bounded in bytes, scan-resistant.
 #[derive(Debug)]
@@ -235,7 +236,9 @@ pub(super) struct Weigh;
 impl Weighter<Key, Arc<Entry>> for Weigh {
     fn weight(&self, key: &Key, entry: &Arc<Entry>) -> u64 {
         let content = match &entry.what {
-            What::File(file) => size_of::<SmallFile>() + file.body.len() + HEADERS,
+            What::File(file) => {
+                size_of::<SmallFile>() + HEADERS + allocated(file.body.len() + TEXTS)
+            }
             What::Directory | What::Missing | What::Large => 0,
         };
         // The root's text counts in full: a million hosts may have a million
@@ -252,13 +255,13 @@ const FRESH: Duration = Duration::from_secs(1);
 /// bound, the first request of a day would get yesterday's page.
 const REFRESH: Duration = Duration::from_secs(10);
 /// Number of locks: more than cores that ask at once. A shard of 16 MiB / 8
-/// holds 30 of the largest entries.
+/// holds 25 of the largest entries.
 const SHARDS: usize = 8;
 /// Bytes of a typical entry, to estimate the number of entries.
 const TYPICAL: usize = 8 << 10;
-/// Bytes of the prebuilt headers: a table of eight, and the values that are not
-/// static.
-const HEADERS: usize = 1100;
+/// Bytes of the prebuilt headers: a table of six with an index of 16, and the counter of
+/// references to the buffer of their values.
+const HEADERS: usize = 640 + 64 + 32;
 /// Bytes of the cache's own record, the counters of the `Arc`s, and the
-/// allocator's rounding.
+/// allocator's rounding of what is small.
 const OVERHEAD: usize = 160;
