@@ -1,14 +1,14 @@
 //! Open connections: the limit of `[server] connections`, and which ones are
 //! closed when it is near.
 
-use std::collections::{BTreeSet, HashMap};
+mod by_prefix;
+
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use foldhash::quality::RandomState;
 use futures_util::task::AtomicWaker;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -17,6 +17,8 @@ use tokio::time::timeout;
 use crate::budget::Prefix;
 use crate::log_limiter::LogLimits;
 use crate::metrics::Metrics;
+
+use by_prefix::{ByPrefix, State};
 
 /// All open connections, by the client's prefix.
 ///
@@ -31,14 +33,6 @@ pub(crate) struct Connections {
     open: Mutex<ByPrefix>,
     metrics: Arc<Metrics>,
     log_limits: LogLimits,
-}
-
-#[derive(Debug, Default)]
-struct ByPrefix {
-    total: usize,
-    prefixes: HashMap<Prefix, Vec<Arc<State>>, RandomState>,
-    /// Prefixes by how many connections they hold.
-    by_count: BTreeSet<(usize, Prefix)>,
 }
 
 /// Place of one connection; dropping it frees the place.
@@ -57,20 +51,6 @@ pub(crate) struct Unnamed {
     connections: Arc<Connections>,
     /// Taken when the client is known.
     permit: Option<OwnedSemaphorePermit>,
-}
-
-/// State of a connection that other tasks read, and that marks it for closing.
-#[derive(Debug)]
-struct State {
-    /// When the connection's task last ran, in [`now`]'s milliseconds. Relaxed:
-    /// comparing ages needs no order with other data.
-    active: AtomicU64,
-    /// Tells the task to end. Release in `give_up` pairs with Acquire in `poll`.
-    given_up: AtomicBool,
-    /// Index in its prefix's list. Relaxed: only read and written under the
-    /// lock.
-    index: AtomicUsize,
-    task: AtomicWaker,
 }
 
 impl Connections {
@@ -176,69 +156,6 @@ impl Connections {
 
     fn lock(&self) -> MutexGuard<'_, ByPrefix> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl ByPrefix {
-    fn add(&mut self, prefix: Prefix, state: Arc<State>) {
-        let held = self.prefixes.entry(prefix).or_default();
-        state.index.store(held.len(), Ordering::Relaxed);
-        held.push(state);
-        let count = held.len();
-        self.total += 1;
-        self.recount(prefix, count - 1, count);
-    }
-
-    fn remove(&mut self, prefix: Prefix, state: &Arc<State>) {
-        let Some(held) = self.prefixes.get_mut(&prefix) else {
-            return;
-        };
-        let before = held.len();
-        let index = state.index.load(Ordering::Relaxed);
-        // `longest_idle` removed the connections that were given up.
-        if !held
-            .get(index)
-            .is_some_and(|other| Arc::ptr_eq(other, state))
-        {
-            return;
-        }
-        held.swap_remove(index);
-        if let Some(moved) = held.get(index) {
-            moved.index.store(index, Ordering::Relaxed);
-        }
-        self.total -= 1;
-        self.recount(prefix, before, before - 1);
-    }
-
-    /// Removes and returns the connections of a prefix that have been idle for
-    /// longest, at least `least_idle` milliseconds. It scans all of them, and
-    /// hence removes 1/64 at once.
-    fn longest_idle(&mut self, prefix: Prefix, least_idle: u64) -> Vec<Arc<State>> {
-        let Some(held) = self.prefixes.get_mut(&prefix) else {
-            return Vec::new();
-        };
-        let before = held.len();
-        let wanted = (before / AT_ONCE).max(1).min(before);
-        held.select_nth_unstable_by_key(wanted - 1, |state| state.active.load(Ordering::Relaxed));
-        let latest = now().saturating_sub(least_idle);
-        let mut victims: Vec<_> = held.drain(..wanted).collect();
-        held.extend(victims.extract_if(.., |state| state.active.load(Ordering::Relaxed) > latest));
-        for (index, state) in held.iter().enumerate() {
-            state.index.store(index, Ordering::Relaxed);
-        }
-        let after = held.len();
-        self.total -= victims.len();
-        self.recount(prefix, before, after);
-        victims
-    }
-
-    fn recount(&mut self, prefix: Prefix, before: usize, after: usize) {
-        self.by_count.remove(&(before, prefix));
-        if after == 0 {
-            self.prefixes.remove(&prefix);
-        } else {
-            self.by_count.insert((after, prefix));
-        }
     }
 }
 
