@@ -1,14 +1,16 @@
 //! Open connections: the limit of `[server] connections`, and which ones are
-//! closed when it is near.
+//! closed when it is near. Each worker has a table of its own.
 
 mod by_prefix;
 
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use foldhash::quality::RandomState;
 use futures_util::task::AtomicWaker;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -17,20 +19,38 @@ use tokio::time::timeout;
 use crate::budget::Prefix;
 use crate::log_limiter::LogLimits;
 use crate::metrics::Metrics;
+use crate::shared::Alone;
 
 use by_prefix::{ByPrefix, State};
 
-/// All open connections, by the client's prefix.
+/// Open connections of one worker, and its way to those of all others.
 ///
-/// Below a watermark (15/16 of the limit) no prefix is limited. Above it, the
-/// longest-idle connections of the largest prefix are closed while it holds
-/// more than 1/16 of the limit. At the limit they are closed even below that
-/// share.
+/// On cache lines of its own: each accept and each close counts references.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Connections {
+    all: Arc<All>,
+    /// Index of the worker's table.
+    worker: usize,
+}
+
+/// All open connections, by worker and by the client's prefix.
+///
+/// Below a watermark (15/16 of the limit) no prefix is limited, and a worker locks its
+/// own table alone. Above it, the longest-idle connections of the largest prefix are
+/// closed while it holds more than 1/16 of the limit. At the limit they are closed even
+/// below that share.
+#[derive(Debug)]
+struct All {
     permits: Arc<Semaphore>,
     limit: usize,
-    open: Mutex<ByPrefix>,
+    /// Free permits at the watermark.
+    scarce: usize,
+    tables: Box<[Alone<Mutex<ByPrefix>>]>,
+    /// Held while connections to close are chosen, else several workers would close some
+    /// for one cause. A worker that finds it locked goes on and closes none: waiting
+    /// would stall all that the worker serves.
+    choosing: tokio::sync::Mutex<()>,
     metrics: Arc<Metrics>,
     log_limits: LogLimits,
 }
@@ -54,40 +74,41 @@ pub(crate) struct Unnamed {
 }
 
 impl Connections {
-    /// Allows `limit` connections, and one permit more per socket of `sockets`:
-    /// each takes a permit before it accepts, and holds it while it waits.
-    pub(crate) fn new(limit: usize, sockets: usize, metrics: Arc<Metrics>) -> Self {
+    /// Makes the tables of all workers. Together they may open `limit` connections. There
+    /// is one permit more per socket of `sockets`: each takes a permit before it accepts,
+    /// and holds it while it waits.
+    pub(crate) fn of_workers(
+        workers: usize,
+        limit: usize,
+        sockets: usize,
+        metrics: Arc<Metrics>,
+    ) -> impl Iterator<Item = Arc<Self>> {
         let permits = limit.saturating_add(sockets).min(Semaphore::MAX_PERMITS);
-        Self {
+        let all = Arc::new(All {
             permits: Arc::new(Semaphore::new(permits)),
             limit,
-            open: Mutex::default(),
+            scarce: permits.saturating_sub(watermark(limit)),
+            tables: (0..workers).map(|_| Alone::default()).collect(),
+            choosing: tokio::sync::Mutex::default(),
             metrics,
             log_limits: LogLimits::default(),
-        }
+        });
+        (0..workers).map(move |worker| {
+            let all = Arc::clone(&all);
+            Arc::new(Self { all, worker })
+        })
     }
 
     /// Waits for a permit. None if the server ends.
     pub(crate) async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         loop {
-            let permit = Arc::clone(&self.permits).acquire_owned();
+            let permit = Arc::clone(&self.all.permits).acquire_owned();
             match timeout(FULL_WAIT, permit).await {
                 Ok(permit) => return permit.ok(),
                 // Connections in the kernel's backlog can't make room: their
                 // prefix is not known before accept.
-                Err(_) => self.make_room(),
+                Err(_) => self.all.make_room(),
             }
-        }
-    }
-
-    fn make_room(&self) {
-        let victims = {
-            let mut open = self.lock();
-            let crowd = open.by_count.last().map(|(_, crowd)| *crowd);
-            crowd.map(|crowd| (crowd, open.longest_idle(crowd, MIN_IDLE)))
-        };
-        if let Some((crowd, victims)) = victims.filter(|(_, victims)| !victims.is_empty()) {
-            self.give_up(crowd, &victims);
         }
     }
 
@@ -99,15 +120,8 @@ impl Connections {
             index: AtomicUsize::new(0),
             task: AtomicWaker::new(),
         });
-        let victims = {
-            let mut open = self.lock();
-            let victims = self.victims(&mut open, prefix);
-            open.add(prefix, Arc::clone(&state));
-            victims
-        };
-        if let Some((crowd, victims)) = victims {
-            self.give_up(crowd, &victims);
-        }
+        self.all.make_room_for(prefix);
+        self.lock().add(prefix, Arc::clone(&state));
         Place {
             connections: Arc::clone(self),
             prefix,
@@ -126,7 +140,39 @@ impl Connections {
         }
     }
 
+    fn lock(&self) -> MutexGuard<'_, ByPrefix> {
+        lock(&self.all.tables[self.worker])
+    }
+}
+
+impl All {
+    fn make_room(&self) {
+        let Ok(choosing) = self.choosing.try_lock() else {
+            return;
+        };
+        let Some((_, crowd)) = self.crowd() else {
+            return;
+        };
+        let victims = self.longest_idle(crowd, MIN_IDLE);
+        drop(choosing);
+        self.give_up(crowd, &victims);
+    }
+
+    /// Closes connections if there are too many for a new one of `prefix`.
+    fn make_room_for(&self, prefix: Prefix) {
+        // Each connection in a table holds a permit: the tables hold no more than that.
+        if self.permits.available_permits() > self.scarce {
+            return;
+        }
+        if let Some((crowd, victims)) = self.victims(prefix) {
+            self.give_up(crowd, &victims);
+        }
+    }
+
     fn give_up(&self, crowd: Prefix, victims: &[Arc<State>]) {
+        if victims.is_empty() {
+            return;
+        }
         for victim in victims {
             victim.given_up.store(true, Ordering::Release);
             victim.task.wake();
@@ -137,26 +183,80 @@ impl Connections {
 
     /// Removes and returns the connections that make room for a new one of
     /// `prefix`.
-    fn victims(&self, open: &mut ByPrefix, prefix: Prefix) -> Option<(Prefix, Vec<Arc<State>>)> {
-        let watermark = self.limit - self.limit / SHARES;
-        if open.total < watermark {
+    fn victims(&self, prefix: Prefix) -> Option<(Prefix, Vec<Arc<State>>)> {
+        let _choosing = self.choosing.try_lock().ok()?;
+        let total = self.total();
+        if total < watermark(self.limit) {
             return None;
         }
-        let (count, crowd) = *open.by_count.last()?;
-        if count <= self.limit / SHARES && open.total < self.limit {
+        let (count, crowd) = self.crowd()?;
+        if count <= self.limit / SHARES && total < self.limit {
             return None;
         }
         // A new connection closes no busy connection of its own prefix or of
         // one that holds about as many. It does of a prefix that holds more.
-        let held = open.prefixes.get(&prefix).map_or(0, Vec::len);
+        let held: usize = self.tables().map(|table| table.count(prefix)).sum();
         let least_idle = if count > held + 1 { 0 } else { MIN_IDLE };
-        let victims = open.longest_idle(crowd, least_idle);
-        (!victims.is_empty()).then_some((crowd, victims))
+        Some((crowd, self.longest_idle(crowd, least_idle)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, ByPrefix> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the largest prefix, and how many connections it holds.
+    ///
+    /// A prefix above its share is never missed: it holds more than a part of a share at
+    /// some worker. Where none does, the prefix that holds the most at one worker stands
+    /// for the largest: adding up thousands of small ones would take milliseconds.
+    fn crowd(&self) -> Option<(usize, Prefix)> {
+        let part = self.limit / SHARES / self.tables.len();
+        let mut counts = HashMap::<Prefix, usize, RandomState>::default();
+        for table in self.tables() {
+            counts.extend(table.larger_than(part).map(|prefix| (prefix, 0)));
+        }
+        if counts.is_empty() {
+            let (_, prefix) = self.tables().filter_map(|table| table.largest()).max()?;
+            counts.insert(prefix, 0);
+        }
+        for table in self.tables() {
+            for (prefix, count) in &mut counts {
+                *count += table.count(*prefix);
+            }
+        }
+        counts
+            .into_iter()
+            .map(|(prefix, count)| (count, prefix))
+            .max()
     }
+
+    /// Removes and returns the connections of a prefix that have been idle for
+    /// longest, at least `least_idle` milliseconds. It scans all of them, and
+    /// hence removes 1/64 at once.
+    fn longest_idle(&self, prefix: Prefix, least_idle: u64) -> Vec<Arc<State>> {
+        let mut ages = Vec::new();
+        for table in self.tables() {
+            ages.extend(table.ages(prefix));
+        }
+        let at_once = (ages.len() / AT_ONCE).max(1);
+        let latest = now().saturating_sub(least_idle);
+        ages.retain(|(active, _)| *active <= latest);
+        let Some(last) = at_once.min(ages.len()).checked_sub(1) else {
+            return Vec::new();
+        };
+        let last = *ages.select_nth_unstable(last).1;
+        let victims = self.tables().map(|mut table| table.take_idle(prefix, last));
+        victims.flatten().collect()
+    }
+
+    fn total(&self) -> usize {
+        self.tables().map(|table| table.total).sum()
+    }
+
+    /// Locks the tables, one after the other: other workers wait for no more than that.
+    fn tables(&self) -> impl Iterator<Item = MutexGuard<'_, ByPrefix>> {
+        self.tables.iter().map(lock)
+    }
+}
+
+fn lock(Alone(table): &Alone<Mutex<ByPrefix>>) -> MutexGuard<'_, ByPrefix> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Place {
@@ -216,6 +316,11 @@ impl<F: Future<Output = ()> + Unpin> Future for WithPlace<F> {
         state.active.store(now(), Ordering::Relaxed);
         Pin::new(&mut self.connection).poll(cx)
     }
+}
+
+/// Returns how many connections may be open before prefixes are limited.
+fn watermark(limit: usize) -> usize {
+    limit - limit / SHARES
 }
 
 /// Returns milliseconds of the coarse monotonic clock: no system call, in steps

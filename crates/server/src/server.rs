@@ -135,12 +135,13 @@ impl Server {
         });
         let sockets = count * (https.len() + http.len());
         let limit = settings.limits.connections;
-        let connections = Connections::new(limit, sockets, Arc::clone(&shared.metrics));
-        let connections = Arc::new(connections);
+        let metrics = Arc::clone(&shared.metrics);
+        let connections = Connections::of_workers(count, limit, sockets, metrics);
         let mut workers: Vec<Worker> = Working::all(count)
-            .map(|working| Worker {
+            .zip(connections)
+            .map(|(working, connections)| Worker {
                 shared: Arc::clone(&shared),
-                connections: Arc::clone(&connections),
+                connections,
                 sockets: Vec::new(),
                 working,
             })

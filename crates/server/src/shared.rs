@@ -75,6 +75,6 @@ impl Shared {
 
 /// Value on cache lines of its own: each request reads what would lie beside it, and
 /// would wait where another worker writes.
-#[derive(Default)]
+#[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Alone<T>(pub(crate) T);

@@ -16,11 +16,20 @@ use tokio::time::timeout;
 
 #[tokio::test]
 async fn silent_connections_of_a_crowd_keep_no_other_network_out() {
+    crowd_keeps_no_network_out(1).await;
+}
+
+#[tokio::test]
+async fn silent_connections_of_a_crowd_at_four_workers_keep_none_out() {
+    crowd_keeps_no_network_out(4).await;
+}
+
+async fn crowd_keeps_no_network_out(workers: usize) {
     let ca = TestCa::new();
     let pair = ca.issue(&["a.example"], Key::P256);
     let hosts = [host("a.example", &[(&pair, Key::P256)])];
     let setup = Setup::limits(Limits {
-        workers: 1,
+        workers,
         connections: 64,
         handshake: Duration::from_secs(120),
         ..LIMITS

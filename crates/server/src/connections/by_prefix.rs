@@ -1,4 +1,4 @@
-//! Open connections by the client's prefix.
+//! Open connections of one worker, by the client's prefix.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use foldhash::quality::RandomState;
 use futures_util::task::AtomicWaker;
 
-use super::{AT_ONCE, now};
 use crate::budget::Prefix;
 
 #[derive(Debug, Default)]
@@ -21,13 +20,13 @@ pub(super) struct ByPrefix {
 /// State of a connection that other tasks read, and that marks it for closing.
 #[derive(Debug)]
 pub(super) struct State {
-    /// When the connection's task last ran, in [`now`]'s milliseconds. Relaxed:
+    /// When the connection's task last ran, in [`super::now`]'s milliseconds. Relaxed:
     /// comparing ages needs no order with other data.
     pub(super) active: AtomicU64,
     /// Tells the task to end. Release in `give_up` pairs with Acquire in `poll`.
     pub(super) given_up: AtomicBool,
     /// Index in its prefix's list. Relaxed: only read and written under the
-    /// lock.
+    /// table's lock.
     pub(super) index: AtomicUsize,
     pub(super) task: AtomicWaker,
 }
@@ -48,7 +47,7 @@ impl ByPrefix {
         };
         let before = held.len();
         let index = state.index.load(Ordering::Relaxed);
-        // `longest_idle` removed the connections that were given up.
+        // `take_idle` removed the connections that were given up.
         if !held
             .get(index)
             .is_some_and(|other| Arc::ptr_eq(other, state))
@@ -63,19 +62,38 @@ impl ByPrefix {
         self.recount(prefix, before, before - 1);
     }
 
-    /// Removes and returns the connections of a prefix that have been idle for
-    /// longest, at least `least_idle` milliseconds. It scans all of them, and
-    /// hence removes 1/64 at once.
-    pub(super) fn longest_idle(&mut self, prefix: Prefix, least_idle: u64) -> Vec<Arc<State>> {
+    /// Returns how many connections a prefix holds.
+    pub(super) fn count(&self, prefix: Prefix) -> usize {
+        self.prefixes.get(&prefix).map_or(0, Vec::len)
+    }
+
+    /// Returns the prefixes that hold more than `count` connections.
+    pub(super) fn larger_than(&self, count: usize) -> impl Iterator<Item = Prefix> {
+        let by_count = self.by_count.iter().rev();
+        let larger = by_count.take_while(move |(held, _)| *held > count);
+        larger.map(|(_, prefix)| *prefix)
+    }
+
+    /// Returns the prefix that holds the most connections, and how many.
+    pub(super) fn largest(&self) -> Option<(usize, Prefix)> {
+        self.by_count.last().copied()
+    }
+
+    pub(super) fn ages(&self, prefix: Prefix) -> impl Iterator<Item = Age> {
+        self.prefixes.get(&prefix).into_iter().flatten().map(age)
+    }
+
+    /// Removes and returns the connections of a prefix that have been idle for as
+    /// long as `last`, or longer.
+    pub(super) fn take_idle(&mut self, prefix: Prefix, last: Age) -> Vec<Arc<State>> {
         let Some(held) = self.prefixes.get_mut(&prefix) else {
             return Vec::new();
         };
         let before = held.len();
-        let wanted = (before / AT_ONCE).max(1).min(before);
-        held.select_nth_unstable_by_key(wanted - 1, |state| state.active.load(Ordering::Relaxed));
-        let latest = now().saturating_sub(least_idle);
-        let mut victims: Vec<_> = held.drain(..wanted).collect();
-        held.extend(victims.extract_if(.., |state| state.active.load(Ordering::Relaxed) > latest));
+        let victims: Vec<_> = held.extract_if(.., |state| age(state) <= last).collect();
+        if victims.is_empty() {
+            return victims;
+        }
         for (index, state) in held.iter().enumerate() {
             state.index.store(index, Ordering::Relaxed);
         }
@@ -93,4 +111,11 @@ impl ByPrefix {
             self.by_count.insert((after, prefix));
         }
     }
+}
+
+/// When a connection's task last ran. Its address tells connections of one moment apart.
+pub(super) type Age = (u64, *const State);
+
+fn age(state: &Arc<State>) -> Age {
+    (state.active.load(Ordering::Relaxed), Arc::as_ptr(state))
 }

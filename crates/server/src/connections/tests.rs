@@ -1,4 +1,7 @@
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::sync::mpsc;
+use std::thread;
 
 use super::*;
 
@@ -6,8 +9,14 @@ fn prefix(number: u8) -> Prefix {
     IpAddr::from([192, 0, number, 1]).into()
 }
 
+fn workers<const COUNT: usize>(limit: usize) -> [Arc<Connections>; COUNT] {
+    let workers = Connections::of_workers(COUNT, limit, 1000, Arc::default());
+    workers.collect::<Vec<_>>().try_into().unwrap()
+}
+
 fn connections(limit: usize) -> Arc<Connections> {
-    Arc::new(Connections::new(limit, 1000, Arc::default()))
+    let [connections] = workers(limit);
+    connections
 }
 
 async fn enter(connections: &Arc<Connections>, number: u8) -> Place {
@@ -19,6 +28,18 @@ async fn fill(connections: &Arc<Connections>, number: u8, count: usize) -> Vec<P
     let mut places = Vec::new();
     for _ in 0..count {
         places.push(enter(connections, number).await);
+    }
+    places
+}
+
+async fn fill_each(
+    connections: &Arc<Connections>,
+    numbers: RangeInclusive<u8>,
+    count: usize,
+) -> Vec<Place> {
+    let mut places = Vec::new();
+    for number in numbers {
+        places.extend(fill(connections, number, count).await);
     }
     places
 }
@@ -76,10 +97,7 @@ async fn above_it_the_longest_idle_of_the_crowd_gives_up() {
 #[tokio::test]
 async fn prefixes_within_their_share_keep_theirs_until_the_limit() {
     let connections = connections(64);
-    let mut all = Vec::new();
-    for number in 1..=16 {
-        all.extend(fill(&connections, number, 4).await);
-    }
+    let all = fill_each(&connections, 1..=16, 4).await;
     all.iter().for_each(|place| idle(place, 60_000));
     assert!(given_up(&all).is_empty());
     let newcomer = enter(&connections, 99).await;
@@ -135,4 +153,118 @@ async fn a_proxys_connections_have_the_share_of_their_clients() {
     drop((crowd, unnamed, other));
     let open = connections.lock();
     assert_eq!((open.total, open.by_count.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn below_the_watermark_a_worker_touches_its_own_table_alone() {
+    let [first, second] = workers(64);
+    let _places = fill(&first, 1, 58).await;
+    let permit = second.permit().await.unwrap();
+    let locked = first.lock();
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        drop(second.enter(prefix(1), permit));
+        done.send(()).unwrap();
+    });
+    let done = is_done.recv_timeout(Duration::from_secs(10));
+    done.expect("accepts and closes while the other worker's table is locked");
+    assert_eq!(locked.total, 58);
+}
+
+#[tokio::test]
+async fn a_prefix_has_one_share_over_all_workers() {
+    let [first, second] = workers(64);
+    // Each of these is at its share, and larger at its worker than the crowd.
+    let others = fill_each(&first, 2..=15, 4).await;
+    let mut crowd = fill(&first, 1, 3).await;
+    crowd.extend(fill(&second, 1, 3).await);
+    for place in others.iter().chain(&crowd) {
+        idle(place, 60_000);
+    }
+    idle(&crowd[4], 60_001);
+    let other = enter(&first, 99).await;
+    assert_eq!((given_up(&others), given_up(&crowd)), (vec![], vec![4]));
+    drop((others, crowd, other));
+    for worker in [first, second] {
+        let open = worker.lock();
+        assert_eq!((open.total, open.by_count.len()), (0, 0));
+    }
+}
+
+#[tokio::test]
+async fn many_give_up_at_once_over_all_workers() {
+    let [first, second] = workers(1024);
+    let mut crowd = fill(&first, 1, 480).await;
+    crowd.extend(fill(&second, 1, 480).await);
+    let moment = now() - 2000;
+    for place in &crowd {
+        place.state.active.store(moment, Ordering::Relaxed);
+    }
+    let longest = [7, 100, 479, 480, 700, 701, 959];
+    for index in longest {
+        idle(&crowd[index], 60_000);
+    }
+    let _other = enter(&second, 2).await;
+    let given_up = given_up(&crowd);
+    // Of the others, all active in one moment, no more than the rest.
+    assert_eq!(given_up.len(), 960 / AT_ONCE);
+    assert!(longest.iter().all(|index| given_up.contains(index)));
+    assert_eq!(first.all.total(), 961 - 960 / AT_ONCE);
+    drop(crowd);
+    assert_eq!((first.lock().total, second.lock().total), (0, 1));
+}
+
+#[tokio::test]
+async fn connections_of_a_prefix_at_other_workers_count_as_its_own() {
+    let [first, second] = workers(64);
+    let crowd = fill(&first, 1, 30).await;
+    let others = fill(&second, 2, 29).await;
+    let _one = enter(&first, 3).await;
+    let newcomer = enter(&first, 2).await;
+    assert!(given_up(&crowd).is_empty(), "busy, and about as many");
+    let _another = enter(&second, 4).await;
+    let given_up = given_up(&crowd).len() + given_up(&others).len();
+    assert_eq!(given_up + usize::from(is_given_up(&newcomer)), 1);
+}
+
+#[tokio::test]
+async fn at_the_limit_small_prefixes_of_other_workers_make_room() {
+    let [first, second] = workers(1024);
+    let all: Vec<_> = fill_each(&first, 1..=255, 4).await;
+    let few = fill(&first, 0, 4).await;
+    all.iter().for_each(|place| idle(place, 60_000));
+    assert_eq!(first.all.total(), 1024);
+    let newcomer = enter(&second, 0).await;
+    assert_eq!((given_up(&all).len(), given_up(&few).len()), (1, 0));
+    assert!(!is_given_up(&newcomer));
+}
+
+#[tokio::test]
+async fn workers_that_choose_at_once_lose_no_count() {
+    let workers: [_; 4] = workers(64);
+    let busy = |worker: Arc<Connections>| {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_time().build().unwrap();
+        thread::spawn(move || {
+            let mut places = Vec::new();
+            for number in (0..7).cycle().take(2000) {
+                let place = runtime.block_on(enter(&worker, number));
+                idle(&place, 60_000);
+                places.push(place);
+                places.retain(|place| !is_given_up(place));
+                if places.len() > 40 {
+                    places.swap_remove(20);
+                }
+            }
+        })
+    };
+    let threads: Vec<_> = workers.iter().cloned().map(busy).collect();
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+    for worker in workers {
+        let open = worker.lock();
+        assert_eq!((open.total, open.by_count.len()), (0, 0));
+        assert!(open.prefixes.is_empty());
+    }
 }
