@@ -66,7 +66,8 @@ impl Responder {
             return plain(StatusCode::NOT_FOUND);
         };
         let method = (head.method == Method::HEAD, fields::is_read(&head.method));
-        let answered = match (admission::admit(context, rule, &body), &rule.action) {
+        let mut author = Author::Server;
+        let response = match (admission::admit(context, rule, &body), &rule.action) {
             (Ok(()), Action::Upstream(upstream)) => {
                 let path = path.rewritten(rule).encoded().to_owned();
                 let way = Way {
@@ -74,23 +75,35 @@ impl Responder {
                     path: &path,
                     options: rule.options.as_deref(),
                 };
-                let passed = forward(context, way, head, body);
-                pass_on(context, passed).await
+                match forward(context, way, head, body).await {
+                    Ok(response) => {
+                        author = Author::Upstream;
+                        response
+                    }
+                    Err(StatusCode::PAYLOAD_TOO_LARGE) => {
+                        Refused::of(RequestRefusal::Body).answer(context.connection.metrics())
+                    }
+                    Err(status) => plain(status),
+                }
             }
-            (admitted, _) => {
+            (admitted, action) => {
                 discard(&head, body).await;
                 match admitted {
                     Ok(()) => {
+                        author = Author::of(action);
                         let open = context.opener();
                         self.act(rule, &path, context.host, &head, open).await
                     }
-                    Err(refused) => Answered::ours(refused.answer(context.connection.metrics())),
+                    Err(refused) => refused.answer(context.connection.metrics()),
                 }
             }
         };
         match &rule.options {
-            None => answered.response,
-            Some(options) => self.finish(context, options, method, answered).await,
+            None => response,
+            Some(options) => {
+                self.finish(context, options, method, author, response)
+                    .await
+            }
         }
     }
 
@@ -100,12 +113,9 @@ impl Responder {
         context: &RequestContext<'_>,
         options: &RuleOptions,
         (is_head, is_read): (bool, bool),
-        answered: Answered,
+        author: Author,
+        mut response: Response<Body>,
     ) -> Response<Body> {
-        let Answered {
-            mut response,
-            author,
-        } = answered;
         match (author, &options.errors) {
             (Author::Server, Some(folder)) if response.status().as_u16() >= 400 => {
                 let open = context.opener();
@@ -143,7 +153,7 @@ impl Responder {
             connection: open,
             prefix: IpAddr::from(Ipv4Addr::UNSPECIFIED).into(),
         };
-        self.act(rule, &path, host, head, open).await.response
+        self.act(rule, &path, host, head, open).await
     }
 
     /// Answers by a rule without an upstream.
@@ -154,8 +164,8 @@ impl Responder {
         host: &HostName,
         head: &Parts,
         open: Opener<'_>,
-    ) -> Answered {
-        let response = match &rule.action {
+    ) -> Response<Body> {
+        match &rule.action {
             Action::Files(root) => {
                 let asked = Asked {
                     head,
@@ -171,14 +181,8 @@ impl Responder {
             Action::Status {
                 code,
                 text: Some(text),
-            } => {
-                return Answered {
-                    response: Body::plain(*code, text.as_bytes().to_vec()),
-                    author: Author::Site,
-                };
-            }
-        };
-        Answered::ours(response)
+            } => Body::plain(*code, text.as_bytes().to_vec()),
+        }
     }
 
     /// Returns the guard of files and upstreams.
@@ -198,21 +202,7 @@ impl Responder {
     }
 }
 
-/// Answer, and whose content it has.
-struct Answered {
-    response: Response<Body>,
-    author: Author,
-}
-
-impl Answered {
-    fn ours(response: Response<Body>) -> Self {
-        Self {
-            response,
-            author: Author::Server,
-        }
-    }
-}
-
+/// Author of an answer's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Author {
     /// The server: errors get the rule's pages.
@@ -222,27 +212,19 @@ enum Author {
     Upstream,
 }
 
+impl Author {
+    /// Returns whose content [`Responder::act`] answers with.
+    fn of(action: &Action) -> Self {
+        match action {
+            Action::Status { text: Some(_), .. } => Self::Site,
+            _ => Self::Server,
+        }
+    }
+}
+
 /// Reads a body that the answer ignores, where it must be read before that.
 async fn discard(head: &Parts, body: Incoming) {
     if rest::is_open(head, &body) {
         Box::pin(rest::discard(body)).await;
-    }
-}
-
-/// Awaits the answer of an upstream. A failure is an answer of ours.
-async fn pass_on(
-    context: &RequestContext<'_>,
-    passed: impl Future<Output = Result<Response<Body>, StatusCode>>,
-) -> Answered {
-    match passed.await {
-        Ok(response) => Answered {
-            response,
-            author: Author::Upstream,
-        },
-        Err(StatusCode::PAYLOAD_TOO_LARGE) => {
-            let refused = Refused::of(RequestRefusal::Body);
-            Answered::ours(refused.answer(context.connection.metrics()))
-        }
-        Err(status) => Answered::ours(plain(status)),
     }
 }
