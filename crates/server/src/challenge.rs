@@ -25,16 +25,18 @@ pub(crate) struct Answers {
 /// Returns the response to a request for the key authorization of a token (RFC
 /// 8555, section 8.3), over HTTP or HTTPS: CAs follow redirects.
 ///
-/// None for any other request, for an unknown token, and if the answer can't be
-/// read: a tenant who gets certificates too has tokens on the host's own site.
-pub(crate) async fn respond<B>(
+/// None for any other request. The future returns none for an unknown token, and if the
+/// answer can't be read: a tenant who gets certificates too has tokens on the host's own
+/// site.
+pub(crate) fn respond<B>(
     request: &Request<B>,
     shared: &Shared,
     prefix: Prefix,
-) -> Option<Response<Body>> {
+) -> Option<impl Future<Output = Option<Response<Body>>>> {
     let (answers, token) = (shared.answers.as_ref()?, token::of(request)?);
-    // Boxed: no other request has room for it.
-    Box::pin(answers.over_http(token, shared, prefix)).await
+    // Boxed, and not awaited here: other requests have no room for it, and no absent
+    // answer to move.
+    Some(Box::pin(answers.over_http(token, shared, prefix)))
 }
 
 impl Answers {

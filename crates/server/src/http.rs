@@ -95,11 +95,9 @@ fn served(
     let length = request.body().size_hint().exact();
     let has_length = context.timeouts().framing().note(length);
     let framing = framing::check(request.headers(), has_length);
-    let context = Arc::clone(context);
-    async move {
-        let mut request = Some(request);
-        Ok(answer(&context, &mut request, framing).await)
-    }
+    // Made outside: inside, the future would have room for the request twice.
+    let (context, mut request) = (Arc::clone(context), Some(request));
+    async move { Ok(answer(&context, &mut request, framing).await) }
 }
 
 /// Request until its site answers it. Steps borrow it: each would else move its 248
@@ -161,7 +159,9 @@ async fn respond(
     (guard, mut entry): (&mut RequestGuard, Option<&mut Entry>),
 ) -> Result<Response<Body>, Refused> {
     let request = unanswered.as_ref().expect(UNANSWERED);
-    if let Some(answer) = context.challenge(request).await {
+    if let Some(challenged) = context.challenge(request)
+        && let Some(answer) = challenged.await
+    {
         return Ok(answer);
     }
     let target = context.route(request).await?;

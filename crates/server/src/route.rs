@@ -247,8 +247,11 @@ impl ConnContext {
 
     /// Answers a challenge, if the request asks for that: before any host is looked
     /// up.
-    pub(crate) async fn challenge<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
-        challenge::respond(request, self.shared(), self.prefix).await
+    pub(crate) fn challenge<B>(
+        &self,
+        request: &Request<B>,
+    ) -> Option<impl Future<Output = Option<Response<Body>>>> {
+        challenge::respond(request, self.shared(), self.prefix)
     }
 
     /// Finds the host that answers a request:

@@ -31,10 +31,11 @@ pub(crate) async fn redirect(socket: TcpStream, peer: Peer, begun: Instant, shar
     let service = service_fn(async |request: Request<Incoming>| {
         let prefix = peer.address.ip().into();
         let entry = entry(&request, peer, shared);
-        let response = match challenge::respond(&request, shared, prefix).await {
-            Some(answer) => answer,
-            None => to_same_url(&request, shared.https_port),
+        let answer = match challenge::respond(&request, shared, prefix) {
+            Some(challenged) => challenged.await,
+            None => None,
         };
+        let response = answer.unwrap_or_else(|| to_same_url(&request, shared.https_port));
         shared.metrics.request(response.status());
         Ok::<_, Infallible>(Logged::response(response, entry))
     });
