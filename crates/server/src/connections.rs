@@ -6,7 +6,7 @@ mod by_prefix;
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,9 +23,10 @@ use crate::shared::Alone;
 
 use by_prefix::{ByPrefix, State};
 
-/// Open connections of one worker, and its way to those of all others.
+/// Open connections of one worker, and those of all, where they are scarce.
 ///
-/// On cache lines of its own: each accept and each close counts references.
+/// Each worker's lies on cache lines of its own: each accept and each close counts
+/// references to it.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Connections {
@@ -37,9 +38,9 @@ pub(crate) struct Connections {
 /// All open connections, by worker and by the client's prefix.
 ///
 /// Below a watermark (15/16 of the limit) no prefix is limited, and a worker locks its
-/// own table alone. Above it, the longest-idle connections of the largest prefix are
-/// closed while it holds more than 1/16 of the limit. At the limit they are closed even
-/// below that share.
+/// own table alone: a limit below it would lock all tables at each accept. Above it, the
+/// longest-idle connections of the largest prefix are closed while it holds more than 1/16
+/// of the limit. At the limit they are closed even below that share.
 #[derive(Debug)]
 struct All {
     permits: Arc<Semaphore>,
@@ -47,10 +48,12 @@ struct All {
     /// Free permits at the watermark.
     scarce: usize,
     tables: Box<[Alone<Mutex<ByPrefix>>]>,
-    /// Held while connections to close are chosen, else several workers would close some
-    /// for one cause. A worker that finds it locked goes on and closes none: waiting
-    /// would stall all that the worker serves.
-    choosing: tokio::sync::Mutex<()>,
+    /// A worker holds it while it chooses connections to close. Others go on and close
+    /// none: waiting would stall all that they serve.
+    choosing: Mutex<()>,
+    /// New connections for which nothing was closed because another worker chose. The
+    /// next choice closes for them too. Relaxed: guards no other data.
+    passed_over: AtomicUsize,
     metrics: Arc<Metrics>,
     log_limits: LogLimits,
 }
@@ -89,7 +92,8 @@ impl Connections {
             limit,
             scarce: permits.saturating_sub(watermark(limit)),
             tables: (0..workers).map(|_| Alone::default()).collect(),
-            choosing: tokio::sync::Mutex::default(),
+            choosing: Mutex::default(),
+            passed_over: AtomicUsize::new(0),
             metrics,
             log_limits: LogLimits::default(),
         });
@@ -147,13 +151,13 @@ impl Connections {
 
 impl All {
     fn make_room(&self) {
-        let Ok(choosing) = self.choosing.try_lock() else {
+        let Some(choosing) = self.choose() else {
             return;
         };
         let Some((_, crowd)) = self.crowd() else {
             return;
         };
-        let victims = self.longest_idle(crowd, MIN_IDLE);
+        let victims = self.longest_idle(crowd, MIN_IDLE, 1);
         drop(choosing);
         self.give_up(crowd, &victims);
     }
@@ -184,7 +188,10 @@ impl All {
     /// Removes and returns the connections that make room for a new one of
     /// `prefix`.
     fn victims(&self, prefix: Prefix) -> Option<(Prefix, Vec<Arc<State>>)> {
-        let _choosing = self.choosing.try_lock().ok()?;
+        let Some(_choosing) = self.choose() else {
+            self.passed_over.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
         let total = self.total();
         if total < watermark(self.limit) {
             return None;
@@ -195,29 +202,44 @@ impl All {
         }
         // A new connection closes no busy connection of its own prefix or of
         // one that holds about as many. It does of a prefix that holds more.
-        let held: usize = self.tables().map(|table| table.count(prefix)).sum();
-        let least_idle = if count > held + 1 { 0 } else { MIN_IDLE };
-        Some((crowd, self.longest_idle(crowd, least_idle)))
+        let least_idle = if count > self.count(prefix) + 1 {
+            0
+        } else {
+            MIN_IDLE
+        };
+        let wanted = 1 + self.passed_over.swap(0, Ordering::Relaxed);
+        Some((crowd, self.longest_idle(crowd, least_idle, wanted)))
+    }
+
+    /// Begins a choice. None while another worker makes one.
+    fn choose(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.choosing.try_lock() {
+            Ok(choosing) => Some(choosing),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Returns the largest prefix, and how many connections it holds.
     ///
-    /// A prefix above its share is never missed: it holds more than a part of a share at
-    /// some worker. Where none does, the prefix that holds the most at one worker stands
-    /// for the largest: adding up thousands of small ones would take milliseconds.
+    /// A prefix above its share holds more than a part of a share at some worker, so that
+    /// only such prefixes are added up. If there is none, the prefix that holds the most at
+    /// one worker stands for the largest: adding up thousands of small ones would take
+    /// milliseconds.
     fn crowd(&self) -> Option<(usize, Prefix)> {
         let part = self.limit / SHARES / self.tables.len();
         let mut counts = HashMap::<Prefix, usize, RandomState>::default();
         for table in self.tables() {
-            counts.extend(table.larger_than(part).map(|prefix| (prefix, 0)));
+            for (held, prefix) in table.larger_than(part) {
+                *counts.entry(prefix).or_default() += held;
+            }
         }
         if counts.is_empty() {
             let (_, prefix) = self.tables().filter_map(|table| table.largest()).max()?;
-            counts.insert(prefix, 0);
-        }
-        for table in self.tables() {
+            counts.insert(prefix, self.count(prefix));
+        } else if part > 0 {
             for (prefix, count) in &mut counts {
-                *count += table.count(*prefix);
+                *count = self.count(*prefix);
             }
         }
         counts
@@ -228,28 +250,42 @@ impl All {
 
     /// Removes and returns the connections of a prefix that have been idle for
     /// longest, at least `least_idle` milliseconds. It scans all of them, and
-    /// hence removes 1/64 at once.
-    fn longest_idle(&self, prefix: Prefix, least_idle: u64) -> Vec<Arc<State>> {
-        let mut ages = Vec::new();
-        for table in self.tables() {
-            ages.extend(table.ages(prefix));
+    /// hence removes 1/64 at once, or `wanted` if these are more.
+    fn longest_idle(&self, prefix: Prefix, least_idle: u64, wanted: usize) -> Vec<Arc<State>> {
+        let found = self.try_longest_idle(prefix, least_idle, wanted);
+        if found.is_empty() && least_idle == 0 {
+            // All that were chosen have run meanwhile.
+            return self.try_longest_idle(prefix, least_idle, wanted);
         }
-        let at_once = (ages.len() / AT_ONCE).max(1);
+        found
+    }
+
+    fn try_longest_idle(&self, prefix: Prefix, least_idle: u64, wanted: usize) -> Vec<Arc<State>> {
+        let mut runs = Vec::with_capacity(self.count(prefix));
+        for table in self.tables() {
+            runs.extend(table.last_runs(prefix));
+        }
+        let at_once = (runs.len() / AT_ONCE).max(wanted);
         let latest = now().saturating_sub(least_idle);
-        ages.retain(|(active, _)| *active <= latest);
-        let Some(last) = at_once.min(ages.len()).checked_sub(1) else {
+        runs.retain(|(active, _)| *active <= latest);
+        let Some(last) = at_once.min(runs.len()).checked_sub(1) else {
             return Vec::new();
         };
-        let last = *ages.select_nth_unstable(last).1;
+        let last = *runs.select_nth_unstable(last).1;
         let victims = self.tables().map(|mut table| table.take_idle(prefix, last));
         victims.flatten().collect()
+    }
+
+    /// Returns how many connections a prefix holds.
+    fn count(&self, prefix: Prefix) -> usize {
+        self.tables().map(|table| table.count(prefix)).sum()
     }
 
     fn total(&self) -> usize {
         self.tables().map(|table| table.total).sum()
     }
 
-    /// Locks the tables, one after the other: other workers wait for no more than that.
+    /// Locks the tables, one after the other: another worker waits for its own alone.
     fn tables(&self) -> impl Iterator<Item = MutexGuard<'_, ByPrefix>> {
         self.tables.iter().map(lock)
     }
@@ -334,8 +370,8 @@ fn now() -> u64 {
 /// One prefix's share of the limit, and the part above the watermark: 1/16
 /// each.
 const SHARES: usize = 16;
-/// Part of a prefix's connections that is closed at once: 1/64. A scan of
-/// 65,536 takes 1 ms, which 1,024 new connections then share.
+/// Part of a prefix's connections that is closed at once: 1/64. A scan of 65,536 takes
+/// milliseconds, which 1,024 new connections then share.
 const AT_ONCE: usize = 64;
 /// How long all permits are taken before idle connections are closed.
 const FULL_WAIT: Duration = Duration::from_millis(250);

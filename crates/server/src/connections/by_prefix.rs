@@ -9,8 +9,10 @@ use futures_util::task::AtomicWaker;
 
 use crate::budget::Prefix;
 
+/// Table of a worker's open connections.
 #[derive(Debug, Default)]
 pub(super) struct ByPrefix {
+    /// Connections, those of proxies that have not named a client included.
     pub(super) total: usize,
     pub(super) prefixes: HashMap<Prefix, Vec<Arc<State>>, RandomState>,
     /// Prefixes by how many connections they hold.
@@ -20,8 +22,8 @@ pub(super) struct ByPrefix {
 /// State of a connection that other tasks read, and that marks it for closing.
 #[derive(Debug)]
 pub(super) struct State {
-    /// When the connection's task last ran, in [`super::now`]'s milliseconds. Relaxed:
-    /// comparing ages needs no order with other data.
+    /// When the connection's task last ran, for bytes or for a timer, in [`super::now`]'s
+    /// milliseconds. Relaxed: comparing moments needs no order with other data.
     pub(super) active: AtomicU64,
     /// Tells the task to end. Release in `give_up` pairs with Acquire in `poll`.
     pub(super) given_up: AtomicBool,
@@ -67,11 +69,10 @@ impl ByPrefix {
         self.prefixes.get(&prefix).map_or(0, Vec::len)
     }
 
-    /// Returns the prefixes that hold more than `count` connections.
-    pub(super) fn larger_than(&self, count: usize) -> impl Iterator<Item = Prefix> {
-        let by_count = self.by_count.iter().rev();
-        let larger = by_count.take_while(move |(held, _)| *held > count);
-        larger.map(|(_, prefix)| *prefix)
+    /// Returns the prefixes that hold more than `count` connections, and how many.
+    pub(super) fn larger_than(&self, count: usize) -> impl Iterator<Item = (usize, Prefix)> {
+        let by_count = self.by_count.iter().rev().copied();
+        by_count.take_while(move |(held, _)| *held > count)
     }
 
     /// Returns the prefix that holds the most connections, and how many.
@@ -79,18 +80,20 @@ impl ByPrefix {
         self.by_count.last().copied()
     }
 
-    pub(super) fn ages(&self, prefix: Prefix) -> impl Iterator<Item = Age> {
-        self.prefixes.get(&prefix).into_iter().flatten().map(age)
+    pub(super) fn last_runs(&self, prefix: Prefix) -> impl Iterator<Item = LastRun> {
+        let held = self.prefixes.get(&prefix);
+        held.into_iter().flatten().map(last_run)
     }
 
-    /// Removes and returns the connections of a prefix that have been idle for as
-    /// long as `last`, or longer.
-    pub(super) fn take_idle(&mut self, prefix: Prefix, last: Age) -> Vec<Arc<State>> {
+    /// Removes and returns the connections of a prefix that ran at `last` or before.
+    pub(super) fn take_idle(&mut self, prefix: Prefix, last: LastRun) -> Vec<Arc<State>> {
         let Some(held) = self.prefixes.get_mut(&prefix) else {
             return Vec::new();
         };
         let before = held.len();
-        let victims: Vec<_> = held.extract_if(.., |state| age(state) <= last).collect();
+        let victims: Vec<_> = held
+            .extract_if(.., |state| last_run(state) <= last)
+            .collect();
         if victims.is_empty() {
             return victims;
         }
@@ -114,8 +117,8 @@ impl ByPrefix {
 }
 
 /// When a connection's task last ran. Its address tells connections of one moment apart.
-pub(super) type Age = (u64, *const State);
+pub(super) type LastRun = (u64, *const State);
 
-fn age(state: &Arc<State>) -> Age {
+fn last_run(state: &Arc<State>) -> LastRun {
     (state.active.load(Ordering::Relaxed), Arc::as_ptr(state))
 }

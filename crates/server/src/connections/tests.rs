@@ -240,28 +240,61 @@ async fn at_the_limit_small_prefixes_of_other_workers_make_room() {
 }
 
 #[tokio::test]
+async fn a_choice_closes_for_those_that_it_kept_from_choosing() {
+    let [first, second] = workers(64);
+    let crowd = fill(&first, 1, 62).await;
+    crowd.iter().for_each(|place| idle(place, 60_000));
+    let choosing = first.all.choosing.lock().unwrap();
+    let _passed_over = fill(&second, 2, 2).await;
+    assert!(given_up(&crowd).is_empty());
+    drop(choosing);
+    let _other = enter(&second, 3).await;
+    assert_eq!(given_up(&crowd).len(), 3);
+    let _next = enter(&second, 3).await;
+    assert_eq!(given_up(&crowd).len(), 4);
+}
+
+#[tokio::test]
+async fn more_workers_than_connections_of_a_share_find_the_crowd() {
+    let workers: [_; 8] = workers(64);
+    let mut crowd = Vec::new();
+    for worker in &workers {
+        crowd.extend(fill(worker, 1, 1).await);
+    }
+    let others = fill_each(&workers[0], 2..=14, 4).await;
+    for place in others.iter().chain(&crowd) {
+        idle(place, 60_000);
+    }
+    let _other = enter(&workers[0], 99).await;
+    assert_eq!((given_up(&others).len(), given_up(&crowd).len()), (0, 1));
+}
+
+#[tokio::test]
 async fn workers_that_choose_at_once_lose_no_count() {
     let workers: [_; 4] = workers(64);
     let busy = |worker: Arc<Connections>| {
-        let runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = { runtime }.enable_time().build().unwrap();
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().build().unwrap();
         thread::spawn(move || {
             let mut places = Vec::new();
+            let mut closed = 0;
             for number in (0..7).cycle().take(2000) {
                 let place = runtime.block_on(enter(&worker, number));
                 idle(&place, 60_000);
                 places.push(place);
+                let before = places.len();
                 places.retain(|place| !is_given_up(place));
+                closed += before - places.len();
                 if places.len() > 40 {
                     places.swap_remove(20);
                 }
             }
+            closed
         })
     };
     let threads: Vec<_> = workers.iter().cloned().map(busy).collect();
-    threads
-        .into_iter()
-        .for_each(|thread| thread.join().unwrap());
+    let closed = threads.into_iter().map(|thread| thread.join().unwrap());
+    assert!(closed.sum::<usize>() > 0);
     for worker in workers {
         let open = worker.lock();
         assert_eq!((open.total, open.by_count.len()), (0, 0));
