@@ -29,7 +29,7 @@ impl Cache {
     /// entry.
     pub(crate) fn new(capacity: usize) -> Self {
         let options = OptionsBuilder::new()
-            .shards((capacity / SHARD).clamp(8, 32))
+            .shards(1 << (capacity / SHARD).clamp(8, 32).ilog2())
             .weight_capacity(capacity as u64)
             .estimated_items_capacity(capacity / TYPICAL)
             .build()
@@ -254,8 +254,9 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Age up to which an entry is served while it is revalidated. Without this
 /// bound, the first request of a day would get yesterday's page.
 const REFRESH: Duration = Duration::from_secs(10);
-/// Bytes per lock, between 8 and 32 locks: a shard holds 12 of the largest entries.
-/// quick_cache pads nothing, but its locks lie 168 bytes apart: no two share a cache line.
+/// Bytes per lock, at least, where there are more than 8; at most 32. A shard holds 12 of
+/// the largest entries. quick_cache rounds the number up to a power of two, pads nothing,
+/// and has two locks on no cache line.
 const SHARD: usize = 1 << 20;
 /// Bytes of a typical entry, to estimate the number of entries.
 const TYPICAL: usize = 8 << 10;
