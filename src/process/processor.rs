@@ -1,6 +1,7 @@
 //! Chooses the multiplication that RSA signatures use on this processor.
 
 use std::env::{args_os, current_exe, var_os};
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -9,7 +10,11 @@ use std::process::Command;
 /// tenth (decision 23). aws-lc takes ADX wherever it is, unless there is AVX-512 IFMA. False
 /// where the operator has chosen by `OPENSSL_ia32cap`.
 pub(crate) fn has_slow_adx() -> bool {
-    var_os(CAPABILITIES).is_none() && Processor::this().has_slow_adx()
+    gains_without_adx(var_os(CAPABILITIES).as_deref(), Processor::this())
+}
+
+fn gains_without_adx(chosen: Option<&OsStr>, processor: Processor) -> bool {
+    chosen.is_none() && processor.has_slow_adx()
 }
 
 /// Replaces this process by the same program with ADX switched off in aws-lc (execve(2)):
@@ -112,7 +117,11 @@ mod tests {
             adx: true,
             ifma: false,
         };
-        assert!(zen3.has_slow_adx());
+        assert!(gains_without_adx(None, zen3));
+        // The operator has chosen, be it with an empty value.
+        for chosen in ["", "~0x0:~0x80000"] {
+            assert!(!gains_without_adx(Some(OsStr::new(chosen)), zen3));
+        }
         // Zen 2, Zen 4, Skylake.
         let signatures = [0x0083_0f10, 0x00a1_0f11, 0x0005_0657];
         let others = signatures.map(|signature| Processor { signature, ..zen3 });
