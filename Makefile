@@ -153,7 +153,9 @@ bench: trained ## Compare with nginx; writes a report into bench/results
 	target/release/sekisho-bench compare --sekisho target/release/sekisho $(WITH_TRAINED) --out bench/results
 
 .PHONY: test-trained
-test-trained: deps trained ## Run the tests of the binary and h2spec on the trained build
+test-trained: deps ## Run the tests of the binary and h2spec on the trained build
+	@[[ -n "$(TRAINED)" ]] || { echo 'error: TRAINED= leaves out the build to test' >&2; exit 1; }
+	@$(MAKE) --no-print-directory trained
 	@tools/h2spec/build
 	SEKISHO_TEST_BINARY=$(CURDIR)/target/trained/$(TRAINED)/sekisho \
 		$(CARGO) test --workspace --locked --test binary

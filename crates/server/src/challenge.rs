@@ -34,8 +34,8 @@ pub(crate) fn respond<B>(
     prefix: Prefix,
 ) -> Option<impl Future<Output = Option<Response<Body>>>> {
     let (answers, token) = (shared.answers.as_ref()?, token::of(request)?);
-    // Boxed, and not awaited here: other requests have no room for it, and no absent
-    // answer to move.
+    // The box is awaited by the caller: other requests then have no room for the answer,
+    // and move no absent one.
     Some(Box::pin(answers.over_http(token, shared, prefix)))
 }
 

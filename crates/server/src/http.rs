@@ -95,7 +95,7 @@ fn served(
     let length = request.body().size_hint().exact();
     let has_length = context.timeouts().framing().note(length);
     let framing = framing::check(request.headers(), has_length);
-    // Made outside: inside, the future would have room for the request twice.
+    // A request that the future makes its own inside would have room in it twice.
     let (context, mut request) = (Arc::clone(context), Some(request));
     async move { Ok(answer(&context, &mut request, framing).await) }
 }

@@ -137,6 +137,7 @@ pub(super) async fn drive<C: Future>(
             return Poll::Ready(driven);
         }
     };
+    // A poll takes microseconds: limits and ages of milliseconds need one reading.
     poll_fn(|cx| clock::read_once(|| poll(cx))).await
 }
 
