@@ -244,10 +244,12 @@ async fn a_choice_closes_for_those_that_it_kept_from_choosing() {
     let [first, second] = workers(64);
     let crowd = fill(&first, 1, 62).await;
     crowd.iter().for_each(|place| idle(place, 60_000));
-    let choosing = first.all.choosing.lock().unwrap();
-    let _passed_over = fill(&second, 2, 2).await;
+    let permits = [second.permit().await, second.permit().await];
+    let _passed_over = {
+        let _choosing = first.all.choosing.lock().unwrap();
+        permits.map(|permit| second.enter(prefix(2), permit.unwrap()))
+    };
     assert!(given_up(&crowd).is_empty());
-    drop(choosing);
     let _other = enter(&second, 3).await;
     assert_eq!(given_up(&crowd).len(), 3);
     let _next = enter(&second, 3).await;
