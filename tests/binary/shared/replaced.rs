@@ -29,11 +29,10 @@ fn a_certificate_of_many_hosts_is_off_every_server_at_once() {
     let (ready, done) = (Barrier::new(4), AtomicBool::new(false));
     let seen = thread::scope(|scope| {
         let watchers = rig.machines.each_ref().map(|machine| {
-            let server = machine.server.https;
             let (hosts, stolen, ready, done) = (&hosts, &stolen, &ready, &done);
             scope.spawn(move || {
                 ready.wait();
-                watch(server, hosts, stolen, done)
+                watch(&machine.server, hosts, stolen, done)
             })
         });
         ready.wait();
@@ -55,12 +54,13 @@ fn a_certificate_of_many_hosts_is_off_every_server_at_once() {
 }
 
 /// Makes handshakes with one host after the other until `done` is set.
-fn watch(server: SocketAddr, hosts: &[String], stolen: &Pair, done: &AtomicBool) -> Vec<Seen> {
+fn watch(server: &Server, hosts: &[String], stolen: &Pair, done: &AtomicBool) -> Vec<Seen> {
     let mut seen = Vec::new();
     let started = Instant::now();
     for host in hosts.iter().cycle() {
         let begun = Instant::now();
-        let shown = leaf(server, host).expect("a handshake");
+        let shown = leaf(server.https, host)
+            .unwrap_or_else(|error| panic!("{host}: {error}: {}", server.log()));
         seen.push(Seen {
             begun,
             ended: Instant::now(),
