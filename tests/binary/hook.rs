@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use sekisho_testkit::{Key, RedisServer};
 
-use crate::sandbox::{Sandbox, Server};
+use crate::sandbox::{SOON, Sandbox, Server, until};
 
 const HOOK: &str = "[hook]\nscript = \"handshake.luau\"\nfolders = [\"certs\"]\n";
 
@@ -74,8 +74,9 @@ fn a_script_chooses_what_handshakes_get() {
         assert!(seen.contains(alert), "{host}: {seen}");
     }
     assert!(runs(&server, "error") >= 1.0, "{}", server.ask("/metrics"));
-    let log = server.log();
-    assert!(log.contains("as the test wants"), "{log}");
+    until("the error is logged", SOON, || {
+        server.log().contains("as the test wants")
+    });
     server.stop();
 }
 
