@@ -25,7 +25,7 @@ pub(crate) struct Answers {
 /// Returns the response to a request for the key authorization of a token (RFC
 /// 8555, section 8.3), over HTTP or HTTPS: CAs follow redirects.
 ///
-/// None for any other request. The future returns none for an unknown token, and if the
+/// Other requests get None. The future returns None for an unknown token, and if the
 /// answer can't be read: a tenant who gets certificates too has tokens on the host's own
 /// site.
 pub(crate) fn respond<B>(

@@ -192,6 +192,8 @@ impl All {
             self.passed_over.fetch_add(1, Ordering::Relaxed);
             return None;
         };
+        // Also where nothing is closed: the new connections passed over need no room then.
+        let wanted = 1 + self.passed_over.swap(0, Ordering::Relaxed);
         let total = self.total();
         if total < watermark(self.limit) {
             return None;
@@ -207,7 +209,6 @@ impl All {
         } else {
             MIN_IDLE
         };
-        let wanted = 1 + self.passed_over.swap(0, Ordering::Relaxed);
         Some((crowd, self.longest_idle(crowd, least_idle, wanted)))
     }
 

@@ -257,6 +257,24 @@ async fn a_choice_closes_for_those_that_it_kept_from_choosing() {
 }
 
 #[tokio::test]
+async fn a_choice_that_closes_none_leaves_nothing_to_make_good() {
+    let [first, second] = workers(64);
+    // Permits are scarce, though the tables are empty.
+    let mut permits = Vec::new();
+    for _ in 0..1004 {
+        permits.push(first.permit().await);
+    }
+    {
+        let _choosing = first.all.choosing.lock().unwrap();
+        for permit in permits.drain(..4) {
+            drop(second.enter(prefix(2), permit.unwrap()));
+        }
+    }
+    drop(enter(&second, 3).await);
+    assert_eq!(first.all.passed_over.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
 async fn more_workers_than_connections_of_a_share_find_the_crowd() {
     let workers: [_; 8] = workers(64);
     let mut crowd = Vec::new();
