@@ -21,7 +21,7 @@ use std::time::Duration;
 use sekisho_certs::seal::KeySource;
 use sekisho_issuance::settings::SettingError;
 use sekisho_server::network::Networks;
-use sekisho_server::site::{Allowed, Site};
+use sekisho_server::site::{Allowed, NamedFields, Site};
 use sekisho_server::{Defaults, Limits, Settings, access_log, admin};
 use sekisho_stores::Url;
 use sekisho_stores::redis::RedisUrl;
@@ -61,6 +61,9 @@ pub(crate) struct Config {
     /// `[sites] allow`: folders, sockets and networks that sites in host records
     /// may name.
     pub(crate) allowed: Allowed,
+    /// `[sites] tenant_field` and `certificate_field`: fields that only the server sets
+    /// towards upstreams.
+    pub(crate) named_fields: NamedFields,
     /// Name servers that resolve the names of upstreams; if empty, the system's.
     pub(crate) name_servers: Vec<SocketAddr>,
     /// `[tickets] key_file`: ticket keys for a store that can't hold them.

@@ -118,7 +118,8 @@ pub(crate) fn open_alone(config: &Config, store: Arc<dyn Store>) -> anyhow::Resu
     let Some(section) = &config.hook else {
         return Ok(None);
     };
-    let guard = Guard::new(config.allowed.clone(), config.own_files());
+    let guard = Guard::new(config.allowed.clone(), config.own_files())
+        .with_fields(config.named_fields.clone());
     let publisher = Publisher::new(
         Arc::new(Ring::random()),
         config.site.clone(),

@@ -11,7 +11,7 @@ use sekisho_certs::seal::KeySource;
 use sekisho_server::access_log::{self, Format, Target};
 use sekisho_server::admin::Address;
 use sekisho_server::network::{Network, Networks};
-use sekisho_server::site::{Allowed, RawSite, Site, SiteError};
+use sekisho_server::site::{Allowed, NamedFields, RawSite, Site, SiteError};
 use sekisho_server::{Defaults, Limits};
 use sekisho_stores::Url;
 use sekisho_stores::redis::RedisUrl;
@@ -35,6 +35,7 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
     let listen = listen(&raw.listen, base)?;
     let store = store(&raw.store, base)?;
     let site = site(raw.site, base)?;
+    let named_fields = named_fields(&raw.sites, &site)?;
     own::apart(&store.url, &site).map_err(|text| Problem::at(&["site", "root"], text))?;
     let tickets = |path: String| {
         path_below(base, &path).map_err(|text| Problem::at(&["tickets", "key_file"], text))
@@ -52,6 +53,7 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
         site,
         name_servers: name_servers(&raw.sites.resolvers)?,
         allowed: allowed(raw.sites, base)?,
+        named_fields,
         tickets: raw.tickets.key_file.map(tickets).transpose()?,
         access_log: access_log(&raw.log, base)?,
         acme: acme.transpose()?,
@@ -325,6 +327,22 @@ fn allowed(raw: RawSites, base: &Path) -> Result<Allowed> {
     };
     Allowed::parse(&entries, base)
         .map_err(|(index, text)| Problem::at(&["sites", "allow", &index.to_string()], text))
+}
+
+/// Checks the names of fields. `[site]` must not change these fields either.
+fn named_fields(raw: &RawSites, site: &Site) -> Result<NamedFields> {
+    let (tenant, certificate) = (&raw.tenant_field, &raw.certificate_field);
+    let named = NamedFields::check(tenant.as_deref(), certificate.as_deref())
+        .map_err(|(key, text)| Problem::at(&["sites", key], text))?;
+    match site.changed_field(&named) {
+        Some((name, key)) => Err(Problem::at(
+            &["sites", key],
+            format!(
+                "`request` in [site] changes {name}; leave it out there, or choose another name"
+            ),
+        )),
+        None => Ok(named),
+    }
 }
 
 fn name_servers(texts: &[String]) -> Result<Vec<SocketAddr>> {

@@ -68,6 +68,8 @@ pub(crate) struct RawCache {
 pub(crate) struct RawSites {
     pub(crate) allow: Option<Vec<String>>,
     pub(crate) resolvers: Vec<String>,
+    pub(crate) tenant_field: Option<String>,
+    pub(crate) certificate_field: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

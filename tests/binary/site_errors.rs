@@ -93,6 +93,49 @@ fn a_document_that_can_not_be_read_fails_its_own_host() {
     }
 }
 
+/// Names of fields stood in documents before one name held for all sites.
+#[test]
+fn a_site_that_names_or_changes_a_field_of_the_operators_is_503() {
+    for (key, value, why) in [
+        (
+            "upstream",
+            r#"{"servers": ["http://127.0.0.1:1"], "tenant_field": "X-Own"}"#,
+            "stands in the configuration, as [sites] tenant_field",
+        ),
+        (
+            "request",
+            r#"{"set": {"X-Tenant": "b"}}, "upstream": "http://127.0.0.1:1""#,
+            "field x-tenant: only the server sets the field of [sites] tenant_field",
+        ),
+    ] {
+        let sandbox = sandbox();
+        let document = format!(r#"{{"{key}": {value}}}"#);
+        write_row(&sandbox, &format!("site_format = 2, site = '{document}'"));
+        let file = sandbox.path("sekisho.toml");
+        let config = std::fs::read_to_string(&file).expect("a file");
+        let named = config.replace("[sites]\n", "[sites]\ntenant_field = \"X-Tenant\"\n");
+        assert_ne!(named, config);
+        sandbox.write("sekisho.toml", &named);
+        sandbox.allow(&["127.0.0.1:1"]);
+        let listed = sandbox.ok(&["check"]);
+        assert!(listed.contains("1 hosts are answered with 503"), "{listed}");
+        assert!(
+            listed.contains("  a.example: ") && listed.contains(why),
+            "{listed}"
+        );
+        let server = sandbox.serve();
+        let answer = server.fetch("a.example").expect("an answer");
+        assert!(answer.contains(" 503 "), "{answer}");
+        sandbox.write("site.json", &document);
+        let site = sandbox.path("site.json");
+        let site = site.to_str().expect("UTF-8");
+        let refused = sandbox.run(&["host", "set", "a.example", "--site", site]);
+        assert_ne!(refused.code, Some(0));
+        assert!(refused.err.contains(why), "{}", refused.err);
+        server.stop();
+    }
+}
+
 #[test]
 fn a_record_that_can_not_be_read_fails_its_own_host() {
     for (values, why) in [

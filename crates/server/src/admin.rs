@@ -12,7 +12,7 @@ use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -23,7 +23,7 @@ use sekisho_certs::metrics::Registry;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::body::{Body, plain};
+use crate::body::{Body, method_not_allowed, plain};
 use crate::metrics::Metrics;
 use listener::Socket;
 use strangers::{Pass, Strangers};
@@ -143,10 +143,7 @@ impl Admin {
             _ => return plain(StatusCode::NOT_FOUND),
         };
         if request.method() != Method::GET && request.method() != Method::HEAD {
-            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
-            let allowed = HeaderValue::from_static("GET, HEAD");
-            response.headers_mut().insert(ALLOW, allowed);
-            return response;
+            return method_not_allowed("GET, HEAD");
         }
         let mut response = answer(&self.0);
         let no_store = HeaderValue::from_static("no-store");

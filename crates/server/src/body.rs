@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::header::{ALLOW, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 
@@ -40,6 +40,14 @@ impl Body {
 pub(crate) fn plain(status: StatusCode) -> Response<Body> {
     let reason = status.canonical_reason().unwrap_or("Error");
     Body::plain(status, format!("{} {reason}\n", status.as_u16()))
+}
+
+/// Makes the answer 405 to a method that is not one of those allowed.
+pub(crate) fn method_not_allowed(allowed: &'static str) -> Response<Body> {
+    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
+    let allowed = HeaderValue::from_static(allowed);
+    response.headers_mut().insert(ALLOW, allowed);
+    response
 }
 
 impl Body {

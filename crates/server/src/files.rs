@@ -25,7 +25,7 @@ use sekisho_certs::metrics::{Collector, DescriptorEncoder, Registry, gauge};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::body::{Body, plain};
+use crate::body::{Body, method_not_allowed, plain};
 use crate::log_limiter::LogLimits;
 use crate::redirect;
 use crate::site::{CacheRule, Candidate, Guard, Refusals, Root, RuleOptions, SitePath};
@@ -70,7 +70,7 @@ impl Files {
         open: Opener<'_>,
     ) -> Response<Body> {
         if asked.head.method != Method::GET && asked.head.method != Method::HEAD {
-            return answer::method_not_allowed();
+            return method_not_allowed("GET, HEAD");
         }
         let path = match FilePath::parse(asked.rewritten) {
             Err(refused @ PathError::Malformed) => return plain(refused.status()),

@@ -11,7 +11,7 @@ use sekisho_certs::{HostName, HostPattern, LoadedCredential, LookupError};
 use tokio::time::Instant;
 
 use crate::budget::Prefix;
-use crate::site::{Refusal, Upstream};
+use crate::site::{Refusal, SiteError, Upstream};
 
 /// Rate limits by kind of problem: one line per 10 s. The metrics count all of
 /// them.
@@ -82,6 +82,16 @@ impl LogLimits {
             tracing::error!(
                 %pattern, what, others,
                 "the host is answered with 503: {refusal}; `sekisho check` lists all such hosts"
+            );
+        }
+    }
+
+    /// Logs a host record whose site has a key of earlier documents.
+    pub(crate) fn site_moved(&self, pattern: &HostPattern, error: &SiteError) {
+        if let Some(others) = self.site_refused.allow() {
+            tracing::error!(
+                %pattern, others,
+                "the host is answered with 503: {error}; `sekisho check` lists all such hosts"
             );
         }
     }

@@ -15,6 +15,7 @@ macro_rules! reserved {
             pub(crate) fn of(name: &str) -> Option<Self> {
                 match name {
                     $($($name)|+ => Some(Self::$kind),)+
+                    _ if name.starts_with(FORWARDED) => Some(Self::Claim),
                     _ => None,
                 }
             }
@@ -35,17 +36,51 @@ reserved! {
     Framing: "content-length" "expect" "trailer";
     /// Where a request goes, and where it has been (RFC 8586).
     Route: "cdn-loop" "host";
-    /// Fields that name the client.
+    /// Fields that name the client, or what it asked a proxy for. The server sets or
+    /// removes each.
     Forwarding: "forwarded" "x-forwarded-for" "x-forwarded-host" "x-forwarded-proto" "x-real-ip";
+    /// What frameworks believe of a client's address, protocol, host and path, with all
+    /// other `X-Forwarded-*`. Only peers in `[listen] trusted` may claim it. A rule may
+    /// set these.
+    Claim: "cf-connecting-ip" "cf-connecting-ipv6" "client-ip" "fastly-client-ip"
+        "fly-client-ip" "front-end-https" "proxy-client-ip" "remote-addr" "true-client-ip"
+        "wl-proxy-client-ip" "x-appengine-user-ip" "x-azure-clientip" "x-azure-socketip"
+        "x-client-ip" "x-cluster-client-ip" "x-envoy-external-address" "x-forwarded" "x-host"
+        "x-original-forwarded-for" "x-original-host" "x-original-url" "x-originating-ip"
+        "x-remote-addr" "x-remote-ip" "x-rewrite-url" "x-scheme" "x-url-scheme";
     /// Which request it is. A rule may set this one.
     RequestId: "x-request-id";
 }
 
-/// Returns whether two names are one where `_` and `-` are, as for WSGI, CGI and PHP.
+/// Returns whether two names are one to a recipient that reads all punctuation alike, as
+/// CGI of some servers does. WSGI and PHP do so with `_` and `-`.
 pub(crate) fn folds_to(one: &str, other: &str) -> bool {
-    let fold = |byte: u8| if byte == b'_' { b'-' } else { byte };
     one.bytes().map(fold).eq(other.bytes().map(fold))
 }
+
+/// Returns the kind of the reserved name that a recipient may read this name as.
+pub(crate) fn folded(name: &str) -> Option<Reserved> {
+    let folded: String = name.bytes().map(|byte| char::from(fold(byte))).collect();
+    Reserved::of(&folded)
+}
+
+/// Returns whether a name has punctuation other than `-` and `_`. No field in use has,
+/// and recipients may read the name as another one.
+pub(crate) fn is_odd(name: &str) -> bool {
+    let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    !name.bytes().all(is_usual)
+}
+
+fn fold(byte: u8) -> u8 {
+    if byte.is_ascii_alphanumeric() {
+        byte
+    } else {
+        b'-'
+    }
+}
+
+/// Beginning of the names in which proxies tell what they were asked.
+const FORWARDED: &str = "x-forwarded-";
 
 #[cfg(test)]
 mod tests {

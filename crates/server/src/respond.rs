@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use sekisho_certs::HostName;
 use sekisho_certs::metrics::Registry;
 
-use crate::body::{Body, plain};
+use crate::body::{Body, method_not_allowed, plain};
 use crate::files::{Asked, Files, OpenFiles, Opener};
 use crate::http::rest;
 use crate::metrics::RequestRefusal;
@@ -68,6 +68,10 @@ impl Responder {
         let method = (head.method == Method::HEAD, fields::is_read(&head.method));
         let mut author = Author::Server;
         let response = match (admission::admit(context, rule, &body), &rule.action) {
+            (Ok(()), Action::Upstream(_)) if is_trace(&head.method) => {
+                discard(&head, body).await;
+                method_not_allowed(PASSED_ON)
+            }
             (Ok(()), Action::Upstream(upstream)) => {
                 let path = path.rewritten(rule).encoded().to_owned();
                 let way = Way {
@@ -221,6 +225,15 @@ impl Author {
         }
     }
 }
+
+/// Returns whether a method asks for the request itself: the answer would show a client
+/// the fields that rules and the server set (RFC 9110, section 9.3.8).
+fn is_trace(method: &Method) -> bool {
+    *method == Method::TRACE || method.as_str() == "TRACK"
+}
+
+/// Methods that an upstream usually takes, for the answer to one that it never gets.
+const PASSED_ON: &str = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
 
 /// Reads a body that the answer ignores, where it must be read before that.
 async fn discard(head: &Parts, body: Incoming) {

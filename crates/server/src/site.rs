@@ -8,6 +8,7 @@ mod document;
 mod error;
 mod fields;
 mod guard;
+mod named;
 mod path;
 mod root;
 mod rule;
@@ -19,7 +20,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use http::StatusCode;
+use http::{HeaderName, StatusCode};
 use sekisho_certs::{HostPattern, Site as StoredSite, Tenant};
 
 pub use crate::files::{MAX_OPEN_FILES, OpenFiles};
@@ -27,6 +28,7 @@ pub use allow::{Allowed, OwnAddress, OwnAddresses};
 pub use document::{RawSite, reworded};
 pub use error::{SiteError, Wrong};
 pub use guard::{Guard, OwnFiles, Refusal, Refusals};
+pub use named::NamedFields;
 #[cfg(fuzzing)]
 pub use path::site_path;
 pub(crate) use root::Root;
@@ -56,7 +58,7 @@ impl Site {
     /// Parses the document of a host record of this tenant.
     ///
     /// # Errors
-    /// If the format is unknown, or the document is invalid.
+    /// If the format is unknown, or the document is invalid or of earlier keys.
     pub fn parse(stored: &StoredSite, tenant: &Tenant) -> Result<Self, SiteError> {
         if !FORMATS.contains(&stored.format) {
             return Err(SiteError::Format(stored.format));
@@ -65,6 +67,12 @@ impl Site {
         if let Some(key) = raw.new_key().filter(|_| stored.format == 1) {
             let text = "format 1 has no such key; write the site again with `sekisho host set`";
             return Err(Wrong::at([key.to_owned()], text.to_owned()).into());
+        }
+        if let Some(key) = raw.moved_key() {
+            return Err(SiteError::Moved(Wrong::at(
+                ["upstream", key].map(Into::into),
+                check::moved(key),
+            )));
         }
         raw.check(None)?.of_tenant(tenant)
     }
@@ -114,13 +122,30 @@ impl Site {
             let what = format!("root {}", root.text());
             Some(Refused { what, refusal })
         });
-        roots.or_else(|| {
+        let address = || {
             let address = self
                 .upstreams()
                 .find_map(|one| guard.inspect_upstream(one))?;
             let (what, refusal) = (format!("upstream {address}"), Refusal::Upstream);
             Some(Refused { what, refusal })
-        })
+        };
+        let field = || {
+            let (name, key) = self.changed_field(guard.fields())?;
+            let (what, refusal) = (format!("field {name}"), Refusal::Field(key));
+            Some(Refused { what, refusal })
+        };
+        roots.or_else(address).or_else(field)
+    }
+
+    /// Returns the first field of a rule with an upstream that only the server sets, and
+    /// the key of `[sites]` that names it.
+    pub fn changed_field(&self, named: &NamedFields) -> Option<(HeaderName, &'static str)> {
+        self.0
+            .iter()
+            .find_map(|rule| match (&rule.action, &rule.options) {
+                (Action::Upstream(_), Some(options)) => named.changed_by(&options.request_fields),
+                _ => None,
+            })
     }
 
     /// Asks `guard` whether a host record may have the site. If not, counts and
@@ -130,6 +155,7 @@ impl Site {
             && self
                 .upstreams()
                 .all(|one| guard.admit_upstream(pattern, one))
+            && guard.admit_field(pattern, self.changed_field(guard.fields()))
     }
 
     /// Returns roots, and folders of error pages.

@@ -148,7 +148,13 @@ async fn pass(
             let limit = way
                 .options
                 .map_or(DEFAULT_BODY_LIMIT, |options| options.body_limit);
-            Upload::new(body, limit, head::ours(options), exchange, timeouts)
+            Upload::new(
+                body,
+                limit,
+                head::ours(options, context),
+                exchange,
+                timeouts,
+            )
         }
         None => Upload::default(),
     };

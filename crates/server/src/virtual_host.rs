@@ -142,10 +142,15 @@ impl Publisher {
             };
             return Ok((site, weight));
         };
-        let mut site = Site::parse(stored, &record.tenant)?;
-        if !site.admit(&record.pattern, &self.guard) {
-            site = Site::unavailable();
-        }
+        let site = match Site::parse(stored, &record.tenant) {
+            Ok(site) if site.admit(&record.pattern, &self.guard) => site,
+            Ok(_) => Site::unavailable(),
+            Err(error @ SiteError::Moved(_)) => {
+                self.guard.note_moved(&record.pattern, &error);
+                Site::unavailable()
+            }
+            Err(error) => return Err(error),
+        };
         let weight = site.weight();
         Ok((site, weight))
     }

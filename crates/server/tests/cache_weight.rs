@@ -188,7 +188,7 @@ const SITES: &[(&str, &str)] = &[
             "servers": ["https://10.0.0.1", {"url": "https://10.0.0.2", "weight": 3}],
             "tls": {"name": "app.internal"}, "host": "app.internal",
             "balance": {"cookie": "server"}, "check": {"path": "/health"},
-            "tenant_field": "X-Customer", "timeouts": {"idle": "2m"}
+            "timeouts": {"idle": "2m"}
           },
           "request": {"set": {"X-One": "some value", "X-Two": "another value"}},
           "response": {"set": {"X-Frame-Options": "DENY"}, "remove": ["Server", "X-Powered-By"]},

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use sekisho_certs::{Catalog, ClientCa, HostRecord};
-use sekisho_server::site::{Guard, Site};
+use sekisho_server::site::{Guard, Site, SiteError};
 
 use crate::cli::output::{Output, PAGE};
 use crate::config::Config;
@@ -32,7 +32,8 @@ struct Hosts {
 
 /// Reads all hosts of the catalog.
 pub(super) async fn refused(catalog: &dyn Catalog, config: &Config) -> Result<Refused> {
-    let guard = Guard::new(config.allowed.clone(), config.own_files());
+    let guard = Guard::new(config.allowed.clone(), config.own_files())
+        .with_fields(config.named_fields.clone());
     let addresses = Arc::new(config.own_addresses());
     let guard = guard.with_addresses(addresses);
     let mut refused = Refused::default();
@@ -70,6 +71,7 @@ impl Refused {
                     self.outside.add(record, &refused);
                 }
             }
+            Err(error @ SiteError::Moved(_)) => self.outside.add(record, &error),
             Err(error) => self.unreadable.add(record, &error),
         }
     }

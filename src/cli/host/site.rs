@@ -133,7 +133,8 @@ impl Chosen {
             .site(tenant.unwrap_or(&any))
             .map_err(|error| usage(&error))?;
         let addresses = Arc::new(config.own_addresses());
-        let guard = Guard::new(config.allowed.clone(), config.own_files());
+        let guard = Guard::new(config.allowed.clone(), config.own_files())
+            .with_fields(config.named_fields.clone());
         let Some(refused) = site.refused(&guard.with_addresses(addresses)) else {
             return Ok(());
         };

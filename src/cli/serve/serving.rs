@@ -66,7 +66,8 @@ impl Serving {
         let opened = background.block_on(open::serving(config, true))?;
         let ring = Arc::new(Ring::random());
         let own_addresses = Arc::new(config.own_addresses());
-        let guard = Guard::new(config.allowed.clone(), config.own_files());
+        let guard = Guard::new(config.allowed.clone(), config.own_files())
+            .with_fields(config.named_fields.clone());
         let guard = Arc::new(guard.with_addresses(Arc::clone(&own_addresses)));
         let challenges = open::challenges(&opened);
         let issuance = issuance(config, &opened, challenges.as_ref())?;

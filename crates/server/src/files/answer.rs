@@ -4,9 +4,7 @@ use std::ops::Range;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, RANGE,
-};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, RANGE};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 
@@ -40,15 +38,6 @@ pub(crate) fn streamed(
     respond(asked, &head, |part| {
         Stream::new(file, part.start, part.end - part.start, share, permit).into()
     })
-}
-
-/// Answers 405: files allow only GET and HEAD.
-pub(crate) fn method_not_allowed() -> Response<Body> {
-    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
-    response
-        .headers_mut()
-        .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-    response
 }
 
 fn respond(

@@ -10,6 +10,9 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
+pub(super) use fields::field_name;
+pub(super) use upstream::moved;
+
 use super::document::{RawAction, RawOptions, RawPath, RawRewrite, RawRule, RawSite, TextOr};
 use super::error::{Below, Checked, Wrong};
 use super::path::SitePath;

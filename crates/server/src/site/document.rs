@@ -146,6 +146,20 @@ impl RawSite {
     }
 }
 
+impl RawSite {
+    /// Returns the first key of an upstream that stands in the configuration since, and
+    /// that the document has.
+    pub(crate) fn moved_key(&self) -> Option<&'static str> {
+        let paths = self.paths.iter().flatten();
+        let paths = paths.filter_map(|Table(path)| path.upstream.as_ref());
+        let mut upstreams = self.upstream.iter().chain(paths);
+        upstreams.find_map(|upstream| match upstream {
+            TextOr::Text(_) => None,
+            TextOr::Table(raw) => raw.moved_key(),
+        })
+    }
+}
+
 /// Keys of a rule.
 #[derive(Clone, Debug)]
 pub(crate) struct RawRule {

@@ -18,6 +18,10 @@ pub enum SiteError {
     /// The document is no JSON.
     #[error("the site's document can't be read: {0}")]
     Syntax(String),
+    /// A stored document has a key that stands in the configuration since. Its host is
+    /// answered with 503.
+    #[error("{0}")]
+    Moved(Wrong),
     /// A key or value is wrong.
     #[error("{0}")]
     Wrong(#[from] Wrong),

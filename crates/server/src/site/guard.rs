@@ -11,11 +11,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use http::HeaderName;
 use rustix::fs::{Mode, OFlags};
 use sekisho_certs::HostPattern;
 use sekisho_certs::metrics::{Counter, Counters, Registry};
 
 use super::allow::{Allowed, OwnAddresses};
+use super::error::SiteError;
+use super::named::NamedFields;
 use super::root::Root;
 use super::upstream::{Address, Upstream};
 use crate::log_limiter::LogLimits;
@@ -28,6 +31,7 @@ pub struct Guard {
     allowed: Allowed,
     own: OwnFiles,
     own_addresses: Arc<OwnAddresses>,
+    fields: NamedFields,
     refused: Refusals,
     log_limits: LogLimits,
 }
@@ -42,18 +46,24 @@ pub enum Refusal {
     /// The upstream of a host record is at an address or socket that is not
     /// allowed.
     Upstream,
+    /// A rule's `request` changes the field that this key of `[sites]` names.
+    Field(&'static str),
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        let text = match self {
+            Self::Field(key) => {
+                return write!(f, "only the server sets the field of [sites] {key}");
+            }
             Self::OutsideAllow => "the root lies outside of the folders of [sites] allow",
             Self::OwnFile => "it is one of the server's own files, or lies beside one",
             Self::Upstream => {
                 "the upstream lies outside of the networks and sockets of [sites] allow, or is \
                  link-local or the server's own"
             }
-        })
+        };
+        f.write_str(text)
     }
 }
 
@@ -66,6 +76,8 @@ pub struct Refusals {
     pub own_files: Counter,
     /// Records and requests with an upstream that is not allowed.
     pub upstreams: Counter,
+    /// Records that change a field of `[sites]`, or name such fields as earlier ones did.
+    pub fields: Counter,
 }
 
 impl Refusals {
@@ -76,6 +88,7 @@ impl Refusals {
                 ("outside_allow", self.outside_allow.clone()),
                 ("own_file", self.own_files.clone()),
                 ("upstream", self.upstreams.clone()),
+                ("field", self.fields.clone()),
             ],
         };
         let help = "Roots, files and upstreams that sites were refused, answered with 503";
@@ -102,6 +115,17 @@ impl Guard {
             own_addresses,
             ..self
         }
+    }
+
+    /// Sets these fields towards each upstream, and refuses rules that change them.
+    #[must_use]
+    pub fn with_fields(self, fields: NamedFields) -> Self {
+        Self { fields, ..self }
+    }
+
+    /// Returns the names of the fields that only the server sets.
+    pub(crate) fn fields(&self) -> &NamedFields {
+        &self.fields
     }
 
     /// Returns the refusals since the start.
@@ -152,6 +176,28 @@ impl Guard {
                 .site_refused(pattern, &address, Refusal::Upstream);
         }
         refused.is_none()
+    }
+
+    /// Refuses a host record whose rules change this field of `[sites]`, as
+    /// [`Guard::admit`].
+    pub(crate) fn admit_field(
+        &self,
+        pattern: &HostPattern,
+        changed: Option<(HeaderName, &'static str)>,
+    ) -> bool {
+        let Some((name, key)) = changed else {
+            return true;
+        };
+        self.refused.fields.inc();
+        self.log_limits
+            .site_refused(pattern, name.as_str(), Refusal::Field(key));
+        false
+    }
+
+    /// Notes a host record with a key that stands in the configuration since.
+    pub(crate) fn note_moved(&self, pattern: &HostPattern, error: &SiteError) {
+        self.refused.fields.inc();
+        self.log_limits.site_moved(pattern, error);
     }
 
     /// Returns the first server of an upstream that its text alone refuses.
@@ -220,6 +266,7 @@ impl Guard {
             Refusal::OutsideAllow => &self.refused.outside_allow,
             Refusal::OwnFile => &self.refused.own_files,
             Refusal::Upstream => &self.refused.upstreams,
+            Refusal::Field(_) => &self.refused.fields,
         };
         counter.inc();
         self.log_limits.file_refused(host, root, path, refusal);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue};
+use http::HeaderValue;
 use sekisho_certs::HostName;
 
 /// Servers that requests of a rule are passed on to.
@@ -118,11 +118,6 @@ pub(crate) struct UpstreamOptions {
     pub(crate) forwarded: bool,
     /// Whether request fields with `_` in their names are passed on.
     pub(crate) underscores: bool,
-    /// Field that carries the tenant. Never taken from the client.
-    pub(crate) tenant_field: Option<HeaderName>,
-    /// Field that carries the client's certificate. Never taken from the
-    /// client.
-    pub(crate) certificate_field: Option<HeaderName>,
     /// Most connections to one server.
     pub(crate) connections: u32,
     /// Most requests that wait for a connection to one server.
@@ -150,8 +145,6 @@ impl UpstreamOptions {
             proxy_protocol: None,
             forwarded: false,
             underscores: false,
-            tenant_field: None,
-            certificate_field: None,
             connections: DEFAULT_CONNECTIONS,
             waiting: DEFAULT_WAITING,
         }

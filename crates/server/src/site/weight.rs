@@ -66,16 +66,7 @@ fn upstream_options(options: &UpstreamOptions) -> usize {
         super::Balance::Cookie(name) => allocated(name.len()),
         _ => 0,
     };
-    let fields = options
-        .tenant_field
-        .iter()
-        .chain(&options.certificate_field);
-    tls + host
-        + check
-        + cookie
-        + fields
-            .map(|name| allocated(name.as_str().len()))
-            .sum::<usize>()
+    tls + host + check + cookie
 }
 
 fn options(options: &RuleOptions) -> usize {

@@ -2,45 +2,43 @@
 
 use http::header::{CONNECTION, HeaderMap, HeaderName};
 
-use crate::reserved::{Reserved, folds_to};
+use crate::reserved::{Reserved, folded, is_odd};
+use crate::site::NamedFields;
 
 /// Returns whether a field belongs to one connection.
 pub(super) fn is_hop_by_hop(name: &str) -> bool {
     Reserved::of(name) == Some(Reserved::HopByHop)
 }
 
-/// Returns whether a request's field says who the client is: only ours goes to
-/// an upstream.
-fn is_forwarding(name: &str) -> bool {
-    Reserved::of(name) == Some(Reserved::Forwarding)
-}
-
-/// Names of a site's choice that an upstream gets from us alone.
+/// Fields of requests that an upstream gets from us alone.
 #[derive(Clone, Debug)]
 pub(super) struct OurFields {
-    pub(super) tenant: Option<HeaderName>,
-    pub(super) certificate: Option<HeaderName>,
+    /// Names of the operator's choice.
+    pub(super) named: NamedFields,
     /// Whether names with `_` are passed on.
     pub(super) underscores: bool,
+    /// Whether the peer is a proxy whose claims about the client are believed.
+    pub(super) is_trusted: bool,
 }
 
 impl OurFields {
-    /// Returns whether a request's field must not come from the client. WSGI, CGI
-    /// and PHP read `_` and `-` as one: with `underscores`, names are compared
-    /// like that.
+    /// Returns whether a request's field must not come from the client. Recipients may
+    /// read all punctuation alike: other names than those with `-` and, with
+    /// `underscores`, `_` are never passed on, and names are compared like that.
     pub(super) fn is_ours(&self, name: &HeaderName) -> bool {
-        let own = |name: &str| {
-            let is = |ours: &Option<HeaderName>| {
-                ours.as_ref()
-                    .is_some_and(|ours| folds_to(ours.as_str(), name))
-            };
-            is(&self.tenant) || is(&self.certificate)
-        };
         let text = name.as_str();
-        if !text.contains('_') {
-            return is_forwarding(text) || own(text);
+        if is_odd(text) {
+            return true;
         }
-        !self.underscores || { Reserved::of(&text.replace('_', "-")).is_some() || own(text) }
+        let is_named = || self.named.key_of(text).is_some();
+        if text.contains('_') {
+            return !self.underscores || folded(text).is_some() || is_named();
+        }
+        match Reserved::of(text) {
+            Some(Reserved::Forwarding) => true,
+            Some(Reserved::Claim) => !self.is_trusted || is_named(),
+            _ => is_named(),
+        }
     }
 }
 
@@ -78,7 +76,8 @@ pub(super) fn clean_trailers(trailers: &mut HeaderMap, is_ours: impl Fn(&HeaderN
         let name = field.as_str();
         is_ours(field)
             || OF_HEADS.contains(&name)
-            || Reserved::of(name).is_some_and(|kind| kind != Reserved::Forwarding)
+            || Reserved::of(name)
+                .is_some_and(|kind| !matches!(kind, Reserved::Forwarding | Reserved::Claim))
     };
     let unfit: Vec<HeaderName> = trailers
         .keys()

@@ -17,7 +17,7 @@ use super::{Way, upgrade};
 use crate::access_log::X_REQUEST_ID;
 use crate::request::RequestContext;
 use crate::reserved::folds_to;
-use crate::site::{FieldOps, UpstreamOptions};
+use crate::site::{FieldOps, NamedFields, UpstreamOptions};
 use forwarded::Forwarded;
 
 /// Facts of a request that its head no longer shows.
@@ -41,7 +41,8 @@ pub(super) struct Outgoing {
 /// 5. our fields are set, among them one `Host`.
 ///
 /// # Errors
-/// 508 for a loop, 400 for a head that can't be passed on.
+/// 508 for a loop, 400 for a head that can't be passed on, 501 for a method that
+/// recipients may read as another one.
 pub(super) fn prepare(
     head: &mut Parts,
     has_body: bool,
@@ -49,8 +50,20 @@ pub(super) fn prepare(
     context: &RequestContext<'_>,
 ) -> Result<Outgoing, StatusCode> {
     let options = way.upstream.options();
+    if head
+        .method
+        .as_str()
+        .bytes()
+        .any(|byte| byte.is_ascii_lowercase())
+    {
+        // Methods are case-sensitive (RFC 9110, section 9.1), but not to all servers.
+        return Err(StatusCode::NOT_IMPLEMENTED);
+    }
+    if head.version == Version::HTTP_2 && head.headers.values().any(is_padded) {
+        return Err(StatusCode::BAD_REQUEST);
+    }
     let loop_id = &context.connection.local().shared.loop_id;
-    let (ours, mut unfit) = (ours(options), Vec::new());
+    let (ours, mut unfit) = (ours(options, context), Vec::new());
     let seen = Seen::of(&head.headers, &ours, &mut unfit);
     if seen.loop_id && loops(&head.headers, loop_id) {
         return Err(StatusCode::LOOP_DETECTED);
@@ -96,7 +109,7 @@ pub(super) fn prepare(
     forwarded.set(fields, &host, options, context);
     fields.insert(HOST, options.host.clone().unwrap_or(host));
     fields.append(CDN_LOOP, loop_id.clone());
-    set_chosen(fields, options, context);
+    set_named(fields, &ours.named, context);
     head.version = Version::HTTP_11;
     Ok(Outgoing { upgrade, expects })
 }
@@ -163,12 +176,20 @@ pub(super) fn retarget(head: &mut Parts, path: &str) -> Result<(), StatusCode> {
 }
 
 /// Returns the names that only we may set.
-pub(super) fn ours(options: &UpstreamOptions) -> OurFields {
+pub(super) fn ours(options: &UpstreamOptions, context: &RequestContext<'_>) -> OurFields {
     OurFields {
-        tenant: options.tenant_field.clone(),
-        certificate: options.certificate_field.clone(),
+        named: context.connection.responder().guard().fields().clone(),
         underscores: options.underscores,
+        is_trusted: context.connection.is_trusted(),
     }
+}
+
+/// Returns whether a value begins or ends with a space or tab, which makes a message of
+/// HTTP/2 malformed (RFC 9113, section 8.2.1). HTTP/1.1 has none: hyper trims them.
+fn is_padded(value: &HeaderValue) -> bool {
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let bytes = value.as_bytes();
+    is_blank(bytes.first()) || is_blank(bytes.last())
 }
 
 /// Returns whether a request has passed a server of this catalog before: one
@@ -272,15 +293,15 @@ fn frame(method: &Method, fields: &mut HeaderMap, has_body: bool) {
     }
 }
 
-/// Sets the fields of the site's choice; the client's were removed.
-fn set_chosen(fields: &mut HeaderMap, options: &UpstreamOptions, context: &RequestContext<'_>) {
-    if let Some(name) = &options.tenant_field
+/// Sets the fields of the operator's choice. The client's were removed.
+fn set_named(fields: &mut HeaderMap, named: &NamedFields, context: &RequestContext<'_>) {
+    if let Some(name) = &named.tenant
         && let Ok(tenant) = HeaderValue::from_bytes(context.tenant.as_str().as_bytes())
     {
         fields.insert(name, tenant);
     }
     let certificate = &context.connection.tls().client_certificate;
-    if let (Some(name), Some(certificate)) = (&options.certificate_field, certificate) {
+    if let (Some(name), Some(certificate)) = (&named.certificate, certificate) {
         // RFC 9440, section 2.1: a byte sequence of RFC 8941.
         let value = format!(":{}:", BASE64.encode(certificate));
         if let Ok(value) = HeaderValue::try_from(value) {

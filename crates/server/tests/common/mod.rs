@@ -19,7 +19,7 @@ use sekisho_server::access_log::AccessLog;
 use sekisho_server::hook::{Clients, Hook};
 use sekisho_server::metrics::Metrics;
 use sekisho_server::network::Networks;
-use sekisho_server::site::{Allowed, Guard, OwnAddresses, OwnFiles, Site};
+use sekisho_server::site::{Allowed, Guard, NamedFields, OwnAddresses, OwnFiles, Site};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{
     CertificateWaits, Defaults, Error, Limits, LoopId, Parts, Publisher, Responder, Server,
@@ -42,6 +42,8 @@ pub struct Setup {
     pub allow: Vec<PathBuf>,
     /// Files that no site serves.
     pub own: Vec<PathBuf>,
+    /// Fields that only the server sets towards upstreams.
+    pub named_fields: NamedFields,
     /// Addresses that no upstream of a record has.
     pub own_addresses: Arc<OwnAddresses>,
     pub ring: Arc<Ring>,
@@ -74,6 +76,7 @@ impl Default for Setup {
             site: Site::not_found(),
             allow: vec![std::env::temp_dir()],
             own: Vec::new(),
+            named_fields: NamedFields::default(),
             own_addresses: Arc::default(),
             ring: Arc::new(Ring::random()),
             clock: Clock::System,
@@ -140,6 +143,7 @@ pub fn start(store: impl Into<Arc<Scripted>>, setup: &Setup) -> Running {
     let entries: Vec<_> = entries.collect();
     let allowed = Allowed::parse(&entries, Path::new("/")).expect("entries");
     let guard = Guard::new(allowed, OwnFiles::new(setup.own.clone()));
+    let guard = guard.with_fields(setup.named_fields.clone());
     let guard = Arc::new(guard.with_addresses(Arc::clone(&setup.own_addresses)));
     let publisher = Publisher::new(
         Arc::clone(&setup.ring),

@@ -274,12 +274,13 @@ const ERRORS: &[(&str, &str)] = &[
         "`upstream.timeouts.idle`: invalid type: integer `60`, expected a text",
     ),
     (
-        r#"{"upstream": {"servers": ["http://a"], "tenant_field": "X-Forwarded-For"}}"#,
-        "`upstream.tenant_field`: x-forwarded-for says something else",
+        r#"{"upstream": {"servers": ["http://a"], "tenant_field": "X-Tenant"}}"#,
+        "`upstream.tenant_field`: the name holds for all sites, and stands in the configuration, \
+         as [sites] tenant_field",
     ),
     (
-        r#"{"upstream": {"servers": ["http://a"], "tenant_field": "X-A", "certificate_field": "x-a"}}"#,
-        "`upstream.certificate_field`: `tenant_field` has that name",
+        r#"{"paths": [{"path": "/a", "upstream": {"servers": ["http://a"], "certificate_field": "X-A"}}]}"#,
+        "`paths[0].upstream.certificate_field`: the name holds for all sites",
     ),
     (
         r#"{"status": 404, "strip": true}"#,

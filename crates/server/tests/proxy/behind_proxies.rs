@@ -158,3 +158,23 @@ async fn forwarded_is_continued_behind_a_trusted_proxy() {
         assert_eq!(field(&head, "forwarded"), Some(expected), "{head}");
     }
 }
+
+#[tokio::test]
+async fn a_trusted_peer_claims_port_and_address() {
+    let upstream = Upstream::bind().await;
+    let world = World::of_setup(trusting(&["127.0.0.0/8"]), &[(HOST, &upstream.site())]);
+    let mut client = world.connect().await;
+    client
+        .send(format!(
+            "GET / HTTP/1.1\r\nHost: {HOST}\r\nX-Forwarded-Port: 8443\r\n\
+             CF-Connecting-IP: 192.0.2.1\r\nx.forwarded.port: 1\r\n\r\n"
+        ))
+        .await;
+    let head = upstream.accept().await.head().await;
+    assert_eq!(field(&head, "x-forwarded-port").as_deref(), Some("8443"));
+    assert_eq!(
+        field(&head, "cf-connecting-ip").as_deref(),
+        Some("192.0.2.1")
+    );
+    assert_eq!(field(&head, "x.forwarded.port"), None);
+}

@@ -30,8 +30,7 @@ impl Certified {
     async fn start(demands: bool) -> Self {
         let upstream = Upstream::bind().await;
         let site = format!(
-            r#"{{"upstream": {{"servers": ["http://{}"], "underscores": true,
-                 "certificate_field": "Client-Cert"}}}}"#,
+            r#"{{"upstream": {{"servers": ["http://{}"], "underscores": true}}}}"#,
             upstream.address()
         );
         let clients = TestCa::named("clients");

@@ -1,6 +1,6 @@
 //! Fields that an upstream and a client get.
 
-use crate::world::{HOST, OK, Upstream, World, field, status};
+use crate::world::{HOST, OK, Upstream, World, field, naming_fields, status};
 
 #[tokio::test]
 async fn an_upstream_gets_the_request_with_our_fields() {
@@ -159,10 +159,10 @@ async fn a_site_chooses_host_and_fields() {
     let upstream = Upstream::bind().await;
     let site = format!(
         r#"{{"upstream": {{"servers": ["http://{}"], "host": "inner.example", "forwarded": true,
-             "underscores": true, "tenant_field": "X-Tenant", "certificate_field": "Client-Cert"}}}}"#,
+             "underscores": true}}}}"#,
         upstream.address()
     );
-    let world = World::new(&site);
+    let world = World::of_setup(naming_fields(), &[(HOST, &site)]);
     let mut client = world.connect().await;
     client
         .send(
@@ -187,6 +187,95 @@ async fn a_site_chooses_host_and_fields() {
     ] {
         assert_eq!(field(&head, name).as_deref(), value, "{name}");
     }
+}
+
+/// An application believes the tenant and the certificate that it is told, whichever site
+/// led to it.
+#[tokio::test]
+async fn no_tenant_or_its_client_claims_another_tenant_or_a_certificate() {
+    let upstream = Upstream::bind().await;
+    let plain = upstream.site();
+    let at = upstream.address();
+    let forging = |request: &str| format!(r#"{{"upstream": "http://{at}", "request": {request}}}"#);
+    let (set, removed) = (
+        forging(r#"{"set": {"X-Tenant": "b"}}"#),
+        forging(r#"{"remove": ["Client-Cert"]}"#),
+    );
+    let own = format!(
+        r#"{{"paths": [{{"path": "/", "upstream": {{"servers": ["http://{at}"],
+             "tenant_field": "X-Other"}}}}]}}"#
+    );
+    let sites = [
+        (HOST, "a", &*plain),
+        ("b.example", "b", &*plain),
+        ("set.example", "a", &*set),
+        ("removed.example", "a", &*removed),
+        ("own.example", "a", &*own),
+    ];
+    let world = World::of_tenants_with(naming_fields(), &sites);
+    let mut heads = upstream.answering(OK);
+    let forged = "X-Tenant: b\r\nx.tenant: b\r\nClient-Cert: :MIIB:\r\nClient_Cert: :MIIB:\r\n";
+    for (host, tenant) in [(HOST, "a"), ("b.example", "b")] {
+        let mut client = world.connect_to(host).await;
+        client
+            .send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n{forged}\r\n"))
+            .await;
+        assert_eq!(status(&client.answer().await.0), 200, "{host}");
+        let head = heads.recv().await.unwrap().to_ascii_lowercase();
+        let told: Vec<_> = head
+            .lines()
+            .filter(|line| line.contains("tenant"))
+            .collect();
+        assert_eq!(told, [format!("x-tenant: {tenant}")], "{head}");
+        assert!(!head.contains("miib"), "{head}");
+    }
+    for host in ["set.example", "removed.example", "own.example"] {
+        assert_eq!(world.get(host).await.0, 503, "{host}");
+    }
+    assert_eq!(world.running.responder.refused().fields.get(), 3);
+}
+
+#[tokio::test]
+async fn an_untrusted_peer_claims_no_address_port_or_path() {
+    let upstream = Upstream::bind().await;
+    let site = format!(
+        r#"{{"upstream": {{"servers": ["http://{}"], "underscores": true}},
+             "request": {{"set": {{"X-Forwarded-Port": "443"}}}}}}"#,
+        upstream.address()
+    );
+    let world = World::new(&site);
+    let mut client = world.connect().await;
+    client
+        .send(
+            "GET / HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-Port: 1337\r\n\
+             X-Forwarded-Prefix: /evil\r\nX-Forwarded-Anything: evil\r\nX-Forwarded: evil\r\n\
+             True-Client-IP: 127.0.0.9\r\nclient_ip: 127.0.0.9\r\nX-Original-URL: /evil\r\n\
+             x.forwarded.for: 127.0.0.9\r\nX!Own: evil\r\nX-Own: 1\r\n\r\n",
+        )
+        .await;
+    let head = upstream.accept().await.head().await;
+    assert!(
+        !head.contains("evil") && !head.contains("127.0.0.9"),
+        "{head}"
+    );
+    assert_eq!(field(&head, "x-own").as_deref(), Some("1"));
+    assert_eq!(field(&head, "x-forwarded-port").as_deref(), Some("443"));
+}
+
+#[tokio::test]
+async fn a_method_that_shows_the_request_or_has_lower_case_is_not_passed_on() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&upstream.site());
+    let mut client = world.connect().await;
+    for (method, expected) in [("TRACE", 405), ("TRACK", 405), ("get", 501), ("Get", 501)] {
+        client
+            .send(format!("{method} / HTTP/1.1\r\nHost: {HOST}\r\n\r\n"))
+            .await;
+        let head = client.answer().await.0;
+        assert_eq!(status(&head), expected, "{method}");
+        assert_eq!(field(&head, "allow").is_some(), expected == 405, "{head}");
+    }
+    assert!(upstream.is_alone());
 }
 
 /// WSGI, CGI and PHP read `_` and `-` as one.

@@ -33,6 +33,24 @@ async fn kind_of_answer(client: &mut Wire<TlsStream<TcpStream>>) -> u8 {
     }
 }
 
+/// A value with a space or tab at an end is malformed (RFC 9113, section 8.2.1).
+#[tokio::test]
+async fn padded_values_are_not_passed_on() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&upstream.site());
+    for value in [" a", "a ", "\ta", "a\t", " "] {
+        let fields = [
+            (":method", "GET"),
+            (":scheme", "https"),
+            (":path", "/"),
+            (":authority", HOST),
+            ("x-own", value),
+        ];
+        assert_eq!(answered(&world, &fields).await, 1, "{value:?}");
+    }
+    assert!(upstream.is_alone());
+}
+
 #[tokio::test]
 async fn heads_that_are_none_are_not_passed_on() {
     let upstream = Upstream::bind().await;

@@ -11,7 +11,7 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use sekisho_certs::{ClientCa, Site, Tenant};
 use sekisho_server::Limits;
-use sekisho_server::site::RawSite;
+use sekisho_server::site::{NamedFields, RawSite};
 use sekisho_testkit::{Key, TestCa, client};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
@@ -62,9 +62,10 @@ impl World {
         Self::launch(TestCa::new(), None, &setup, &sites.collect::<Vec<_>>())
     }
 
-    /// Starts a server whose hosts demand client certificates of a CA, if any.
+    /// Starts a server whose hosts demand client certificates of a CA, if any, and that
+    /// tells upstreams tenant and certificate in `X-Tenant` and `Client-Cert`.
     pub(crate) fn demanding(clients: Option<&Arc<ClientCa>>, sites: &[(&str, &str)]) -> Self {
-        Self::of(TestCa::new(), clients, Setup::limits(LIMITS), sites)
+        Self::of(TestCa::new(), clients, naming_fields(), sites)
     }
 
     fn of(
@@ -189,6 +190,13 @@ impl World {
         client.send(request).await;
         String::from_utf8_lossy(&client.rest().await).into_owned()
     }
+}
+
+/// Makes parameters of a server that tells upstreams tenant and certificate.
+pub(crate) fn naming_fields() -> Setup {
+    let mut setup = Setup::limits(LIMITS);
+    setup.named_fields = NamedFields::check(Some("X-Tenant"), Some("Client-Cert")).unwrap();
+    setup
 }
 
 /// Client of one HTTP/2 connection.

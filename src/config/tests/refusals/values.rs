@@ -233,6 +233,18 @@ const WRONG: &[(&str, &str)] = &[
         "[site]: a site has exactly one of",
     ),
     (
+        "sites.tenant_field = \"X-Forwarded-For\"",
+        "[sites] tenant_field: x-forwarded-for says something else; choose another name",
+    ),
+    (
+        "sites.certificate_field = \"x_a\"\nsites.tenant_field = \"X-A\"",
+        "[sites] certificate_field: `tenant_field` has that name",
+    ),
+    (
+        "sites.tenant_field = \"X-A\"\nsite.upstream = \"http://a\"\nsite.request.set.x-a = \"b\"",
+        "[sites] tenant_field: `request` in [site] changes x-a; leave it out there",
+    ),
+    (
         "sites.allow = [\"/srv\", \"/\"]",
         "[sites] allow[1]: / would let host records serve the system's files",
     ),

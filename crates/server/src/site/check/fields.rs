@@ -2,7 +2,7 @@
 
 use http::{HeaderName, HeaderValue};
 
-use crate::reserved::{Reserved, folds_to};
+use crate::reserved::{Reserved, folded, is_odd};
 use crate::site::document::{Pairs, RawFields};
 use crate::site::error::{Below, Checked, Wrong, each};
 use crate::site::fields::FieldOps;
@@ -10,13 +10,18 @@ use crate::site::upstream::UpstreamOptions;
 
 /// Checks `request`.
 pub(super) fn request_fields(raw: &RawFields) -> Checked<FieldOps> {
-    fields(raw, |kind| kind != Reserved::RequestId)
+    fields(raw, |kind| {
+        !matches!(kind, Reserved::Claim | Reserved::RequestId)
+    })
 }
 
 /// Checks `response`. Fields about the client mean nothing in it.
 pub(super) fn response_fields(raw: &RawFields) -> Checked<FieldOps> {
     fields(raw, |kind| {
-        !matches!(kind, Reserved::Forwarding | Reserved::RequestId)
+        !matches!(
+            kind,
+            Reserved::Forwarding | Reserved::Claim | Reserved::RequestId
+        )
     })
 }
 
@@ -52,50 +57,33 @@ fn pairs(
     Ok(pairs.into())
 }
 
-/// Checks whether the upstream of a rule gets the fields of `request`: those of its own
-/// choice come from the server alone.
+/// Checks whether the upstream of a rule gets the fields of `request`.
 pub(super) fn reach(request: &FieldOps, upstream: &UpstreamOptions) -> Checked<()> {
-    for (index, name) in request.remove.iter().enumerate() {
-        not_chosen(name, upstream)
-            .below(&index.to_string())
-            .below("remove")?;
-    }
     for (key, pairs) in [("set", &request.set), ("add", &request.add)] {
         for (name, _) in pairs {
-            let checked = not_chosen(name, upstream).and_then(|()| passed_on(name, upstream));
+            let checked = passed_on(name, upstream);
             checked.below(name.as_str()).below(key)?;
         }
     }
     Ok(())
 }
 
-fn not_chosen(name: &HeaderName, upstream: &UpstreamOptions) -> Checked<()> {
-    let chosen = [
-        (&upstream.tenant_field, "tenant_field"),
-        (&upstream.certificate_field, "certificate_field"),
-    ];
-    let is_one = |field: &Option<HeaderName>| {
-        let field = field.as_ref();
-        field.is_some_and(|field| folds_to(field.as_str(), name.as_str()))
-    };
-    match chosen.into_iter().find(|(field, _)| is_one(field)) {
-        Some((_, key)) => Err(Wrong::new(format!(
-            "`{key}` of the upstream has that name, and the server sets it; choose another"
-        ))),
-        None => Ok(()),
-    }
-}
-
 fn passed_on(name: &HeaderName, upstream: &UpstreamOptions) -> Checked<()> {
-    if !name.as_str().contains('_') {
+    let text = name.as_str();
+    if is_odd(text) {
+        return Err(Wrong::new(
+            "upstreams may read it as another name; write letters, digits and `-`",
+        ));
+    }
+    if !text.contains('_') {
         return Ok(());
     }
-    let folded = name.as_str().replace('_', "-");
-    let problem = if Reserved::of(&folded).is_some() {
-        format!("upstreams may read it as {folded}, which the server sets; choose another name")
+    let usual = text.replace('_', "-");
+    let problem = if folded(text).is_some() {
+        format!("upstreams may read it as {usual}, which the server sets; choose another name")
     } else if !upstream.underscores {
         format!(
-            "no name with `_` is passed on; write {folded}, or `underscores` = true in `upstream`"
+            "no name with `_` is passed on; write {usual}, or `underscores` = true in `upstream`"
         )
     } else {
         return Ok(());
@@ -113,7 +101,9 @@ pub(super) fn reserved(name: &HeaderName, kind: Reserved) -> Wrong {
         ("proxy-authorization" | "proxy-authenticate", _) => {
             "it ends at each proxy; write authorization"
         }
-        (_, Reserved::Forwarding) => "[listen] trusted says whose is continued; leave it out",
+        (_, Reserved::Forwarding | Reserved::Claim) => {
+            "[listen] trusted says whose is continued; leave it out"
+        }
         (_, Reserved::HopByHop | Reserved::Framing) => "it frames messages; leave it out",
         (_, Reserved::Route | Reserved::RequestId) => "leave it out",
     };
@@ -121,7 +111,7 @@ pub(super) fn reserved(name: &HeaderName, kind: Reserved) -> Wrong {
 }
 
 /// Checks the name of a field.
-pub(super) fn field_name(text: &str) -> Checked<HeaderName> {
+pub(in crate::site) fn field_name(text: &str) -> Checked<HeaderName> {
     HeaderName::from_bytes(text.as_bytes())
         .map_err(|_| Wrong::new(format!("{text:?} is no name of a field")))
 }

@@ -10,10 +10,8 @@ use rustls::pki_types::ServerName;
 use sekisho_certs::HostName;
 use sekisho_certs::credential::{CredentialError, authorities};
 
-use super::fields::field_name;
 use super::options::{duration, number};
 use super::servers;
-use crate::reserved::Reserved;
 use crate::site::document::{
     RawCheck, RawCookie, RawServer, RawTimeouts, RawTls, RawUpstream, TextOr,
 };
@@ -88,16 +86,8 @@ fn server(raw: &TextOr<RawServer>) -> Checked<(Scheme, UpstreamServer)> {
 
 fn upstream_options(raw: &RawUpstream, scheme: Scheme) -> Checked<UpstreamOptions> {
     let defaults = UpstreamOptions::of_scheme(scheme);
-    let field = |name: &Option<String>, key| {
-        let name = name.as_deref().map(chosen_field).transpose();
-        name.below(key)
-    };
-    let (tenant_field, certificate_field) = (
-        field(&raw.tenant_field, "tenant_field")?,
-        field(&raw.certificate_field, "certificate_field")?,
-    );
-    if tenant_field.is_some() && tenant_field == certificate_field {
-        return Err(Wrong::new("`tenant_field` has that name")).below("certificate_field");
+    if let Some(key) = raw.moved_key() {
+        return Err(Wrong::new(moved(key))).below(key);
     }
     let check = raw.check.as_deref().map(active_check).transpose();
     let host = raw.host.as_deref().map(host).transpose();
@@ -117,8 +107,6 @@ fn upstream_options(raw: &RawUpstream, scheme: Scheme) -> Checked<UpstreamOption
         proxy_protocol: proxy.below("proxy_protocol")?,
         forwarded: raw.forwarded,
         underscores: raw.underscores,
-        tenant_field,
-        certificate_field,
         connections: connections
             .transpose()
             .below("connections")?
@@ -130,16 +118,12 @@ fn upstream_options(raw: &RawUpstream, scheme: Scheme) -> Checked<UpstreamOption
     })
 }
 
-/// Checks the name of a field that this server sets for the upstream.
-fn chosen_field(name: &str) -> Checked<HeaderName> {
-    let name = field_name(name)?;
-    let is_reserved = Reserved::of(name.as_str()).is_some();
-    if is_reserved || name.as_str().starts_with("x-forwarded-") {
-        return Err(Wrong::new(format!(
-            "{name} says something else; choose another name"
-        )));
-    }
-    Ok(name)
+/// Says where a key of earlier documents stands now.
+pub(in crate::site) fn moved(key: &str) -> String {
+    format!(
+        "the name holds for all sites, and stands in the configuration, as [sites] {key}; leave \
+         it out here"
+    )
 }
 
 fn protocol(text: Option<&str>, scheme: Scheme) -> Checked<Protocol> {

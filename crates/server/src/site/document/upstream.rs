@@ -24,6 +24,19 @@ pub(crate) struct RawUpstream {
     pub(crate) waiting: Option<i64>,
 }
 
+impl RawUpstream {
+    /// Returns the first key that stands in the configuration since, and that the
+    /// document has.
+    pub(crate) fn moved_key(&self) -> Option<&'static str> {
+        let moved = [
+            (&self.tenant_field, "tenant_field"),
+            (&self.certificate_field, "certificate_field"),
+        ];
+        let mut moved = moved.into_iter();
+        moved.find_map(|(field, key)| field.as_ref().map(|_| key))
+    }
+}
+
 /// Keys of an item of `servers`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
