@@ -6,26 +6,43 @@ use http::header::{HeaderMap, HeaderName};
 
 use crate::network::Networks;
 
+/// Client of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Client {
+    /// Address for rates, logs and fields.
+    pub(crate) address: IpAddr,
+    /// Whether the address is the client's. Else it is that of the last proxy, which hides
+    /// its client: no list of allowed networks may take it for the client's.
+    pub(crate) is_known: bool,
+}
+
 /// Returns the client of a request that `peer` sent: the peer, unless it is
 /// trusted; else the rightmost address of `X-Forwarded-For` that is not. All its
 /// field lines are one list. An element that is no address ends the walk at the
 /// last good one: what stands left of it was written by strangers.
-pub(crate) fn of(peer: IpAddr, fields: &HeaderMap, trusted: &Networks) -> IpAddr {
+pub(crate) fn of(peer: IpAddr, fields: &HeaderMap, trusted: &Networks) -> Client {
+    let known = |address| Client {
+        address,
+        is_known: true,
+    };
     let mut client = peer;
     if !trusted.contain(peer) {
-        return client;
+        return known(client);
     }
     let lines = fields.get_all(X_FORWARDED_FOR).iter().rev();
     for element in lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b',')) {
         let Some(address) = address(element.trim_ascii()) else {
-            return client;
+            return Client {
+                address: client,
+                is_known: false,
+            };
         };
         client = address;
         if !trusted.contain(client) {
-            return client;
+            break;
         }
     }
-    client
+    known(client)
 }
 
 /// Parses an address, with or without a port. IPv6 may stand in brackets.
@@ -48,6 +65,7 @@ mod tests {
     use super::*;
     use crate::network::Network;
 
+    /// A question mark stands for a client that is not known.
     #[test]
     fn the_rightmost_address_that_is_not_trusted_is_the_client() {
         let trusted = ["10.0.0.0/8", "2001:db8::/32"].map(|text| Network::parse(text).unwrap());
@@ -65,24 +83,28 @@ mod tests {
                 "203.0.113.1",
             ),
             ("10.0.0.1", &["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
-            ("10.0.0.1", &["203.0.113.1, unknown"], "10.0.0.1"),
-            ("10.0.0.1", &["203.0.113.1, _x, 10.0.0.2"], "10.0.0.2"),
-            ("10.0.0.1", &["203.0.113.1,"], "10.0.0.1"),
-            ("10.0.0.1", &["203.0.113.1", "", "10.0.0.2"], "10.0.0.2"),
+            ("10.0.0.1", &["203.0.113.1, unknown"], "?10.0.0.1"),
+            ("10.0.0.1", &["203.0.113.1, _x, 10.0.0.2"], "?10.0.0.2"),
+            ("10.0.0.1", &["203.0.113.1,"], "?10.0.0.1"),
+            ("10.0.0.1", &["203.0.113.1", "", "10.0.0.2"], "?10.0.0.2"),
             ("10.0.0.1", &["203.0.113.1:8080"], "203.0.113.1"),
             ("10.0.0.1", &["[2001:db9::1]:8080"], "2001:db9::1"),
             ("10.0.0.1", &["[2001:db9::1]"], "2001:db9::1"),
             ("10.0.0.1", &["::ffff:203.0.113.1"], "203.0.113.1"),
-            ("10.0.0.1", &["[203.0.113.1]"], "10.0.0.1"),
-            ("10.0.0.1", &["203.0.113.1:"], "10.0.0.1"),
-            ("10.0.0.1", &["203.0.113.01"], "10.0.0.1"),
+            ("10.0.0.1", &["[203.0.113.1]"], "?10.0.0.1"),
+            ("10.0.0.1", &["203.0.113.1:"], "?10.0.0.1"),
+            ("10.0.0.1", &["203.0.113.01"], "?10.0.0.1"),
         ] {
             let values = lines.iter().map(|line| HeaderValue::from_static(line));
             let fields: HeaderMap = values.map(|value| (X_FORWARDED_FOR, value)).collect();
             let peer = peer.parse().unwrap();
             let found = of(peer, &fields, &trusted);
-            assert_eq!(found, client.parse::<IpAddr>().unwrap(), "{peer} {lines:?}");
-            assert_eq!(of(peer, &fields, &Networks::default()), peer);
+            let expected = Client {
+                address: client.trim_start_matches('?').parse().unwrap(),
+                is_known: !client.starts_with('?'),
+            };
+            assert_eq!(found, expected, "{peer} {lines:?}");
+            assert_eq!(of(peer, &fields, &Networks::default()).address, peer);
         }
     }
 
@@ -93,6 +115,7 @@ mod tests {
         let value = HeaderValue::from_bytes(b"203.0.113.1, \xff\xfe").unwrap();
         fields.insert(X_FORWARDED_FOR, value);
         let peer = "10.0.0.1".parse().unwrap();
-        assert_eq!(of(peer, &fields, &trusted), peer);
+        let found = of(peer, &fields, &trusted);
+        assert_eq!((found.address, found.is_known), (peer, false));
     }
 }

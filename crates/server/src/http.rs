@@ -11,7 +11,6 @@ mod sending;
 mod streams;
 
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +24,7 @@ use hyper_util::rt::TokioTimer;
 
 use crate::access_log::{Entry, Logged};
 use crate::body::Body;
+use crate::client::Client;
 use crate::metrics::RequestRefusal;
 use crate::request::RequestContext;
 use crate::respond;
@@ -117,7 +117,7 @@ async fn answer(
     let connect = request.method() == Method::CONNECT;
     let http1 = request.version() < Version::HTTP_2;
     let client = context.client(request.headers());
-    let mut entry = context.entry(request, client);
+    let mut entry = context.entry(request, client.address);
     let answered = match framing {
         Ok(()) => {
             let noted = (&mut guard, entry.as_deref_mut());
@@ -155,7 +155,7 @@ async fn answer(
 async fn respond(
     context: &ConnContext,
     unanswered: &mut Unanswered,
-    client: IpAddr,
+    client: Client,
     (guard, mut entry): (&mut RequestGuard, Option<&mut Entry>),
 ) -> Result<Response<Body>, Refused> {
     let request = unanswered.as_ref().expect(UNANSWERED);

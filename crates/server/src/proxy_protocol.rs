@@ -78,7 +78,10 @@ pub(crate) async fn admit(
     shared.metrics.proxy_header(result);
     match read {
         Ok(Ok(Source::Client(address))) => return Some((socket, Peer { address, ..peer })),
-        Ok(Ok(Source::Unknown)) => return Some((socket, peer)),
+        Ok(Ok(Source::Unknown)) => {
+            let is_known = false;
+            return Some((socket, Peer { is_known, ..peer }));
+        }
         Ok(Ok(Source::Local)) => {
             // A health check that only connects ends here.
             let first = timeout_at(deadline, socket.peek(&mut [0])).await;

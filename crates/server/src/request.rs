@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use sekisho_certs::{HostName, HostPattern, Tenant};
 
 use crate::access_log::Entry;
+use crate::client::Client;
 use crate::files::Opener;
 use crate::route::{ConnContext, Target};
 
@@ -20,6 +21,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) connection: &'a ConnContext,
     /// Address of the client, for rates, logs and fields.
     pub(crate) client: IpAddr,
+    /// Whether that is the client's own address, and not that of a proxy that hides it.
+    pub(crate) is_client_known: bool,
     /// Entry of the access log; none without one.
     pub(crate) entry: Option<&'a Entry>,
 }
@@ -28,7 +31,7 @@ impl<'a> RequestContext<'a> {
     pub(crate) fn new(
         connection: &'a ConnContext,
         target: &'a Target,
-        client: IpAddr,
+        client: Client,
         entry: Option<&'a Entry>,
     ) -> Self {
         let record = &target.served.host().record;
@@ -37,7 +40,8 @@ impl<'a> RequestContext<'a> {
             tenant: &record.tenant,
             pattern: &record.pattern,
             connection,
-            client,
+            client: client.address,
+            is_client_known: client.is_known,
             entry,
         }
     }

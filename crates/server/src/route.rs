@@ -18,7 +18,7 @@ use crate::authority;
 use crate::body::Body;
 use crate::budget::Prefix;
 use crate::challenge;
-use crate::client;
+use crate::client::{self, Client};
 use crate::handshake::{Established, Peer};
 use crate::hook::Hooked;
 use crate::metrics::{LookupResult, Metrics};
@@ -46,6 +46,8 @@ pub(crate) struct ConnContext {
     files: OpenFiles,
     /// The address of the client; from the PROXY protocol's header if there is one.
     peer: SocketAddr,
+    /// Whether `peer` is the client or a proxy that names it; see [`Peer`].
+    is_known: bool,
     /// The address that the client connected to.
     server: SocketAddr,
     prefix: Prefix,
@@ -135,7 +137,11 @@ impl ConnContext {
             revision,
             lookup: Some(lookup),
         });
-        let Peer { address, listen } = peer;
+        let Peer {
+            address,
+            is_known,
+            listen,
+        } = peer;
         // A listener with an address and a port of its own saves the system call.
         let is_open = listen.ip().is_unspecified() || listen.port() == 0;
         let server = is_open.then(|| stream.local_address()).flatten();
@@ -148,6 +154,7 @@ impl ConnContext {
             files: OpenFiles::default(),
             prefix: address.ip().into(),
             peer: address,
+            is_known,
             server: server.unwrap_or(listen),
             tls: stream.tls().into(),
             number: local.shared.connection_number(),
@@ -226,12 +233,18 @@ impl ConnContext {
     /// Returns whether the peer's `X-Forwarded-For`, `X-Forwarded-Proto`,
     /// `X-Forwarded-Host`, `Forwarded` and `X-Request-Id` are believed.
     pub(crate) fn is_trusted(&self) -> bool {
-        self.shared().trusted.contain(self.peer.ip())
+        self.is_known && self.shared().trusted.contain(self.peer.ip())
     }
 
     /// Returns the client of a request with these fields.
-    pub(crate) fn client(&self, fields: &HeaderMap) -> IpAddr {
-        client::of(self.peer.ip(), fields, &self.shared().trusted)
+    pub(crate) fn client(&self, fields: &HeaderMap) -> Client {
+        if self.is_known {
+            return client::of(self.peer.ip(), fields, &self.shared().trusted);
+        }
+        Client {
+            address: self.peer.ip(),
+            is_known: false,
+        }
     }
 
     /// Begins the access log's entry of a request; none without an access log.

@@ -128,7 +128,11 @@ impl Worker {
                 connections,
                 move |socket, address, permit| {
                     let open = OpenConnection::new(&local);
-                    let peer = Peer { address, listen };
+                    let peer = Peer {
+                        address,
+                        is_known: true,
+                        listen,
+                    };
                     open.begin(socket, peer, tls, &entrance, permit);
                 },
             ));

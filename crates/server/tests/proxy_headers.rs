@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use common::metrics::figure;
 use common::{LIMITS, Running, Scripted, Setup, host, raw, start};
+use sekisho_certs::Site;
 use sekisho_server::Limits;
 use sekisho_server::network::{Network, Networks};
 use sekisho_testkit::{Key, TestCa, client};
@@ -118,6 +119,33 @@ async fn headers_of_both_versions_lead_to_a_handshake() {
     counted(&running, "client", 15).await;
     counted(&running, "unknown", 6).await;
     counted(&running, "local", 3).await;
+}
+
+/// A proxy that hides its client is not taken for it, and believed no field about it.
+#[tokio::test]
+async fn no_list_of_networks_admits_a_client_that_a_header_hides() {
+    let ca = TestCa::new();
+    let pair = ca.issue(&["a.example"], Key::P256);
+    let mut setup = Setup::limits(LIMITS);
+    setup.settings.proxies = networks(&["127.0.0.0/8"]);
+    setup.settings.trusted = networks(&["127.0.0.0/8"]);
+    let mut found = host("a.example", &[(&pair, Key::P256)]);
+    found.record.site = Some(Site {
+        format: 2,
+        json: r#"{"status": 404, "allow": ["127.0.0.0/8", "192.0.2.0/24"]}"#.into(),
+    });
+    let running = start(Scripted::new([found]), &setup);
+    for (header, expected) in [
+        (CLIENT.as_bytes().to_vec(), 404),
+        (b"PROXY UNKNOWN\r\n".to_vec(), 403),
+        (binary(1, 0x00, &[]), 403),
+        // The proxy's own connection, as its health checks are.
+        (binary(0, 0x00, &[]), 404),
+    ] {
+        let answer = fetch(&running, &ca, &header, usize::MAX).await.unwrap();
+        let status = format!("HTTP/1.1 {expected} ");
+        assert!(answer.starts_with(&status), "{header:?}: {answer}");
+    }
 }
 
 #[tokio::test]

@@ -39,7 +39,9 @@ pub(super) async fn decide<'a>(
         Sni::None => None,
         Sni::Impossible => return Err(Absence::NoHost.into()),
     };
-    let Peer { address, listen } = peer;
+    let Peer {
+        address, listen, ..
+    } = peer;
     // A listener with an address and a port of its own saves the system call.
     let is_open = listen.ip().is_unspecified() || listen.port() == 0;
     let local = is_open.then(|| socket.local_addr().ok()).flatten();

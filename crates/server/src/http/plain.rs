@@ -62,7 +62,7 @@ fn entry<B>(request: &Request<B>, peer: Peer, shared: &Shared) -> Option<Box<Ent
         trusted: shared.trusted.contain(peer),
         ..Connection::default()
     };
-    Some(Entry::begin(log, request, client, connection))
+    Some(Entry::begin(log, request, client.address, connection))
 }
 
 fn to_same_url<B>(request: &Request<B>, port: u16) -> Response<Body> {

@@ -11,6 +11,7 @@ use http_body::Body;
 use crate::body::{self, plain};
 use crate::budget::Prefix;
 use crate::metrics::{Metrics, RequestRefusal};
+use crate::network::Networks;
 use crate::rates::Scope;
 use crate::request::RequestContext;
 use crate::site::{Action, Rule, RuleOptions};
@@ -39,7 +40,8 @@ pub(super) fn admit(
     body: &impl Body,
 ) -> Result<(), Refused> {
     if let Some(options) = &rule.options {
-        if !is_allowed(context.client, options) {
+        let client = context.is_client_known.then_some(context.client);
+        if !is_allowed(client, options) {
             return Err(Refused::of(RequestRefusal::Address));
         }
         keep_rates(context, options)?;
@@ -72,9 +74,10 @@ fn keep_rates(context: &RequestContext<'_>, options: &RuleOptions) -> Result<(),
     Ok(())
 }
 
-fn is_allowed(client: IpAddr, options: &RuleOptions) -> bool {
-    let allow = options.allow.as_ref();
-    !options.deny.contain(client) && allow.is_none_or(|allow| allow.contain(client))
+/// Returns whether a client may ask. One that is not known is in no network.
+fn is_allowed(client: Option<IpAddr>, options: &RuleOptions) -> bool {
+    let lies_in = |networks: &Networks| client.is_some_and(|client| networks.contain(client));
+    !lies_in(&options.deny) && options.allow.as_ref().is_none_or(lies_in)
 }
 
 impl Refused {
@@ -113,7 +116,7 @@ impl Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::{Network, Networks};
+    use crate::network::Network;
 
     fn networks(texts: &[&str]) -> Networks {
         texts
@@ -142,11 +145,14 @@ mod tests {
             ("192.0.2.1", true, false, false),
             ("::ffff:192.0.2.1", true, false, false),
         ] {
-            let client = client.parse().unwrap();
-            assert_eq!(is_allowed(client, &all), by_all, "{client}");
-            assert_eq!(is_allowed(client, &intranet), by_intranet, "{client}");
-            assert_eq!(is_allowed(client, &without), by_without, "{client}");
+            let client = Some(client.parse().unwrap());
+            assert_eq!(is_allowed(client, &all), by_all, "{client:?}");
+            assert_eq!(is_allowed(client, &intranet), by_intranet, "{client:?}");
+            assert_eq!(is_allowed(client, &without), by_without, "{client:?}");
         }
+        // Whom a proxy hides is in no network.
+        assert!(is_allowed(None, &all) && is_allowed(None, &without));
+        assert!(!is_allowed(None, &intranet));
     }
 
     #[test]

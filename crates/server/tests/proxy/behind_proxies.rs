@@ -50,7 +50,9 @@ async fn the_client_that_a_trusted_proxy_names_is_allowed_or_denied() {
         ("/out", "192.0.2.1, 203.0.113.1", 404),
         // The proxy is not the client.
         ("/proxy", "192.0.2.1", 403),
-        ("/proxy", "unknown", 404),
+        ("/proxy", "unknown", 403),
+        ("/proxy", "10.0.0.7", 403),
+        ("/out", "unknown", 404),
     ] {
         let status = ask(&world, path, forwarded).await;
         assert_eq!(status, expected, "{path} {forwarded}");
