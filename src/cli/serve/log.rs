@@ -10,7 +10,7 @@ use std::panic;
 use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use sekisho_certs::metrics::Registry;
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -32,10 +32,10 @@ pub(super) enum Format {
 pub(super) fn start(format: Format) -> Result<Flush> {
     let text = match env::var(FILTER) {
         Ok(text) => text,
-        Err(env::VarError::NotPresent) => "info".to_owned(),
+        Err(env::VarError::NotPresent) => filter::DEFAULT.to_owned(),
         Err(env::VarError::NotUnicode(_)) => return Err(anyhow!("{FILTER} is not UTF-8")),
     };
-    let filter: Targets = filter::directives(&text).parse().context(FILTER)?;
+    let filter = filter::read(&text).context(FILTER)?;
     let (queue, flush) = queue::start(io::stderr()).context("the log can't be started")?;
     let lines = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)

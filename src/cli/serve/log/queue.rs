@@ -1,5 +1,6 @@
 //! Queue of log lines for the thread that writes them.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -95,7 +96,7 @@ fn write(mut to: impl Write, received: &Receiver<Message>, bytes: &AtomicUsize) 
         match message {
             Message::Line(line) => {
                 // A reader that closed its end wants no more lines.
-                let _ = to.write_all(&line);
+                let _ = to.write_all(&one_line(&line));
                 bytes.fetch_sub(line.len(), Ordering::Relaxed);
             }
             Message::Flush(written) => drop(written.try_send(())),
@@ -110,6 +111,33 @@ fn write(mut to: impl Write, received: &Receiver<Message>, bytes: &AtomicUsize) 
         }
     }
 }
+
+/// Escapes what would begin another line, or move the cursor: peers choose a part of some
+/// texts, such as the names in an upstream's certificate. Colours keep their escape
+/// character; the subscriber has escaped that of values.
+fn one_line(line: &[u8]) -> Cow<'_, [u8]> {
+    let (text, end) = match line {
+        [text @ .., b'\n'] => (text, &b"\n"[..]),
+        text => (text, &b""[..]),
+    };
+    let is_control = |byte: u8| byte < b' ' && !matches!(byte, b'\t' | ESCAPE);
+    if !text.iter().copied().any(is_control) {
+        return Cow::Borrowed(line);
+    }
+    let mut escaped = Vec::with_capacity(line.len() + 64);
+    for byte in text {
+        match byte {
+            b'\n' => escaped.extend(b"\\n"),
+            b'\r' => escaped.extend(b"\\r"),
+            byte if is_control(*byte) => escaped.extend(format!("\\x{byte:02x}").bytes()),
+            byte => escaped.push(*byte),
+        }
+    }
+    escaped.extend(end);
+    Cow::Owned(escaped)
+}
+
+const ESCAPE: u8 = 0x1b;
 
 /// Lines that were dropped since the start.
 pub(crate) static DROPPED: LazyLock<Counter> = LazyLock::new(Counter::default);
@@ -139,6 +167,20 @@ mod tests {
 
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    #[test]
+    fn a_value_begins_no_line_of_its_own() {
+        for (line, written) in [
+            (
+                "plain \x1b[1mbold\x1b[0m\tö\n",
+                "plain \x1b[1mbold\x1b[0m\tö\n",
+            ),
+            ("a\nERROR forged\r\n\n", "a\\nERROR forged\\r\\n\n"),
+            ("a\0b\x0bc", "a\\x00b\\x0bc"),
+        ] {
+            assert_eq!(one_line(line.as_bytes()), written.as_bytes());
         }
     }
 
