@@ -75,11 +75,11 @@ fn table(exposition: &str) -> Vec<String> {
         let mut words = line.splitn(4, ' ');
         match (words.next(), words.next(), words.next(), words.next()) {
             (Some("#"), Some("HELP"), Some(name), Some(help)) => {
-                families.entry(name).or_default().help = help;
+                families.entry(family(name)).or_default().help = help;
             }
             (Some("#"), Some("TYPE"), Some(name), Some(kind)) => {
-                current = name;
-                families.entry(name).or_default().kind = kind;
+                current = family(name);
+                families.entry(current).or_default().kind = kind;
             }
             (Some("#"), ..) | (None, ..) => {}
             (Some(_), ..) => families.entry(current).or_default().sample(line),
@@ -89,6 +89,11 @@ fn table(exposition: &str) -> Vec<String> {
         .iter()
         .map(|(name, family)| family.line(name))
         .collect()
+}
+
+/// Returns the name by which rows are sorted.
+fn family(name: &str) -> &str {
+    name.strip_suffix("_total").unwrap_or(name)
 }
 
 #[derive(Default)]

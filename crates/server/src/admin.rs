@@ -1,5 +1,6 @@
 //! The admin listener: health, readiness and metrics over plain HTTP/1.1.
 
+mod classic;
 mod guard;
 mod health;
 mod listener;
@@ -12,8 +13,8 @@ use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{ACCEPT, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -136,16 +137,16 @@ impl Admin {
         if let Some(refused) = guard::refuse(request, self.0.token.as_ref()) {
             return refused;
         }
-        let answer: fn(&AdminState) -> Response<Body> = match request.uri().path() {
-            "/healthz" => health::healthz,
-            "/readyz" => health::readyz,
+        let answer: fn(&AdminState, &HeaderMap) -> Response<Body> = match request.uri().path() {
+            "/healthz" => |state, _| health::healthz(state),
+            "/readyz" => |state, _| health::readyz(state),
             "/metrics" => metrics,
             _ => return plain(StatusCode::NOT_FOUND),
         };
         if request.method() != Method::GET && request.method() != Method::HEAD {
             return method_not_allowed("GET, HEAD");
         }
-        let mut response = answer(&self.0);
+        let mut response = answer(&self.0, request.headers());
         let no_store = HeaderValue::from_static("no-store");
         response.headers_mut().insert(CACHE_CONTROL, no_store);
         response
@@ -161,11 +162,27 @@ struct AdminState {
     started: Instant,
 }
 
-fn metrics(shared: &AdminState) -> Response<Body> {
+/// Answers in the format of OpenMetrics if the client asks for it, else in that of
+/// Prometheus.
+fn metrics(shared: &AdminState, fields: &HeaderMap) -> Response<Body> {
     let mut text = String::new();
     encode(&mut text, &shared.sources.registry).expect("a String takes all text");
+    let mut accepted = fields.get_all(ACCEPT).iter();
+    let is_open = accepted.any(|value| {
+        let value = value.as_bytes();
+        let mut ranges = value.split(|byte| *byte == b',');
+        ranges.any(|range| {
+            range
+                .trim_ascii()
+                .starts_with(b"application/openmetrics-text")
+        })
+    });
+    let (text, kind) = match is_open {
+        true => (text, OPEN_METRICS),
+        false => (classic::of(&text), CLASSIC),
+    };
     let mut response = Body::plain(StatusCode::OK, text);
-    let kind = HeaderValue::from_static(OPEN_METRICS);
+    let kind = HeaderValue::from_static(kind);
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
 }
@@ -176,6 +193,7 @@ fn is_refusal(status: StatusCode) -> bool {
 }
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Connections whose requests passed the guard: probes, scrapers and an
 /// operator or two.
 const MAX_CONNECTIONS: usize = 64;

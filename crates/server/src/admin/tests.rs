@@ -95,7 +95,8 @@ impl Fixture {
 
     /// Scrapes once; returns each sample by its name and labels.
     async fn scrape(&self) -> HashMap<String, f64> {
-        let (status, answer) = self.get("/metrics").await;
+        let asking = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n";
+        let (status, answer) = self.ask(&format!("{METRICS}{asking}")).await;
         assert_eq!(status, 200);
         let (head, text) = answer.split_once("\r\n\r\n").unwrap();
         assert!(head.contains("application/openmetrics-text"), "{head}");
@@ -190,5 +191,32 @@ async fn other_paths_and_methods_are_refused() {
         let (status, answer) = fixture.ask(&head).await;
         assert_eq!(status, 200);
         assert!(answer.ends_with("\r\n\r\n"), "{answer}");
+    }
+}
+
+const METRICS: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n";
+
+/// A reader that does not ask for OpenMetrics, as curl, finds help for each sample.
+#[tokio::test]
+async fn a_plain_reader_gets_the_format_of_prometheus() {
+    let fixture = Fixture::start(None).await;
+    for accept in ["", "Accept: text/plain\r\n", "Accept: */*\r\n"] {
+        let (status, answer) = fixture.ask(&format!("{METRICS}{accept}")).await;
+        assert_eq!(status, 200);
+        let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.contains("content-type: text/plain; version=0.0.4"),
+            "{head}"
+        );
+        assert!(!text.contains("# EOF"), "{text}");
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        let names: Vec<_> = samples
+            .filter_map(|line| line.split(['{', ' ']).next())
+            .collect();
+        assert!(names.contains(&"sekisho_handshakes_total"), "{text}");
+        for name in names.iter().filter(|name| name.ends_with("_total")) {
+            assert!(text.contains(&format!("# HELP {name} ")), "{name}");
+            assert!(text.contains(&format!("# TYPE {name} counter\n")), "{name}");
+        }
     }
 }
