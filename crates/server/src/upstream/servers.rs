@@ -48,7 +48,8 @@ pub(super) struct Common {
     epoch: Instant,
     ejected: LogLimiter,
     returned: LogLimiter,
-    turned: LogLimiter,
+    turned_down: LogLimiter,
+    turned_up: LogLimiter,
 }
 
 /// Work for servers that no worker does.
@@ -111,7 +112,8 @@ impl Servers {
                 epoch: Instant::now(),
                 ejected: LogLimiter::default(),
                 returned: LogLimiter::default(),
-                turned: LogLimiter::default(),
+                turned_down: LogLimiter::default(),
+                turned_up: LogLimiter::default(),
             }),
             hasher,
             draw: AtomicU64::new(0),
@@ -218,15 +220,22 @@ impl Common {
 
     /// Logs that a server's check fails from now on, and why, or no longer does.
     pub(super) fn check_turned(&self, server: &Address, problem: Option<String>) {
-        let Some(others) = self.turned.allow() else {
-            return;
-        };
+        // A limit each: a server that is soon up again would else be down by the log.
         match problem {
-            Some(problem) => tracing::warn!(
-                %server, problem, others,
-                "upstream server is down: its check failed twice in a row"
-            ),
-            None => tracing::info!(%server, others, "upstream server is up: its check succeeded"),
+            Some(problem) => {
+                if let Some(others) = self.turned_down.allow() {
+                    tracing::warn!(
+                        %server, problem, others,
+                        "upstream server is down: its check failed twice in a row"
+                    );
+                }
+            }
+            None => {
+                if let Some(others) = self.turned_up.allow() {
+                    let text = "upstream server is up: its check succeeded";
+                    tracing::info!(%server, others, "{text}");
+                }
+            }
         }
     }
 }
