@@ -41,6 +41,18 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// The operator ended the command, after it told what was done.
+#[derive(Debug)]
+pub(crate) struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
 /// Standard output was closed by its reader, as in `sekisho host list | head`.
 #[derive(Debug)]
 pub(crate) struct ReaderGone;
@@ -63,6 +75,8 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     }
     if error.is::<Usage>() {
         ExitCode::from(WRONG_USAGE)
+    } else if error.is::<Interrupted>() {
+        ExitCode::from(INTERRUPTED)
     } else {
         ExitCode::FAILURE
     }
@@ -107,5 +121,7 @@ const ERROR_WAIT: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
+/// Exit code after SIGINT, as shells have it.
+const INTERRUPTED: u8 = 130;
 /// Exit code of wrong usage, as clap has it.
 const WRONG_USAGE: u8 = 2;

@@ -3,10 +3,11 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use sekisho_testkit::Key;
 use serde_json::Value;
 
-use crate::sandbox::{Ran, Sandbox, ca, until};
+use crate::sandbox::{Ran, SOON, Sandbox, ca, until};
 
 #[test]
 fn a_flat_folder_is_named_after_its_hosts() {
@@ -288,4 +289,38 @@ fn names(sandbox: &Sandbox) -> Vec<String> {
     hosts
         .map(|host| host["name"].as_str().expect("a name").to_owned())
         .collect()
+}
+
+/// SIGINT ends an import behind what it is writing, and tells what that was.
+#[test]
+fn an_interrupted_import_tells_what_it_stored() {
+    let sandbox = Sandbox::new();
+    sandbox.import(&["a.example"]);
+    sandbox.pair("pairs/b.example", &["b.example"], Key::P256);
+    let store = rusqlite::Connection::open(sandbox.path("hosts.db")).expect("a store");
+    store.execute_batch("BEGIN IMMEDIATE").expect("a writer");
+    let mut import = sandbox.command(&["cert", "import", "--dir", "pairs"]);
+    let import = import
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let status = format!("/proc/{}/status", import.id());
+    until("SIGINT is caught", SOON, || {
+        let status = std::fs::read_to_string(&status).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        caught.is_some_and(|mask| mask & 1 << (Signal::INT.as_raw() - 1) != 0)
+    });
+    let pid = Pid::from_child(&import);
+    kill_process(pid, Signal::INT).expect("it runs");
+    store.execute_batch("ROLLBACK").expect("a writer");
+    let output = import.wait_with_output().expect("it ends");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{error}");
+    let told = "what was stored stays, run it again to go on: interrupted";
+    assert!(
+        error.contains("imported 1") && error.contains(told),
+        "{error}"
+    );
+    assert!(sandbox.ok(&["host", "list"]).contains("b.example"));
 }

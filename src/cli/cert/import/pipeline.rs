@@ -1,13 +1,16 @@
 //! Import pipeline: checks pairs on all cores, and writes one transaction per
 //! batch. Bounded queues keep the memory of a million pairs at a few batches.
 
+use std::future::poll_fn;
 use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
 use std::thread;
 
 use sekisho_certs::Sealer;
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::check::Checked;
 use super::plan::Older;
@@ -15,7 +18,7 @@ use super::renew::Renewal;
 use super::report::Report;
 use super::source::Refusal;
 use super::write::Writer;
-use crate::cli::failure::Result;
+use crate::cli::failure::{Interrupted, Result};
 
 /// Makes a pair of each job, and stores it unless it is refused. Returns the
 /// report.
@@ -31,6 +34,7 @@ pub(crate) fn import<J: Send>(
     let jobs = Mutex::new(jobs);
     let checkers = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let mut writer = Writer::new(sealer, older, renewal);
+    let mut interrupted = runtime.block_on(async { signal(SignalKind::interrupt()) })?;
     thread::scope(|scope| {
         let (sender, checked) = sync_channel(BATCH / CHUNK);
         for _ in 0..checkers {
@@ -48,6 +52,10 @@ pub(crate) fn import<J: Send>(
                     report.add_renewed(written.renewed);
                 }
                 Err(error) => return Err(error.context(report.stop())),
+            }
+            let interrupted = poll_fn(|cx| Poll::Ready(interrupted.poll_recv(cx).is_ready()));
+            if runtime.block_on(interrupted) {
+                return Err(anyhow::Error::new(Interrupted).context(report.stop()));
             }
         }
         Ok(report)
