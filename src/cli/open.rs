@@ -73,15 +73,28 @@ pub(super) async fn unopened(config: &Config) -> Result<Sealer> {
 
 /// Opens the catalog; a missing one is created, with its master key.
 pub(super) async fn create(config: &Config) -> Result<Sealer> {
-    create_under(config, KeyRing::first).await
+    let (sealer, is_new) = create_under(config, KeyRing::first).await?;
+    if is_new {
+        tell_created(&config.store.url);
+    }
+    Ok(sealer)
+}
+
+/// Says that a command has made a store.
+pub(super) fn tell_created(url: &Url) {
+    let file = url.database().map(|path| path.display().to_string());
+    eprintln!(
+        "created the store {}",
+        file.unwrap_or_else(|| url.to_string())
+    );
 }
 
 /// Opens the catalog. A new one is sealed under the key that `choose` picks of
-/// the ring.
+/// the ring. Tells whether it is new.
 pub(super) async fn create_under(
     config: &Config,
     choose: impl FnOnce(&KeyRing) -> u32,
-) -> Result<Sealer> {
+) -> Result<(Sealer, bool)> {
     let url = catalog_url(config)?;
     let is_there = sekisho_stores::exists(url, &Handle::current()).await?;
     // The key comes first: after a crash here, the next run finds a key and no
@@ -94,14 +107,7 @@ pub(super) async fn create_under(
     let catalog = catalog(config, Mode::Create)?;
     let key = choose(&keys.ring());
     let sealer = Sealer::create_under(catalog, keys, key).await?;
-    if !is_there {
-        let file = url.database().map(|path| path.display().to_string());
-        eprintln!(
-            "created the store {}",
-            file.unwrap_or_else(|| url.to_string())
-        );
-    }
-    Ok(sealer)
+    Ok((sealer, !is_there))
 }
 
 /// Opens the catalog of the configuration. The current runtime drives its

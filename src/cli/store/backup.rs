@@ -84,7 +84,8 @@ async fn copy_file(config: &Config, path: &Path, to: &Destination) -> Result<End
 /// left.
 async fn copy_all(config: &Config, to: &Destination, begun: Instant) -> Result<Ended> {
     let source = open::sealed(config).await?;
-    let target = copy::open_target(&source, &to.config(config)).await?;
+    // The part is renamed in the end: that it was made is no news.
+    let (target, _) = copy::open_target(&source, &to.config(config)).await?;
     let copied = copy::copy(&source, &target).await?;
     println!("{}", copied.to);
     Ok(copied.ended(begun))

@@ -41,7 +41,10 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     to.hide(from.secret_variables());
     open::runtime()?.block_on(async {
         let source = open::sealed(&from).await?;
-        let target = open_target(&source, &to).await?;
+        let (target, is_new) = open_target(&source, &to).await?;
+        if is_new {
+            open::tell_created(&to.store.url);
+        }
         let begun = Instant::now();
         let copied = copy(&source, &target).await?;
         println!("from {}: {}", from.store.url, copied.from);
@@ -52,17 +55,18 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
 
 /// Opens the target store, or creates it. A new one seals under the source's
 /// sealing key if its own ring has that key, else under its ring's first key.
-pub(super) async fn open_target(source: &Sealer, to: &Config) -> Result<Sealer> {
+/// Tells whether it is new.
+pub(super) async fn open_target(source: &Sealer, to: &Config) -> Result<(Sealer, bool)> {
     let seals = source.seals_under().await?;
     let choose = |ring: &KeyRing| match ring.has(seals) {
         true => seals,
         false => ring.first(),
     };
-    let target = open::create_under(to, choose).await?;
+    let (target, is_new) = open::create_under(to, choose).await?;
     if target.catalog().id().await? == source.catalog().id().await? {
         bail!("both are the same store, or one is a copy of the other's file");
     }
-    Ok(target)
+    Ok((target, is_new))
 }
 
 /// Result of a copy.
