@@ -3,12 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 use sekisho_certs::{
-    Catalog, CredentialId, HostPattern, HostRecord, SealedBytes, StoredCredential,
+    Catalog, CredentialId, HostPattern, HostRecord, LastError, SealedBytes, StoredCredential,
 };
 
 use crate::cli::failure::Result;
+use crate::cli::lineage;
 
 /// Host by its pattern, or credential by its id.
 #[derive(Clone, Debug)]
@@ -51,10 +52,10 @@ impl Named {
             Self::Host(pattern) => {
                 let record = host(catalog, pattern).await?;
                 let found = credentials_of(catalog, &record).await?;
-                if found.is_empty() {
-                    bail!("{pattern} has no certificate; store one with 'sekisho cert import'");
+                match found.is_empty() {
+                    true => Err(no_certificate(catalog, &record).await?),
+                    false => Ok(found),
                 }
-                Ok(found)
             }
         }
     }
@@ -62,9 +63,37 @@ impl Named {
 
 /// Returns the record of an existing host.
 pub(crate) async fn host(catalog: &dyn Catalog, pattern: &HostPattern) -> Result<HostRecord> {
-    let found = catalog.hosts(std::slice::from_ref(pattern)).await?;
-    found.into_iter().next().ok_or_else(|| {
-        anyhow!("there is no host {pattern}; 'sekisho host list' shows which there are")
+    let above = pattern.exact().and_then(|name| name.wildcard());
+    let asked: Vec<_> = std::iter::once(pattern.clone()).chain(above).collect();
+    let found = catalog.hosts(&asked).await?;
+    let (found, above): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .partition(|record| record.pattern == *pattern);
+    let there = match above.first() {
+        Some(above) => format!(
+            "{0} answers requests for it: sekisho host show '{0}'",
+            above.pattern
+        ),
+        None => "'sekisho host list' shows which there are".to_owned(),
+    };
+    found
+        .into_iter()
+        .next()
+        .ok_or_else(|| anyhow!("there is no host {pattern}; {there}"))
+}
+
+/// Returns the error of a host without a certificate: what its order failed with, if there
+/// was one.
+async fn no_certificate(catalog: &dyn Catalog, record: &HostRecord) -> Result<anyhow::Error> {
+    let pattern = &record.pattern;
+    let lineages = lineage::of_host(catalog, record).await?;
+    let failed = lineages.into_iter().find_map(|one| one.last_error);
+    Ok(match failed {
+        Some(LastError { text, .. }) => anyhow!(
+            "{pattern} has no certificate: {text}; 'sekisho host show {pattern}' says when it is \
+             tried again"
+        ),
+        None => anyhow!("{pattern} has no certificate; store one with 'sekisho cert import'"),
     })
 }
 

@@ -12,6 +12,7 @@ use http::Uri;
 use sekisho_certs::{Clock, HostName, KeyType, Secret};
 use sekisho_dns::Resolver;
 use sekisho_issuance::acme::ExternalAccount;
+use sekisho_issuance::admission::FirstAccess;
 use sekisho_issuance::settings::{DnsZone, SettingError, Settings};
 use sekisho_issuance::solver::dns01::{
     self, ExecSettings, Rfc2136Settings, TsigKey, WebhookSettings, WriterSettings,
@@ -62,6 +63,11 @@ enum Way {
 }
 
 impl Acme {
+    /// Returns the names that get a certificate with their first visit.
+    pub(crate) fn first_access(&self) -> FirstAccess {
+        self.settings.admission.first_access
+    }
+
     /// Reads the secrets. The programs of zones don't inherit the variables of
     /// `hidden`.
     ///

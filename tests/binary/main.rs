@@ -15,6 +15,7 @@ mod hook_examples;
 mod hook_faults;
 mod hook_test;
 mod host;
+mod host_shown;
 mod https_store;
 mod import;
 mod import_folders;

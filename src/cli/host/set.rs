@@ -7,6 +7,7 @@ use sekisho_certs::{
     Catalog, ClientCa, HostPattern, HostRecord, SealedBytes, StoredCredential, Tenant, TlsVersion,
     printable,
 };
+use sekisho_issuance::admission::FirstAccess;
 
 use crate::cli::cert::{self, Leaf, check_covers};
 use crate::cli::edit::{Edit, edit};
@@ -16,7 +17,7 @@ use crate::cli::host::site::{Chosen, SiteArgs};
 use crate::cli::issuance::{Issuance, WishArgs};
 use crate::cli::named::Named;
 use crate::cli::open;
-use crate::config::Config;
+use crate::config::{Acme, Config};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -155,9 +156,16 @@ pub(super) async fn run(config: &Config, args: &Args, chosen: &Chosen) -> Result
     }
     if certless {
         let name = &args.name;
+        let first_access = config.acme.as_ref().map(Acme::first_access);
+        let ways = match first_access.unwrap_or(FirstAccess::Off) {
+            FirstAccess::Off => "store one with 'sekisho cert import', order one with --issue,",
+            FirstAccess::Hosts | FirstAccess::Ask => {
+                "servers order one with its first visit; order it now with --issue,"
+            }
+        };
         eprintln!(
-            "note: {name} has no certificate yet; store one with 'sekisho cert import', \
-             order one with --issue, or point it at one with 'sekisho host set {name} --cert …'"
+            "note: {name} has no certificate yet; {ways} or point it at one with \
+             'sekisho host set {name} --cert …'"
         );
     }
     Ok(Ended::Done)

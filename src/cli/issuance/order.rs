@@ -105,7 +105,9 @@ fn tell(config: &Config, failures: &BTreeMap<LineageName, NoCertificate>) -> End
 /// (RFC 8555, section 6.7).
 fn is_unreached(why: &str) -> bool {
     let types = ["connection", "incorrectResponse", "tls", "unauthorized"];
-    types.iter().any(|one| why.contains(&format!(": {one}: ")))
+    let is_one = types.iter().any(|one| why.contains(&format!(": {one}: ")));
+    // Some CAs say `connection` of a name that leads nowhere.
+    is_one && !why.contains("could not resolve")
 }
 
 const UNREACHED: &str = "CAs validate at ports 80 and 443 of each name; 'sekisho serve' with \
@@ -127,6 +129,10 @@ mod tests {
                 true,
             ),
             ("le: order for a.example: rateLimited: too many", false),
+            (
+                "pebble: validating a.example: a.example: connection: could not resolve URL",
+                false,
+            ),
             ("le: order for connection.example: caa: forbidden", false),
         ] {
             assert_eq!(is_unreached(why), unreached, "{why}");
