@@ -9,9 +9,9 @@ use std::slice;
 
 use sekisho_certs::{
     Catalog, Claim, CredentialId, HostPattern, HostRecord, KeyType, LastError, Lineage,
-    LineageName, SealedBytes, printable,
+    LineageName, SealedBytes, StoredCredential, printable,
 };
-use sekisho_issuance::schedule;
+use sekisho_issuance::schedule::{self, Seed, Validity, renewal_due};
 use serde::Serialize;
 
 use crate::cli::cert::joined;
@@ -29,8 +29,10 @@ pub(crate) struct View<'a> {
     tenant: &'a str,
     names: Vec<&'a str>,
     state: State,
-    /// Time of the next attempt.
+    /// Time of the next attempt, or look at the CA's renewal information.
     due: Option<String>,
+    /// Time of the renewal, unless the CA suggests another; null without a certificate.
+    renewal: Option<String>,
     credential: Option<String>,
     /// Failures in a row.
     failures: u32,
@@ -93,7 +95,12 @@ impl State {
 }
 
 impl<'a> View<'a> {
-    pub(crate) fn new<S>(lineage: &'a Lineage<S>) -> Self {
+    /// Makes the form of a lineage; `credentials` has its certificate, if it is known.
+    pub(crate) fn new<S, K>(
+        lineage: &'a Lineage<S>,
+        credentials: &[StoredCredential<K>],
+        now: i64,
+    ) -> Self {
         let wishes = &lineage.wishes;
         let failure = |LastError { at, text }: &'a LastError| Failure {
             at: rfc3339(*at),
@@ -105,6 +112,7 @@ impl<'a> View<'a> {
             names: lineage.names.iter().map(HostPattern::as_str).collect(),
             state: State::of(lineage),
             due: lineage.due.map(rfc3339),
+            renewal: renewal(lineage, credentials, now).map(rfc3339),
             credential: lineage.credential.map(|id| id.to_string()),
             failures: lineage.attempts,
             last_error: lineage.last_error.as_ref().map(failure),
@@ -122,33 +130,60 @@ impl<'a> View<'a> {
 
 /// Formats a line of a list: names, state, next attempt, last error.
 pub(crate) fn line<S>(lineage: &Lineage<S>, now: i64) -> String {
-    let mut parts = vec![joined(&lineage.names), state(lineage, now)];
+    let mut parts = vec![joined(&lineage.names), state(lineage, lineage.due, now)];
     parts.extend(next(lineage, now).map(|next| format!("next: {next}")));
     parts.extend(error(lineage));
     parts.join("  ")
 }
 
-/// Writes a lineage for people, with values in this column.
-pub(crate) fn write<S>(
+/// Writes a lineage for people, with values in this column. `credentials` has its
+/// certificate, if it is known.
+pub(crate) fn write<S, K>(
     out: &mut impl Write,
     lineage: &Lineage<S>,
+    credentials: &[StoredCredential<K>],
     now: i64,
     column: usize,
 ) -> io::Result<()> {
+    let renewal = renewal(lineage, credentials, now);
     let mut row = |label: &str, value: String| writeln!(out, "{label:<column$}{value}");
     let names = match lineage.names.as_slice() {
         [only] if only.as_str() == lineage.name.as_str() => String::new(),
         names => format!(": {}", joined(names)),
     };
     row("lineage", format!("{}{names}", lineage.name))?;
-    row("state", state(lineage, now))?;
+    row("state", state(lineage, renewal, now))?;
     if let Some(error) = error(lineage) {
         row("error", error)?;
     }
-    match next(lineage, now) {
+    let look = lineage.due.filter(|due| Some(*due) < renewal);
+    let look = look.filter(|_| State::of(lineage) == State::Scheduled);
+    let look = look.map(|due| format!("look at the CA's renewal information at {}", rfc3339(due)));
+    match next(lineage, now).or(look) {
         Some(next) => row("next", next),
         None => Ok(()),
     }
+}
+
+/// Returns when a lineage's certificate is renewed, unless the CA suggests another time.
+/// Before that it is due several times, to look at what the CA suggests.
+fn renewal<S, K>(
+    lineage: &Lineage<S>,
+    credentials: &[StoredCredential<K>],
+    now: i64,
+) -> Option<i64> {
+    let (id, due) = (lineage.credential?, lineage.due?);
+    let credential = credentials.iter().find(|one| one.id == id);
+    let own = credential.map(|one| {
+        let (not_before, not_after) = (one.not_before, one.not_after);
+        let validity = Validity {
+            not_before,
+            not_after,
+        };
+        renewal_due(not_before, validity, None, Seed::of(lineage.name.as_str()))
+    });
+    // What is due now is renewed now: it may have been revoked.
+    Some(own.filter(|own| now < due && due < *own).unwrap_or(due))
 }
 
 /// Returns the lineages of a host or a credential; none if it is not there.
@@ -188,7 +223,7 @@ pub(crate) async fn of_credential(
     Ok(catalog.lineages_of(&[id]).await?.into_iter().next())
 }
 
-fn state<S>(lineage: &Lineage<S>, now: i64) -> String {
+fn state<S>(lineage: &Lineage<S>, renewal: Option<i64>, now: i64) -> String {
     let failures = lineage.attempts;
     match State::of(lineage) {
         State::Ordering => match &lineage.claim {
@@ -205,7 +240,7 @@ fn state<S>(lineage: &Lineage<S>, now: i64) -> String {
         State::Failing if failures == 1 => "failing, 1 failure".into(),
         State::Failing => format!("failing, {failures} failures in a row"),
         State::Waiting => "waiting for its first certificate".into(),
-        State::Scheduled | State::Off => lineage.due.map_or_else(
+        State::Scheduled | State::Off => renewal.map_or_else(
             || "not renewed".into(),
             |due| format!("renewal {}", when(due, now)),
         ),

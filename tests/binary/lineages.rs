@@ -39,6 +39,11 @@ fn a_host_shows_what_becomes_of_its_first_certificate() {
     lineage.attempts = 2;
     lineage.last_error = Some(refused());
     store.put(&lineage);
+    let error = sandbox.fails(&["cert", "show", "a.example"]);
+    assert!(
+        error.contains("a.example has no certificate: the CA says:\\nno; "),
+        "{error}"
+    );
     let text = sandbox.ok(&["host", "show", "a.example"]);
     let expected = "state     failing, 2 failures in a row\n\
                     error     2030-01-01T00:00:00Z: the CA says:\\nno\n";
@@ -86,10 +91,11 @@ fn a_certificate_shows_its_renewal() {
     let mut lineage = lineage(&["b.example", "a.example"]);
     lineage.credential = Some(id.parse::<CredentialId>().expect("an id"));
     for (due, state, text) in [
+        // Later than the certificate's own schedule.
         (
-            Some(LATER),
+            Some(9_999_999_999),
             "scheduled",
-            format!("state       renewal due at {LATER_TEXT}\n"),
+            String::from("state       renewal due at 2286-11-20T17:46:39Z\n"),
         ),
         (
             Some(0),
@@ -110,6 +116,38 @@ fn a_certificate_shows_its_renewal() {
             (&json!("b.example"), &json!(state))
         );
         assert_eq!(shown(&sandbox)["lineages"][0], *view);
+    }
+}
+
+/// A lineage is due each time that the CA is asked about its certificate.
+#[test]
+fn a_look_at_renewal_information_is_no_renewal() {
+    let sandbox = Sandbox::new();
+    sandbox.import(&["a.example"]);
+    let certificate = sandbox.json(&["cert", "show", "a.example", "--json"])[0].clone();
+    let id = certificate["id"].as_str().expect("an id");
+    let store = Lineages::of(&sandbox, &[]);
+    let mut lineage = lineage(&["a.example"]);
+    lineage.credential = Some(id.parse::<CredentialId>().expect("an id"));
+    let look = sekisho_certs::Clock::System.now() + 3600;
+    lineage.due = Some(look);
+    store.put(&lineage);
+    let json = &sandbox.json(&["cert", "show", "a.example", "--json"])[0]["lineage"];
+    let (due, renewal) = (json["due"].as_str(), json["renewal"].as_str());
+    let (due, renewal) = (due.expect("a time"), renewal.expect("a time"));
+    assert!(due < renewal, "{json}");
+    assert!(
+        renewal < certificate["not_after"].as_str().expect("a time"),
+        "{json}"
+    );
+    for command in [["cert", "show"], ["host", "show"]] {
+        let text = sandbox.ok(&[command[0], command[1], "a.example"]);
+        assert!(
+            text.contains(&format!(" renewal due at {renewal}\n")),
+            "{text}"
+        );
+        let look = format!(" look at the CA's renewal information at {due}\n");
+        assert!(text.contains(&look), "{text}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! `sekisho cert list`
 
-use sekisho_certs::{Catalog, Clock, Listed};
+use sekisho_certs::{Catalog, Clock, Listed, SealedBytes, StoredCredential};
 
 use crate::cli::cert::Leaf;
 use crate::cli::cert::view::{self, View};
@@ -59,7 +59,11 @@ async fn failing(catalog: &dyn Catalog, listing: &mut Listing<'_>) -> Result<()>
         after = Some(last.name.clone());
         let now = Clock::System.now();
         for one in &page {
-            listing.push(|| lineage::View::new(one), || lineage::line(one, now))?;
+            let none: &[StoredCredential<SealedBytes>] = &[];
+            listing.push(
+                || lineage::View::new(one, none, now),
+                || lineage::line(one, now),
+            )?;
         }
     }
 }

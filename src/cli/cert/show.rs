@@ -35,7 +35,8 @@ pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
         let hosts = hosts(catalog, credential.id).await?;
         view::write(&mut output, credential, &Leaf::of(credential)?, &hosts)?;
         if let Some(lineage) = lineage::of_credential(catalog, credential.id).await? {
-            lineage::write(&mut output, &lineage, Clock::System.now(), view::COLUMN)?;
+            let (now, own) = (Clock::System.now(), std::slice::from_ref(credential));
+            lineage::write(&mut output, &lineage, own, now, view::COLUMN)?;
         }
     }
     output.flush()?;
@@ -55,7 +56,7 @@ async fn json(
         shown.push((credential, Leaf::of(credential)?, lineage));
     }
     let mut views = shown.iter().map(|(credential, leaf, lineage)| {
-        View::new(credential, leaf).with_lineage(lineage.as_ref())
+        View::new(credential, leaf).with_lineage(lineage.as_ref(), credential)
     });
     match name {
         Named::Credential(_) => output.object(&views.next())?,

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use sekisho_certs::{HostPattern, Lineage, StoredCredential};
+use sekisho_certs::{Clock, HostPattern, Lineage, StoredCredential};
 use serde::Serialize;
 
 use crate::cli::cert::{Leaf, joined};
@@ -43,8 +43,13 @@ impl<'a> View<'a> {
         }
     }
 
-    pub(super) fn with_lineage<S>(mut self, lineage: Option<&'a Lineage<S>>) -> Self {
-        self.lineage = lineage.map(lineage::View::new);
+    pub(super) fn with_lineage<S, K>(
+        mut self,
+        lineage: Option<&'a Lineage<S>>,
+        credential: &StoredCredential<K>,
+    ) -> Self {
+        let (now, own) = (Clock::System.now(), std::slice::from_ref(credential));
+        self.lineage = lineage.map(|lineage| lineage::View::new(lineage, own, now));
         self
     }
 }

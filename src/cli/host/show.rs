@@ -22,14 +22,20 @@ pub(crate) struct Args {
 pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
     let record = named::host(catalog, &args.name).await?;
     let lineages = lineage::of_host(catalog, &record).await?;
+    let credentials = named::credentials_of(catalog, &record).await?;
     let mut output = Output::new();
     if args.json {
-        output.object(&View::new(&record).with_lineages(&lineages))?;
+        output.object(&View::new(&record).with_lineages(&lineages, &credentials))?;
     } else {
-        let credentials = named::credentials_of(catalog, &record).await?;
         view::write(&mut output, &record, &credentials)?;
         for one in &lineages {
-            lineage::write(&mut output, one, Clock::System.now(), view::COLUMN)?;
+            lineage::write(
+                &mut output,
+                one,
+                &credentials,
+                Clock::System.now(),
+                view::COLUMN,
+            )?;
         }
     }
     output.flush()?;

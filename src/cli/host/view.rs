@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use sekisho_certs::{HostRecord, Lineage, StoredCredential, TlsVersion};
+use sekisho_certs::{Clock, HostRecord, Lineage, StoredCredential, TlsVersion, printable};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -53,8 +53,14 @@ impl<'a> View<'a> {
         }
     }
 
-    pub(super) fn with_lineages<S>(mut self, lineages: &'a [Lineage<S>]) -> Self {
-        self.lineages = Some(lineages.iter().map(lineage::View::new).collect());
+    pub(super) fn with_lineages<S, K>(
+        mut self,
+        lineages: &'a [Lineage<S>],
+        credentials: &[StoredCredential<K>],
+    ) -> Self {
+        let now = Clock::System.now();
+        let view = |one| lineage::View::new(one, credentials, now);
+        self.lineages = Some(lineages.iter().map(view).collect());
         self
     }
 }
@@ -81,10 +87,11 @@ pub(super) fn line(record: &HostRecord) -> String {
         .map_or_else(|| "default site".into(), site::line);
     let disabled = if record.disabled { ", disabled" } else { "" };
     let name = output::name(&record.pattern);
-    if let Some(why) = &record.unreadable {
-        return format!("{name}  not served: {why}");
-    }
-    format!("{name}  {tenant}  {types}  {site}{disabled}")
+    // Texts of sites and errors may have line breaks, and end the line of the list.
+    printable(&match &record.unreadable {
+        Some(why) => format!("{name}  not served: {why}"),
+        None => format!("{name}  {tenant}  {types}  {site}{disabled}"),
+    })
 }
 
 /// Writes all fields for people.
@@ -95,7 +102,7 @@ pub(super) fn write<K>(
 ) -> io::Result<()> {
     writeln!(out, "host      {}", output::name(&record.pattern))?;
     if let Some(why) = &record.unreadable {
-        writeln!(out, "error     not served: {why}")?;
+        writeln!(out, "error     not served: {}", printable(why))?;
     }
     let tenant = record.tenant.as_str();
     writeln!(
@@ -103,7 +110,10 @@ pub(super) fn write<K>(
         "tenant    {}",
         if tenant.is_empty() { "-" } else { tenant }
     )?;
-    let site = record.site.as_ref().map(site::line);
+    let site = record
+        .site
+        .as_ref()
+        .map(|site| printable(&site::line(site)));
     writeln!(
         out,
         "site      {}",
