@@ -2,6 +2,7 @@
 
 mod acme;
 mod check;
+mod digest;
 mod error;
 mod hook;
 mod keys;

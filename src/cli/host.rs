@@ -3,6 +3,7 @@
 mod client_ca;
 mod list;
 mod remove;
+mod running;
 mod set;
 mod show;
 mod site;

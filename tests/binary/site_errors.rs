@@ -1,6 +1,7 @@
 //! Tests that a site that can't be read fails its own host alone.
 
 use rusqlite::Connection;
+use sekisho_testkit::services::free_ports;
 
 use crate::sandbox::{Sandbox, Server};
 
@@ -209,5 +210,46 @@ fn a_tenant_that_is_no_folder_fails_its_own_host() {
     let server = sandbox.serve();
     assert!(server.shows("a.example", "page of a"));
     assert!(!sandbox.ok(&["check"]).contains("a.example"));
+    server.stop();
+}
+
+/// A server reads `[sites]` at its start, a command when it runs.
+#[test]
+fn a_command_tells_that_the_server_has_read_another_list() {
+    let sandbox = Sandbox::new();
+    sandbox.import(&["a.example"]);
+    let file = sandbox.path("sekisho.toml");
+    let config = std::fs::read_to_string(&file).expect("a file");
+    let [port] = free_ports();
+    let at = "admin = \"127.0.0.1:0\"\n";
+    let known = format!("admin = \"127.0.0.1:{port}\"\n");
+    sandbox.write("sekisho.toml", &config.replace(at, &known));
+    let set = || {
+        let ran = sandbox.run(&[
+            "host",
+            "set",
+            "a.example",
+            "--upstream",
+            "http://127.0.0.1:1",
+        ]);
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        ran.err
+    };
+    sandbox.allow(&["127.0.0.1:1"]);
+    let said = set();
+    assert!(said.contains("note: the server at 127.0.0.1:"), "{said}");
+    let server = sandbox.serve();
+    assert_eq!(set(), "");
+    sandbox.allow(&["127.0.0.1:1", "127.0.0.1:2"]);
+    let said = set();
+    assert!(
+        said.contains("has read another [sites] than that of"),
+        "{said}"
+    );
+    // Sites that name no place are judged alike by all.
+    let said = sandbox
+        .run(&["host", "set", "a.example", "--status", "404"])
+        .err;
+    assert_eq!(said, "");
     server.stop();
 }

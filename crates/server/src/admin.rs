@@ -42,6 +42,8 @@ pub struct Sources {
     pub draining: Box<dyn Fn() -> bool + Send + Sync>,
     /// All metrics.
     pub registry: Registry,
+    /// Digest of the settings that judge sites, as they were read at the start.
+    pub sites: Box<str>,
 }
 
 impl fmt::Debug for Sources {

@@ -81,7 +81,8 @@ impl LogLimits {
         if let Some(others) = self.site_refused.allow() {
             tracing::error!(
                 %pattern, what, others,
-                "the host is answered with 503: {refusal}; `sekisho check` lists all such hosts"
+                "the host is answered with 503: {refusal}; `sekisho check` lists all such hosts; \
+                 restart the server after a change of [sites]"
             );
         }
     }
@@ -100,7 +101,10 @@ impl LogLimits {
     pub(crate) fn upstream_refused(&self, host: &str, address: &dyn fmt::Display) {
         if let Some(others) = self.upstream_refused.allow() {
             let refusal = Refusal::Upstream;
-            tracing::error!(host, %address, others, "upstream refused with 503: {refusal}");
+            tracing::error!(
+                host, %address, others,
+                "upstream refused with 503: {refusal}; restart the server after a change of [sites]"
+            );
         }
     }
 

@@ -222,6 +222,12 @@ impl SiteDocument {
         self.site.of_tenant(tenant)
     }
 
+    /// Returns whether the site names folders or servers, which `[sites] allow` bounds.
+    #[must_use]
+    pub fn names_places(&self) -> bool {
+        self.site.bound_folders().next().is_some() || self.site.upstreams().next().is_some()
+    }
+
     /// Returns the form that a host record has, in the oldest format that suffices.
     #[must_use]
     pub fn stored(&self) -> &StoredSite {

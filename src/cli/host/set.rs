@@ -13,6 +13,7 @@ use crate::cli::cert::{self, Leaf, check_covers};
 use crate::cli::edit::{Edit, edit};
 use crate::cli::failure::{self, Ended, Result, Usage};
 use crate::cli::host::client_ca::ClientCaArgs;
+use crate::cli::host::running;
 use crate::cli::host::site::{Chosen, SiteArgs};
 use crate::cli::issuance::{Issuance, WishArgs};
 use crate::cli::named::Named;
@@ -143,6 +144,9 @@ pub(super) async fn run(config: &Config, args: &Args, chosen: &Chosen) -> Result
         })
     })
     .await?;
+    if chosen.names_places() {
+        running::compare(config);
+    }
     if let Some(folder) = args.site.missing_folder() {
         let folder = printable(&folder.display().to_string());
         eprintln!("warning: {folder} is not there; until it is, requests get 404");

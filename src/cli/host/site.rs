@@ -148,6 +148,11 @@ impl Chosen {
         bail!("{refused}; {file} allows {allowed}");
     }
 
+    /// Returns whether the site names folders or servers, which `[sites]` bounds.
+    pub(super) fn names_places(&self) -> bool {
+        matches!(self, Self::Document(document) if document.names_places())
+    }
+
     /// Puts the site into a record. `before` is the record's earlier tenant.
     pub(super) fn apply(&self, record: &mut HostRecord, before: &Tenant) -> Result<()> {
         match self {

@@ -109,7 +109,7 @@ impl Serving {
             access_log: access_log.as_deref(),
             hook: hook.as_ref(),
         };
-        let sources = sources(&measured, &shutdown);
+        let sources = sources(config, &measured, &shutdown);
         let admin = background.block_on(admin(config, sources))?;
         own_addresses.bind(bound(&server, admin.as_ref()));
         // The workers, which handle clients' bytes, start after this: they
@@ -325,7 +325,7 @@ async fn filled(mut keeper: Keeper, opened: &Opened) -> Keeper {
 }
 
 /// Returns what the admin listener shows.
-fn sources(measured: &Measured<'_>, shutdown: &Shutdown) -> Sources {
+fn sources(config: &Config, measured: &Measured<'_>, shutdown: &Shutdown) -> Sources {
     let lookup = Arc::clone(measured.lookup);
     let shutdown = shutdown.clone();
     Sources {
@@ -333,6 +333,7 @@ fn sources(measured: &Measured<'_>, shutdown: &Shutdown) -> Sources {
         metrics: Arc::clone(measured.metrics),
         lookup: Box::new(move || lookup.stats()),
         draining: Box::new(move || shutdown.phase() > Phase::Serving),
+        sites: config.sites_digest().into(),
     }
 }
 

@@ -32,6 +32,7 @@ pub(crate) fn healthz(shared: &AdminState) -> Response<Body> {
             "bytes": stats.usage.bytes,
             "capacity_bytes": stats.usage.capacity,
         },
+        "sites": shared.sources.sites,
         "connections_open": metrics.connections_open(),
     });
     let mut response = Body::plain(StatusCode::OK, format!("{body}\n"));

@@ -59,6 +59,7 @@ impl Fixture {
             lookup: Box::new(move || stats.stats()),
             draining: Box::new(move || drains.load(Ordering::SeqCst)),
             registry,
+            sites: "digest".into(),
         };
         let (end, ended) = oneshot::channel();
         let admin = Admin::new(sources, token);

@@ -21,6 +21,7 @@ pub async fn figure(running: &Running, name: &str) -> u64 {
         lookup: Box::new(move || lookup.stats()),
         draining: Box::new(|| false),
         registry,
+        sites: Box::default(),
     };
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
