@@ -129,13 +129,13 @@ impl LogLimits {
         );
     }
 
-    /// Logs connections of this prefix that were closed to make room.
+    /// Logs that a connection of this prefix was closed at a worker's limit.
     pub(crate) fn given_up(&self, prefix: Prefix, limit: usize) {
         if let Some(others) = self.given_up.allow() {
             tracing::warn!(
                 %prefix, limit, others,
-                "the longest idle connections of the client network with most of them are closed: \
-                 [server] connections is nearly reached"
+                "connections of the client network with most of them are closed, the longest idle \
+                 first: a worker's part of [server] connections is reached"
             );
         }
     }

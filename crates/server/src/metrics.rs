@@ -86,7 +86,7 @@ impl Metrics {
         registry.register("expired_served", help, self.expired_served.clone());
         let help = "Accepted connections";
         registry.register("connections_accepted", help, self.accepted.clone());
-        let help = "Connections that were closed to make room for those of other clients";
+        let help = "Connections that were closed at the limit of [server] connections";
         registry.register("connections_given_up", help, self.given_up.clone());
         registry.register("connections_open", "Open connections", self.open.clone());
         let help =
@@ -142,9 +142,9 @@ impl Metrics {
         self.open.dec();
     }
 
-    /// Counts connections that were closed to make room for others.
-    pub fn connections_given_up(&self, count: usize) {
-        self.given_up.inc_by(count as u64);
+    /// Counts a connection that was closed at the limit of connections.
+    pub fn connection_given_up(&self) {
+        self.given_up.inc();
     }
 
     /// Connections that are open now.

@@ -133,7 +133,7 @@ impl Server {
                 bound.map_or(443, SocketAddr::port)
             }),
         });
-        let sockets = count * (https.len() + http.len());
+        let sockets = https.len() + http.len();
         let limit = settings.limits.connections;
         let metrics = Arc::clone(&shared.metrics);
         let connections = Connections::of_workers(count, limit, sockets, metrics);

@@ -58,8 +58,8 @@ impl Defaults {
 pub struct Limits {
     /// Threads that serve connections.
     pub workers: usize,
-    /// Connections open at once over all listeners, and at most one more for
-    /// each worker and address. Further ones wait in the kernel's backlog.
+    /// Connections open at once over all listeners, divided among the workers; at
+    /// most one more for each worker and address.
     pub connections: usize,
     /// Requests in flight over all workers, from which on hosts with the most are
     /// refused; none for no limit.

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::accept::accept;
-use crate::connections::{Connections, Unnamed};
+use crate::connections::{Activity, Connections, Unnamed};
 use crate::files::READS_IN_FLIGHT;
 use crate::handshake::{Peer, establish};
 use crate::http::{Drain, Http, redirect, serve};
@@ -156,7 +156,14 @@ impl Worker {
 impl Local {
     /// Returns the first stage of a connection whose first bytes are awaited since
     /// `begun`.
-    fn serve(self: &Arc<Self>, socket: TcpStream, peer: Peer, tls: bool, begun: Instant) -> Stage {
+    fn serve(
+        self: &Arc<Self>,
+        socket: TcpStream,
+        peer: Peer,
+        tls: bool,
+        begun: Instant,
+        activity: Activity,
+    ) -> Stage {
         let local = Arc::clone(self);
         if !tls {
             return Stage::last(async move { redirect(socket, peer, begun, &local.shared).await });
@@ -166,6 +173,7 @@ impl Local {
                 shared, signing, ..
             } = &*local;
             let established = establish(socket, peer, begun, shared, signing).await?;
+            activity.read_from(&established.timeouts);
             Some(serve(established, peer, &local))
         })
     }
@@ -207,25 +215,39 @@ impl OpenConnection {
             tokio::spawn(self.serve_proxied(socket, peer, tls, unnamed));
             return;
         }
-        let place = connections.enter(address.into(), permit);
-        let stage = self.0.serve(socket, peer, tls, Instant::now());
+        let begun = Instant::now();
+        let Some(place) = connections.enter(address.into(), permit, begun) else {
+            return;
+        };
+        let activity = place.activity();
+        let stage = self.0.serve(socket, peer, tls, begun, activity);
         tokio::spawn(place.hold(Serving { stage, _open: self }));
     }
 
     /// Serves a connection that begins with a header of the PROXY protocol. The
     /// header and what follows, a handshake or the head of a request, have one
-    /// deadline.
+    /// deadline; at the limit of connections the header has a shorter one.
     async fn serve_proxied(self, socket: TcpStream, peer: Peer, tls: bool, unnamed: Unnamed) {
         let begun = Instant::now();
         let shared = &self.0.shared;
         let limits = &shared.limits;
         let deadline = begun + if tls { limits.handshake } else { limits.head };
-        let admitted = proxy_protocol::admit(socket, peer, deadline, shared);
-        let Some((socket, peer)) = Box::pin(admitted).await else {
+        let extra = unnamed.deadline(begun);
+        let deadline = extra.map_or(deadline, |extra| extra.min(deadline));
+        let admitted = Box::pin(proxy_protocol::admit(socket, peer, deadline, shared));
+        let admitted = match extra {
+            // Also ends the wait for the client's end, once its header is refused.
+            Some(extra) => timeout_at(extra, admitted).await.ok().flatten(),
+            None => admitted.await,
+        };
+        let Some((socket, peer)) = admitted else {
             return;
         };
-        let place = unnamed.enter(peer.address.ip().into());
-        let stage = self.0.serve(socket, peer, tls, begun);
+        let Some(place) = unnamed.enter(peer.address.ip().into()) else {
+            return;
+        };
+        let activity = place.activity();
+        let stage = self.0.serve(socket, peer, tls, begun, activity);
         place.hold(Serving { stage, _open: self }).await;
     }
 }

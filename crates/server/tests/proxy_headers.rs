@@ -287,6 +287,31 @@ async fn shares_are_those_of_the_clients() {
     assert!(figure(&running, "sekisho_connections_given_up_total").await > 0);
 }
 
+/// At the limit, a connection without its header keeps others waiting for a second at most.
+#[tokio::test]
+async fn a_header_is_late_after_a_second_at_the_limit() {
+    let ca = TestCa::new();
+    let limits = Limits {
+        workers: 1,
+        connections: 2,
+        handshake: Duration::from_secs(120),
+        ..LIMITS
+    };
+    let running = serve(&ca, &["127.0.0.1"], limits);
+    let mut silent = Vec::new();
+    for _ in 0..3 {
+        silent.push(TcpStream::connect(running.address).await.unwrap());
+    }
+    let mut byte = [0];
+    let ended = timeout(Duration::from_secs(20), silent[2].read(&mut byte)).await;
+    assert_eq!(ended.expect("closed in time").unwrap(), 0);
+    counted(&running, "timed_out", 1).await;
+    for socket in &silent[..2] {
+        let error = socket.try_read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "within the limit");
+    }
+}
+
 /// Absent names are charged to the client that the header names.
 #[tokio::test]
 async fn budgets_are_those_of_the_clients() {

@@ -1,7 +1,6 @@
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
-use std::sync::mpsc;
-use std::thread;
+
+use tokio::time::advance;
 
 use super::*;
 
@@ -9,19 +8,19 @@ fn prefix(number: u8) -> Prefix {
     IpAddr::from([192, 0, number, 1]).into()
 }
 
-fn workers<const COUNT: usize>(limit: usize) -> [Arc<Connections>; COUNT] {
-    let workers = Connections::of_workers(COUNT, limit, 1000, Arc::default());
-    workers.collect::<Vec<_>>().try_into().unwrap()
+fn connections(limit: usize) -> Arc<Connections> {
+    let mut workers = Connections::of_workers(1, limit, 1000, Arc::default());
+    workers.next().unwrap()
 }
 
-fn connections(limit: usize) -> Arc<Connections> {
-    let [connections] = workers(limit);
-    connections
+async fn try_enter(connections: &Arc<Connections>, number: u8) -> Option<Place> {
+    let permit = connections.permit().await.unwrap();
+    connections.enter(prefix(number), permit, Instant::now())
 }
 
 async fn enter(connections: &Arc<Connections>, number: u8) -> Place {
-    let permit = connections.permit().await.unwrap();
-    connections.enter(prefix(number), permit)
+    let place = try_enter(connections, number).await;
+    place.expect("room, or one to close")
 }
 
 async fn fill(connections: &Arc<Connections>, number: u8, count: usize) -> Vec<Place> {
@@ -32,292 +31,218 @@ async fn fill(connections: &Arc<Connections>, number: u8, count: usize) -> Vec<P
     places
 }
 
-async fn fill_each(
-    connections: &Arc<Connections>,
-    numbers: RangeInclusive<u8>,
-    count: usize,
-) -> Vec<Place> {
-    let mut places = Vec::new();
-    for number in numbers {
-        places.extend(fill(connections, number, count).await);
-    }
-    places
+/// Ends the handshake of a connection, and returns where its requests are noted.
+fn establish(place: &Place) -> Arc<ConnTimeouts> {
+    let timeouts = Arc::new(ConnTimeouts::new());
+    timeouts.established(true);
+    place.activity().read_from(&timeouts);
+    timeouts
 }
 
-/// Sets how long ago the connection's task ran.
-fn idle(place: &Place, millis: u64) {
-    place.state.active.store(now() - millis, Ordering::Relaxed);
-}
-
-fn is_given_up(place: &Place) -> bool {
-    place.state.given_up.load(Ordering::Acquire)
+async fn pass(millis: u64) {
+    advance(Duration::from_millis(millis)).await;
 }
 
 fn given_up(places: &[Place]) -> Vec<usize> {
-    let given_up = places.iter().enumerate();
-    let given_up = given_up.filter(|(_, place)| is_given_up(place));
+    let given_up = |place: &Place| place.state.given_up.load(Ordering::Acquire);
+    let places = places.iter().enumerate();
+    let given_up = places.filter(|(_, place)| given_up(place));
     given_up.map(|(index, _)| index).collect()
 }
 
-#[tokio::test]
-async fn below_the_water_mark_nobody_gives_up() {
-    let connections = connections(64);
-    let places = fill(&connections, 1, 60).await;
-    places.iter().for_each(|place| idle(place, 60_000));
-    assert!(given_up(&places).is_empty());
-    assert_eq!(connections.lock().total, 60);
-}
-
-#[tokio::test]
-async fn above_it_the_longest_idle_of_the_crowd_gives_up() {
-    let connections = connections(64);
-    let crowd = fill(&connections, 1, 60).await;
-    for (index, place) in crowd.iter().enumerate() {
-        idle(place, 2000 + index as u64);
-    }
-    idle(&crowd[17], 90_000);
-    let other = enter(&connections, 2).await;
-    assert_eq!(given_up(&crowd), [17]);
-    assert!(!is_given_up(&other));
-    // New connections of the crowd close only idle ones of the crowd.
-    let mut crowd = crowd;
-    crowd.remove(17);
-    crowd.iter().for_each(|place| idle(place, 0));
-    let more = enter(&connections, 1).await;
-    assert!(given_up(&crowd).is_empty());
-    idle(&crowd[3], 5000);
-    let another = enter(&connections, 1).await;
-    assert_eq!(given_up(&crowd), [3]);
-    drop((crowd, more, another, other));
+fn assert_empty(connections: &Connections) {
     let open = connections.lock();
     assert_eq!((open.total, open.by_count.len()), (0, 0));
     assert!(open.prefixes.is_empty());
 }
 
-#[tokio::test]
-async fn prefixes_within_their_share_keep_theirs_until_the_limit() {
+#[tokio::test(start_paused = true)]
+async fn nobody_gives_up_before_the_limit() {
     let connections = connections(64);
-    let all = fill_each(&connections, 1..=16, 4).await;
-    all.iter().for_each(|place| idle(place, 60_000));
-    assert!(given_up(&all).is_empty());
-    let newcomer = enter(&connections, 99).await;
-    assert_eq!(given_up(&all).len(), 1);
-    assert!(!is_given_up(&newcomer));
+    let places = fill(&connections, 1, 64).await;
+    pass(60_000).await;
+    assert!(given_up(&places).is_empty());
+    let _one_more = enter(&connections, 2).await;
+    assert_eq!(given_up(&places).len(), 1, "and one at it");
+    assert_eq!(connections.lock().total, 64);
 }
 
-#[tokio::test]
-async fn many_give_up_at_once() {
-    let connections = connections(1024);
-    let crowd = fill(&connections, 1, 960).await;
-    crowd.iter().for_each(|place| idle(place, 60_000));
-    let _other = enter(&connections, 2).await;
-    assert_eq!(given_up(&crowd).len(), 960 / AT_ONCE);
-    assert_eq!(connections.lock().total, 961 - 960 / AT_ONCE);
-    drop(crowd);
-    assert_eq!(connections.lock().total, 1);
+#[tokio::test(start_paused = true)]
+async fn a_smaller_network_closes_the_longest_idle_of_the_largest() {
+    let connections = connections(8);
+    let mut crowd = Vec::new();
+    for _ in 0..6 {
+        crowd.push(enter(&connections, 1).await);
+        pass(10).await;
+    }
+    let others = fill(&connections, 2, 2).await;
+    // The first was active since, the second has a request under way.
+    let timeouts = [&crowd[0], &crowd[1]].map(establish);
+    timeouts[0].begin(false);
+    timeouts[0].end();
+    timeouts[1].begin(false);
+    pass(2000).await;
+    let mut newcomers = Vec::new();
+    for closed in [vec![2], vec![2, 3]] {
+        newcomers.push(enter(&connections, 3).await);
+        assert_eq!(given_up(&crowd), closed);
+    }
+    assert!(given_up(&others).is_empty());
+    assert_eq!(connections.lock().total, 8);
+    drop((crowd, others, newcomers));
+    assert_empty(&connections);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
+async fn a_smaller_network_closes_even_active_ones() {
+    let connections = connections(8);
+    let crowd = fill(&connections, 1, 8).await;
+    for place in &crowd {
+        establish(place).begin(false);
+    }
+    let _newcomer = enter(&connections, 2).await;
+    assert_eq!(given_up(&crowd).len(), 1, "however young");
+    pass(60_000).await;
+    let _newcomer = enter(&connections, 2).await;
+    assert_eq!(given_up(&crowd).len(), 2, "however old its request");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_network_closes_its_own_after_a_second_without_a_request() {
+    let connections = connections(4);
+    let crowd = fill(&connections, 1, 4).await;
+    let timeouts: Vec<_> = crowd.iter().map(establish).collect();
+    pass(999).await;
+    // HTTP/2: what is read between two requests is no request.
+    timeouts[3].read();
+    timeouts[3].in_head(false);
+    assert!(try_enter(&connections, 1).await.is_none(), "too young");
+    timeouts[0].begin(false);
+    timeouts[1].begin(false);
+    timeouts[1].end();
+    pass(1).await;
+    let mut newcomers = vec![enter(&connections, 1).await];
+    newcomers.push(enter(&connections, 1).await);
+    assert_eq!(given_up(&crowd), [2, 3]);
+    assert!(try_enter(&connections, 1).await.is_none(), "all are active");
+    newcomers
+        .iter()
+        .for_each(|place| establish(place).begin(false));
+    pass(5000).await;
+    newcomers.push(enter(&connections, 1).await);
+    assert_eq!(given_up(&crowd), [1, 2, 3]);
+    establish(&newcomers[2]).begin(false);
+    pass(5000).await;
+    assert!(try_enter(&connections, 1).await.is_none(), "a request each");
+    timeouts[0].end();
+    pass(1000).await;
+    newcomers.push(enter(&connections, 1).await);
+    assert_eq!(given_up(&crowd), [0, 1, 2, 3]);
+}
+
+/// Networks of about one size would else close each other's active connections in turn.
+#[tokio::test(start_paused = true)]
+async fn a_network_with_about_as_many_closes_only_idle_ones() {
+    let connections = connections(7);
+    let crowd = fill(&connections, 1, 4).await;
+    let others = fill(&connections, 2, 3).await;
+    assert!(try_enter(&connections, 2).await.is_none());
+    pass(1000).await;
+    let _newcomer = enter(&connections, 2).await;
+    assert_eq!((given_up(&crowd).len(), given_up(&others).len()), (1, 0));
+    let _own_first = enter(&connections, 2).await;
+    assert_eq!((given_up(&crowd).len(), given_up(&others).len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn networks_of_one_size_are_asked_in_turn() {
+    let connections = connections(200);
+    let mut places = Vec::new();
+    for number in 1..=200 {
+        places.push(enter(&connections, number).await);
+    }
+    // More busy ones than are asked at once.
+    let busy: Vec<_> = places[100..].iter().map(establish).collect();
+    busy.iter().for_each(|timeouts| timeouts.begin(false));
+    pass(1000).await;
+    assert!(try_enter(&connections, 255).await.is_none());
+    let mut newcomers = Vec::new();
+    for closed in 1..=5 {
+        newcomers.push(enter(&connections, 200 + closed).await);
+        assert_eq!(given_up(&places).len(), usize::from(closed));
+    }
+    assert!(given_up(&places[100..]).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_is_given_up_ends() {
     let connections = connections(1);
     let first = enter(&connections, 1).await;
-    idle(&first, 5000);
     let first = tokio::spawn(first.hold(std::future::pending()));
     tokio::task::yield_now().await;
-    let state = Arc::clone(&connections.lock().prefixes[&prefix(1)][0]);
-    state.active.store(now() - 5000, Ordering::Relaxed);
+    pass(1000).await;
     let _second = enter(&connections, 2).await;
     first.await.unwrap();
     assert_eq!(connections.lock().total, 1);
 }
 
-#[tokio::test]
-async fn a_proxys_connections_have_the_share_of_their_clients() {
+#[tokio::test(start_paused = true)]
+async fn connections_that_have_ended_are_forgotten() {
+    let connections = connections(64);
+    let kept = enter(&connections, 1).await;
+    for _ in 0..1000 {
+        drop(enter(&connections, 1).await);
+    }
+    assert!(connections.lock().prefixes[&prefix(1)].noted.len() < 64);
+    drop(kept);
+    assert_empty(&connections);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_proxys_connections_count_for_their_clients() {
     let connections = connections(64);
     let permit = async || connections.permit().await.unwrap();
     let mut unnamed = Vec::new();
-    for _ in 0..60 {
+    for _ in 0..64 {
         unnamed.push(connections.enter_unnamed(permit().await));
     }
-    assert_eq!(connections.lock().total, 60);
+    assert_eq!(connections.lock().total, 64);
     assert!(connections.lock().prefixes.is_empty());
-    let crowd: Vec<_> = unnamed
-        .drain(..40)
-        .map(|unnamed| unnamed.enter(prefix(1)))
-        .collect();
-    assert_eq!(connections.lock().total, 60);
-    crowd.iter().for_each(|place| idle(place, 60_000));
-    let other = connections.enter_unnamed(permit().await).enter(prefix(2));
+    let named = unnamed.drain(..40).map(|one| one.enter(prefix(1)).unwrap());
+    let crowd: Vec<_> = named.collect();
+    assert_eq!(connections.lock().total, 64);
+    let other = connections.enter_unnamed(permit().await);
+    assert!(given_up(&crowd).is_empty(), "its client is not known");
+    let other = other.enter(prefix(2)).unwrap();
     assert_eq!(given_up(&crowd).len(), 1);
-    assert!(!is_given_up(&other));
     drop((crowd, unnamed, other));
-    let open = connections.lock();
-    assert_eq!((open.total, open.by_count.len()), (0, 0));
+    assert_empty(&connections);
 }
 
-#[tokio::test]
-async fn below_the_watermark_a_worker_touches_its_own_table_alone() {
-    let [first, second] = workers(64);
-    let _places = fill(&first, 1, 58).await;
-    let permit = second.permit().await.unwrap();
-    let locked = first.lock();
-    let (done, is_done) = mpsc::channel();
-    thread::spawn(move || {
-        drop(second.enter(prefix(1), permit));
-        done.send(()).unwrap();
-    });
-    let done = is_done.recv_timeout(Duration::from_secs(10));
-    done.expect("accepts and closes while the other worker's table is locked");
-    assert_eq!(locked.total, 58);
-}
-
-#[tokio::test]
-async fn a_prefix_has_one_share_over_all_workers() {
-    let [first, second] = workers(64);
-    // Each of these is at its share, and larger at its worker than the crowd.
-    let others = fill_each(&first, 2..=15, 4).await;
-    let mut crowd = fill(&first, 1, 3).await;
-    crowd.extend(fill(&second, 1, 3).await);
-    for place in others.iter().chain(&crowd) {
-        idle(place, 60_000);
+#[tokio::test(start_paused = true)]
+async fn beyond_the_limit_a_proxy_names_its_client_within_a_second() {
+    let connections = connections(2);
+    let now = Instant::now();
+    let mut deadlines = Vec::new();
+    let mut unnamed = Vec::new();
+    for _ in 0..3 {
+        let permit = connections.permit().await.unwrap();
+        unnamed.push(connections.enter_unnamed(permit));
+        deadlines.push(unnamed.last().unwrap().deadline(now));
     }
-    idle(&crowd[4], 60_001);
-    let other = enter(&first, 99).await;
-    assert_eq!((given_up(&others), given_up(&crowd)), (vec![], vec![4]));
-    drop((others, crowd, other));
-    for worker in [first, second] {
-        let open = worker.lock();
-        assert_eq!((open.total, open.by_count.len()), (0, 0));
-    }
+    assert_eq!(deadlines, [None, None, Some(now + EXTRA_WAIT)]);
+    let last = unnamed.pop().unwrap();
+    assert!(last.enter(prefix(1)).is_none(), "nobody can make room");
+    assert_eq!(connections.lock().total, 2);
 }
 
-#[tokio::test]
-async fn many_give_up_at_once_over_all_workers() {
-    let [first, second] = workers(1024);
-    let mut crowd = fill(&first, 1, 480).await;
-    crowd.extend(fill(&second, 1, 480).await);
-    let moment = now() - 2000;
-    for place in &crowd {
-        place.state.active.store(moment, Ordering::Relaxed);
-    }
-    let longest = [7, 100, 479, 480, 700, 701, 959];
-    for index in longest {
-        idle(&crowd[index], 60_000);
-    }
-    let _other = enter(&second, 2).await;
-    let given_up = given_up(&crowd);
-    // Of the others, all active in one moment, no more than the rest.
-    assert_eq!(given_up.len(), 960 / AT_ONCE);
-    assert!(longest.iter().all(|index| given_up.contains(index)));
-    assert_eq!(first.all.total(), 961 - 960 / AT_ONCE);
-    drop(crowd);
-    assert_eq!((first.lock().total, second.lock().total), (0, 1));
-}
-
-#[tokio::test]
-async fn connections_of_a_prefix_at_other_workers_count_as_its_own() {
-    let [first, second] = workers(64);
-    let crowd = fill(&first, 1, 30).await;
-    let others = fill(&second, 2, 29).await;
-    let _one = enter(&first, 3).await;
-    let newcomer = enter(&first, 2).await;
-    assert!(given_up(&crowd).is_empty(), "busy, and about as many");
-    let _another = enter(&second, 4).await;
-    let given_up = given_up(&crowd).len() + given_up(&others).len();
-    assert_eq!(given_up + usize::from(is_given_up(&newcomer)), 1);
-}
-
-#[tokio::test]
-async fn at_the_limit_small_prefixes_of_other_workers_make_room() {
-    let [first, second] = workers(1024);
-    let all: Vec<_> = fill_each(&first, 1..=255, 4).await;
-    let few = fill(&first, 0, 4).await;
-    all.iter().for_each(|place| idle(place, 60_000));
-    assert_eq!(first.all.total(), 1024);
-    let newcomer = enter(&second, 0).await;
-    assert_eq!((given_up(&all).len(), given_up(&few).len()), (1, 0));
-    assert!(!is_given_up(&newcomer));
-}
-
-#[tokio::test]
-async fn a_choice_closes_for_those_that_it_kept_from_choosing() {
-    let [first, second] = workers(64);
-    let crowd = fill(&first, 1, 62).await;
-    crowd.iter().for_each(|place| idle(place, 60_000));
-    let permits = [second.permit().await, second.permit().await];
-    let _passed_over = {
-        let _choosing = first.all.choosing.lock().unwrap();
-        permits.map(|permit| second.enter(prefix(2), permit.unwrap()))
+#[tokio::test(start_paused = true)]
+async fn workers_have_parts_of_the_limit() {
+    let limits = |workers, limit| -> Vec<_> {
+        let workers = Connections::of_workers(workers, limit, 2, Arc::default());
+        let permits = |worker: &Connections| worker.permits.available_permits();
+        workers.map(|one| (one.limit, permits(&one))).collect()
     };
-    assert!(given_up(&crowd).is_empty());
-    let _other = enter(&second, 3).await;
-    assert_eq!(given_up(&crowd).len(), 3);
-    let _next = enter(&second, 3).await;
-    assert_eq!(given_up(&crowd).len(), 4);
-}
-
-#[tokio::test]
-async fn a_choice_that_closes_none_leaves_nothing_to_make_good() {
-    let [first, second] = workers(64);
-    // Permits are scarce, though the tables are empty.
-    let mut permits = Vec::new();
-    for _ in 0..1004 {
-        permits.push(first.permit().await);
-    }
-    {
-        let _choosing = first.all.choosing.lock().unwrap();
-        for permit in permits.drain(..4) {
-            drop(second.enter(prefix(2), permit.unwrap()));
-        }
-    }
-    drop(enter(&second, 3).await);
-    assert_eq!(first.all.passed_over.load(Ordering::Relaxed), 0);
-}
-
-#[tokio::test]
-async fn more_workers_than_connections_of_a_share_find_the_crowd() {
-    let workers: [_; 8] = workers(64);
-    let mut crowd = Vec::new();
-    for worker in &workers {
-        crowd.extend(fill(worker, 1, 1).await);
-    }
-    let others = fill_each(&workers[0], 2..=14, 4).await;
-    for place in others.iter().chain(&crowd) {
-        idle(place, 60_000);
-    }
-    let _other = enter(&workers[0], 99).await;
-    assert_eq!((given_up(&others).len(), given_up(&crowd).len()), (0, 1));
-}
-
-#[tokio::test]
-async fn workers_that_choose_at_once_lose_no_count() {
-    let workers: [_; 4] = workers(64);
-    let busy = |worker: Arc<Connections>| {
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_time().build().unwrap();
-        thread::spawn(move || {
-            let mut places = Vec::new();
-            let mut closed = 0;
-            for number in (0..7).cycle().take(2000) {
-                let place = runtime.block_on(enter(&worker, number));
-                idle(&place, 60_000);
-                places.push(place);
-                let before = places.len();
-                places.retain(|place| !is_given_up(place));
-                closed += before - places.len();
-                if places.len() > 40 {
-                    places.swap_remove(20);
-                }
-            }
-            closed
-        })
-    };
-    let threads: Vec<_> = workers.iter().cloned().map(busy).collect();
-    let closed = threads.into_iter().map(|thread| thread.join().unwrap());
-    assert!(closed.sum::<usize>() > 0);
-    for worker in workers {
-        let open = worker.lock();
-        assert_eq!((open.total, open.by_count.len()), (0, 0));
-        assert!(open.prefixes.is_empty());
-    }
+    assert_eq!(limits(3, 64), [(22, 24), (21, 23), (21, 23)]);
+    assert_eq!(limits(2, 1), [(1, 3), (1, 3)], "each accepts");
 }

@@ -126,10 +126,13 @@ fn tunnelling(
     context: Arc<ConnContext>,
 ) -> Stage {
     stream.leave_http();
+    // The connection counts as in use meanwhile.
+    context.timeouts().begin(false);
     Stage::last(async move {
         let mut client = TokioIo::new(stream);
         let drain = &context.local().drain;
         tunnel.run(&mut client, received, drain).await;
+        context.timeouts().end();
         close(client.inner_mut(), &context).await;
     })
 }

@@ -32,6 +32,15 @@ impl ConnTimeouts {
         between && self.idle.value().is_some_and(long)
     }
 
+    /// Returns when a request was last under way, or the handshake ended; `now` while a
+    /// request is. Frames and bytes between requests are no activity.
+    pub(crate) fn last_active(&self, now: Instant) -> Instant {
+        if self.is_in_flight() {
+            return now;
+        }
+        self.at(self.idle.value().unwrap_or_default(), Duration::ZERO)
+    }
+
     /// Returns when the current state reaches its limit; None while the server
     /// prepares an answer.
     pub(crate) fn due(&self, limits: &Limits) -> Option<(Instant, Due)> {
