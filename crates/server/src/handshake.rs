@@ -10,8 +10,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Poll;
 
+use rustls::server::ClientHello;
+use rustls::sign::SigningKey;
 use rustls::{HandshakeKind, ServerConfig};
-use sekisho_certs::{Absence, HostName, LoadedCredential, Outcome, Served};
+use sekisho_certs::{Absence, HostName, LoadedCredential, LoadedHost, Outcome, Served};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
@@ -114,8 +116,15 @@ pub(crate) async fn establish(
     };
     let timeouts = Arc::new(ConnTimeouts::new());
     let stream = Stream::new(socket, tls, rest, Arc::clone(&timeouts));
-    let host = chosen.served.value();
-    let stream = finish(stream, host, chosen.turn, deadline, shared, &report).await?;
+    let stream = finish(
+        stream,
+        &chosen.served,
+        chosen.turn,
+        deadline,
+        shared,
+        &report,
+    );
+    let stream = stream.await?;
     Some(Established {
         stream,
         timeouts,
@@ -132,18 +141,22 @@ pub(crate) async fn establish(
 /// session whose client certificate has expired meanwhile is closed.
 async fn finish(
     mut stream: Stream,
-    host: &VirtualHost,
-    turn: Option<SigningTurn<'_>>,
+    served: &Served<VirtualHost>,
+    turn: SigningTurn<'_>,
     deadline: Instant,
     shared: &Shared,
     report: &Report,
 ) -> Option<Stream> {
-    let result = timeout_at(deadline, exchange(&mut stream, turn)).await;
+    let signing = Some((turn, served.host()));
+    let result = timeout_at(deadline, exchange(&mut stream, signing)).await;
     let tls = stream.tls();
     let counted = match failure(&result) {
         Some(failure) => failure,
         None if tls.handshake_kind() != Some(HandshakeKind::Resumed) => HandshakeResult::Full,
-        None if host.accepts(tls.peer_certificates(), shared.clock.now()) => {
+        None if served
+            .value()
+            .accepts(tls.peer_certificates(), shared.clock.now()) =>
+        {
             HandshakeResult::Resumed
         }
         None => HandshakeResult::ClientCertificate,
@@ -166,12 +179,19 @@ async fn finish(
 
 /// Drives the handshake. A slow signature is made while `turn` is held, with
 /// the ClientHello. After a HelloRetryRequest the client repeats it (RFC 8446,
-/// section 4.1.4), and the turn is taken again.
-async fn exchange(stream: &mut Stream, turn: Option<SigningTurn<'_>>) -> Result<(), Broken> {
+/// section 4.1.4), perhaps with other signature schemes: if `host` has any slow key, the
+/// turn is taken for what follows.
+async fn exchange(
+    stream: &mut Stream,
+    signing: Option<(SigningTurn<'_>, &LoadedHost)>,
+) -> Result<(), Broken> {
     stream.process_received()?;
-    if let Some(mut turn) = turn {
+    if let Some((mut turn, host)) = signing {
         turn.give_back().await;
-        if stream.tls().handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest) {
+        let kind = stream.tls().handshake_kind();
+        if kind == Some(HandshakeKind::FullWithHelloRetryRequest)
+            && host.credentials.iter().any(|one| one.signs_slowly())
+        {
             return exchange_in_turns(stream, turn).await;
         }
     }
@@ -185,7 +205,7 @@ async fn exchange_in_turns(stream: &mut Stream, mut turn: SigningTurn<'_>) -> Re
         poll_fn(|cx| stream.poll_send(cx)).await?;
         poll_fn(|cx| stream.poll_readable(cx)).await;
         let denied = |_| rustls::Error::General("no turn to sign".into());
-        turn.retake().await.map_err(denied).map_err(Broken::Tls)?;
+        turn.take().await.map_err(denied).map_err(Broken::Tls)?;
         let step = poll_fn(|cx| Poll::Ready(stream.poll_handshake(cx))).await;
         turn.give_back().await;
         if let Poll::Ready(ended) = step {
@@ -252,8 +272,8 @@ impl Report {
 /// Record, name and signing turn that a handshake continues with.
 struct Chosen<'a> {
     served: Arc<Served<VirtualHost>>,
-    /// The right to sign; only for keys that sign slowly.
-    turn: Option<SigningTurn<'a>>,
+    /// The right to sign; taken for keys that sign slowly.
+    turn: SigningTurn<'a>,
     name: HostName,
     named: bool,
     revision: u64,
@@ -337,17 +357,34 @@ async fn sign<'a>(
     (prefix, deadline): (Prefix, Instant),
     shared: &Shared,
     signing: &'a SigningTurns,
-) -> Result<Option<SigningTurn<'a>>, Refusal> {
-    let schemes = hello.accepted.client_hello();
-    let Some(chosen) = served.host().choose(schemes.signature_schemes()) else {
-        return Ok(None);
+) -> Result<SigningTurn<'a>, Refusal> {
+    let mut turn = signing.turn(prefix, deadline);
+    let Some(chosen) = choose(served, &hello.accepted.client_hello()) else {
+        return Ok(turn);
     };
     note_expiry(chosen, name, shared);
-    if !chosen.signs_slowly() {
-        return Ok(None);
+    if chosen.signs_slowly() {
+        turn.take().await.map_err(|_| Refusal::failed(true))?;
     }
-    let taken = signing.take(prefix, deadline).await;
-    taken.map(Some).map_err(|_| Refusal::failed(true))
+    Ok(turn)
+}
+
+/// Returns the credential that rustls will choose: before it asks the resolver, it drops
+/// the signature schemes that fit no common cipher suite.
+fn choose<'a>(
+    served: &'a Served<VirtualHost>,
+    hello: &ClientHello<'_>,
+) -> Option<&'a LoadedCredential> {
+    let ours = &served.value().config().crypto_provider().cipher_suites;
+    let fits = |key: &dyn SigningKey| {
+        let offered = hello.cipher_suites();
+        let mut common = ours.iter().filter(|suite| offered.contains(&suite.suite()));
+        common.any(|suite| suite.usable_for_signature_algorithm(key.algorithm()))
+            && key.choose_scheme(hello.signature_schemes()).is_some()
+    };
+    let mut credentials = served.host().credentials.iter();
+    let chosen = credentials.find(|credential| fits(&*credential.certified().key));
+    chosen.map(|credential| &**credential)
 }
 
 /// Counts an expired certificate and logs it at a limited rate. It is served

@@ -16,7 +16,7 @@ use crate::budget::{Denied, FairPermit, FairSemaphore, Prefix};
 #[derive(Debug)]
 pub(crate) struct SigningTurns(Arc<FairSemaphore<Prefix>>);
 
-/// The right to make one slow signature.
+/// The right to make one slow signature, while it is taken.
 #[derive(Debug)]
 pub(crate) struct SigningTurn<'a> {
     turns: &'a SigningTurns,
@@ -30,39 +30,32 @@ impl SigningTurns {
         Self(Arc::new(FairSemaphore::new(1, 1, MAX_WAITING)))
     }
 
-    /// Waits for a turn.
-    ///
-    /// # Errors
-    /// [`Denied`], if too many wait, or the turn does not come before the
-    /// deadline.
-    pub(crate) async fn take(
-        &self,
-        prefix: Prefix,
-        deadline: Instant,
-    ) -> Result<SigningTurn<'_>, Denied> {
-        let mut turn = SigningTurn {
+    /// Returns a turn of a client that is not taken yet.
+    pub(crate) fn turn(&self, prefix: Prefix, deadline: Instant) -> SigningTurn<'_> {
+        SigningTurn {
             turns: self,
             prefix,
             deadline,
             permit: None,
-        };
-        turn.retake().await?;
-        Ok(turn)
+        }
     }
 }
 
 impl SigningTurn<'_> {
-    /// Gives the turn back once every other task that is ready has run.
+    /// Gives the turn back, if it is taken, once every other task that is ready has run.
     pub(crate) async fn give_back(&mut self) {
-        yield_now().await;
-        self.permit = None;
+        if self.permit.is_some() {
+            yield_now().await;
+            self.permit = None;
+        }
     }
 
-    /// Waits for another turn.
+    /// Waits for the turn.
     ///
     /// # Errors
-    /// As [`SigningTurns::take`].
-    pub(crate) async fn retake(&mut self) -> Result<(), Denied> {
+    /// [`Denied`], if too many wait, or the turn does not come before the
+    /// deadline.
+    pub(crate) async fn take(&mut self) -> Result<(), Denied> {
         let permit = FairSemaphore::enter(&self.turns.0, self.prefix);
         let permit = timeout_at(self.deadline, permit).await;
         self.permit = Some(permit.map_err(|_| Denied::Full)??);
