@@ -60,6 +60,18 @@ impl Body {
     }
 }
 
+impl Body {
+    /// Returns how many bytes a body has that is whole in memory. None for one whose next
+    /// piece may have to be waited for.
+    pub(crate) fn in_memory(&self) -> Option<usize> {
+        match &self.0 {
+            Content::Empty => Some(0),
+            Content::Bytes(bytes) => Some(bytes.len()),
+            Content::Stream(_) | Content::Passed(_) => None,
+        }
+    }
+}
+
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
         if bytes.is_empty() {

@@ -144,8 +144,8 @@ async fn answer(
         response.headers_mut().insert(CONNECTION, CLOSE);
     }
     if http1 && last && !has_body && !leaves {
-        let exact = response.body().size_hint().exact();
-        let small = exact.is_some_and(|bytes| bytes <= (SEND_LIMIT / 2) as u64);
+        let whole = response.body().in_memory();
+        let small = whole.is_some_and(|bytes| bytes <= SEND_LIMIT / 2);
         context.timeouts().last(small);
     }
     Logged::response(response.map(|body| Answer::new(body, guard)), entry)

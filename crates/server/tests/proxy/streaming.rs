@@ -36,6 +36,31 @@ async fn bytes_pass_as_they_come() {
     server.head().await;
 }
 
+/// Only what is whole in memory waits for the end of the connection.
+#[tokio::test]
+async fn the_last_answer_passes_as_it_comes() {
+    for request in [
+        "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n",
+        "GET / HTTP/1.0\r\nHost: a.example\r\n\r\n",
+    ] {
+        let upstream = Upstream::bind().await;
+        let world = World::new(&upstream.site());
+        let mut client = world.connect().await;
+        client.send(request).await;
+        let mut server = upstream.accept().await;
+        server.head().await;
+        server
+            .send("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n")
+            .await;
+        assert_eq!(status(&client.head().await), 200);
+        for byte in ["a", "b", "c"] {
+            server.send(byte).await;
+            assert_eq!(client.until(byte).await, byte);
+        }
+        assert!(client.rest().await.is_empty());
+    }
+}
+
 #[tokio::test]
 async fn an_answer_waits_for_its_reader() {
     let upstream = Upstream::bind().await;
