@@ -70,13 +70,15 @@ pub(crate) struct ConnTimeouts {
     multiplexed: AtomicBool,
     /// Session tickets wait no longer for the first answer.
     impatient: AtomicBool,
-    /// The last answer is small and waits for close_notify. Implies
+    /// The last answer is small and whole, and waits for close_notify. Implies
     /// `exhausted`.
     closing_soon: AtomicBool,
     /// The client sends nothing after the request in flight.
     exhausted: AtomicBool,
     /// A request has come.
     begun: AtomicBool,
+    /// The body of an answer of HTTP/1.1 failed: the connection ends within it.
+    cut: AtomicBool,
     framing: NotedFraming,
     idle: Moment,
     head: Moment,
@@ -106,6 +108,7 @@ impl ConnTimeouts {
             closing_soon: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),
             begun: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
             framing: NotedFraming::default(),
             idle: Moment::default(),
             head: Moment::default(),
@@ -224,8 +227,8 @@ impl ConnTimeouts {
         self.in_flight.load(Relaxed) > 0
     }
 
-    /// Notes that nothing follows this answer on the connection. A `small` one
-    /// may wait to be sent with close_notify.
+    /// Notes that nothing follows this answer on the connection. A `small` one that is
+    /// whole in memory may wait to be sent with close_notify.
     pub(crate) fn last(&self, small: bool) {
         self.exhausted.store(true, Relaxed);
         self.closing_soon.store(small, Relaxed);
@@ -238,6 +241,19 @@ impl ConnTimeouts {
     /// Returns whether the client sends nothing more.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.exhausted.load(Relaxed)
+    }
+
+    /// Notes that the body of an answer failed. Over HTTP/2 its stream is reset, and the
+    /// connection goes on.
+    pub(crate) fn cut_off(&self) {
+        if !self.multiplexed.load(Relaxed) {
+            self.cut.store(true, Relaxed);
+        }
+    }
+
+    /// Returns whether the connection ends within an answer.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_in_flight() || self.cut.load(Relaxed)
     }
 
     /// Ends the wait of session tickets for the first answer.

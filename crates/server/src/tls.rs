@@ -235,10 +235,10 @@ impl Stream {
 impl Drop for Stream {
     /// Sends close_notify, without waiting, if a limit cut the connection off
     /// between requests. Within an answer it would make a truncated body look
-    /// complete. Unread input would make the kernel discard what it keeps back for
+    /// complete (RFC 9112, section 9.8). Unread input would make the kernel discard what it keeps back for
     /// a FIN: this write is sent at once.
     fn drop(&mut self) {
-        let established = !self.tls.is_handshaking() && !self.timeouts.is_in_flight();
+        let established = !self.tls.is_handshaking() && !self.timeouts.is_cut();
         if self.closing == Closing::Open && established {
             self.tls.send_close_notify();
             let mut cx = Context::from_waker(Waker::noop());

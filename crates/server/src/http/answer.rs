@@ -64,9 +64,11 @@ impl http_body::Body for Answer {
         let this = &mut *self;
         this.guard.sent();
         let piece = this.poll_piece(cx);
-        // The last piece waits as well: hyper keeps it until there is room.
-        if matches!(piece, Poll::Ready(Some(Ok(_)))) {
-            this.guard.wait();
+        match piece {
+            // The last piece waits as well: hyper keeps it until there is room.
+            Poll::Ready(Some(Ok(_))) => this.guard.wait(),
+            Poll::Ready(Some(Err(_))) => this.guard.timeouts.cut_off(),
+            Poll::Ready(None) | Poll::Pending => {}
         }
         piece
     }

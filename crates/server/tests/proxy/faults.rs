@@ -1,6 +1,9 @@
 //! Upstreams that break the protocol, or are not there.
 
-use crate::world::{OK, Upstream, World, field, status};
+use sekisho_testkit::client;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::world::{HOST, OK, Upstream, World, field, status};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
@@ -51,6 +54,38 @@ async fn what_is_no_answer_is_502() {
         let got = answered(answer).await;
         assert_eq!(status(&got), 502, "{answer:.60}: {got:.100}");
         assert_eq!(got.matches("HTTP/1.1 ").count(), 1, "{got}");
+    }
+}
+
+/// RFC 9112, section 9.8: without close_notify, a client knows that an answer without a
+/// length may be cut off.
+#[tokio::test]
+async fn an_answer_that_is_cut_off_ends_without_close_notify() {
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n";
+    for (version, end, polite) in [
+        ("1.0", "", false),
+        ("1.1", "", false),
+        ("1.0", "0\r\n\r\n", true),
+    ] {
+        let upstream = Upstream::bind().await;
+        let world = World::new(&upstream.site());
+        let config = client::config(&world.ca);
+        let client = client::connect(world.running.address, HOST, config).await;
+        let mut client = client.unwrap();
+        let request = format!("GET / HTTP/{version}\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut server = upstream.accept().await;
+        server.head().await;
+        server.send(head).await;
+        let mut answer = [0; 1024];
+        let mut read = 0;
+        while !answer[..read].windows(5).any(|five| five == b"first") {
+            read += client.read(&mut answer[read..]).await.unwrap();
+        }
+        server.send(end).await;
+        drop(server);
+        let ended = client.read_to_end(&mut Vec::new()).await;
+        assert_eq!(ended.is_ok(), polite, "{version}: {ended:?}");
     }
 }
 
