@@ -88,6 +88,21 @@ async fn data_before_the_end_of_the_handshake_gets_its_alert() {
     assert!(answer.ends_with(&[21, 3, 3, 0, 2, 2, 10]), "{answer:?}");
 }
 
+/// RFC 5246, section 7.2.2, requires unexpected_message. rustls sends no alert where it
+/// finds that the client misbehaves.
+#[tokio::test]
+async fn some_misbehaviour_in_a_handshake_gets_no_alert() {
+    let (ca, _, running) = served();
+    let hello = client_hello(client::config_tls12(&ca));
+    let warnings = [0x15, 3, 3, 0, 2, 1, 90].repeat(5);
+    // A piece of a handshake message, and change_cipher_spec.
+    let interleaved = [22, 3, 3, 0, 1, 16, 0x14, 3, 3, 0, 1, 1].to_vec();
+    for bytes in [warnings, interleaved] {
+        let answer = raw(running.address, &[&hello[..], &bytes].concat()).await;
+        assert!(answer.ends_with(&SERVER_HELLO_DONE), "{answer:?}");
+    }
+}
+
 /// RFC 8446, section 4.2.10, requires a server to skip early data that it can't
 /// decrypt.
 #[tokio::test]
@@ -189,4 +204,6 @@ fn without_extension(record: &[u8], kind: u16) -> Vec<u8> {
 
 const HANDSHAKE: u8 = 22;
 const SERVER_HELLO: u8 = 2;
+/// The last message of the server's first flight with TLS 1.2.
+const SERVER_HELLO_DONE: [u8; 4] = [14, 0, 0, 0];
 const KEY_SHARE: u16 = 51;
