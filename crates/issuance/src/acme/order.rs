@@ -16,6 +16,7 @@ use super::authorization::{Authorization, Challenge, ChallengeType};
 use super::directory::Directory;
 use super::error::{Error, Fault};
 use super::exchange::Noted;
+use super::problem::Problem;
 use super::renewal_info;
 
 /// Content of a new order.
@@ -145,14 +146,21 @@ impl Order {
     /// nothing if validation has ended, so that a step may be repeated.
     ///
     /// # Errors
-    /// [`Fault::Unsupported`] if the CA does not offer this challenge for the name.
+    /// [`Fault::Unsupported`] if the CA does not offer this challenge for the name;
+    /// [`Fault::Invalid`] if the CA has validated before it answered, and failed.
     pub async fn set_ready(&mut self, name: &str, kind: ChallengeType) -> Result<(), Error> {
-        let mut told = self.tell_ready(name, kind).await;
-        // Another process may have asked before.
-        if matches!(told, Err(Fault::Refused { .. })) && self.is_decided(name).await {
-            told = Ok(());
-        }
-        told.map_err(|fault| self.at(fault, "asking for validation of"))
+        let told = match self.tell_ready(name, kind).await {
+            Err(refused @ Fault::Refused { .. }) => {
+                let judged = self.judge(name, kind).await;
+                judged.unwrap_or(Err(refused))
+            }
+            told => told,
+        };
+        let step = match &told {
+            Err(Fault::Invalid(_)) => "validating",
+            _ => "asking for validation of",
+        };
+        told.map_err(|fault| self.at(fault, step))
     }
 
     async fn read_authorizations(&mut self) -> Result<Vec<Authorization>, Fault> {
@@ -182,15 +190,35 @@ impl Order {
         Err(Fault::Unsupported(what))
     }
 
-    async fn is_decided(&mut self, name: &str) -> bool {
+    /// Reads again what has become of a challenge after a refused request; none if it
+    /// says nothing of its own.
+    ///
+    /// instant-acme takes an `error` of a challenge for a refused request. RFC 8555,
+    /// section 8.2, has it in challenges that are still tried, too: their status is
+    /// `processing`. step-ca leaves a failed one `pending`.
+    async fn judge(&mut self, name: &str, kind: ChallengeType) -> Option<Result<(), Fault>> {
         let mut authorizations = self.inner.authorizations();
         while let Some(Ok(mut handle)) = authorizations.next().await {
-            if handle.identifier().to_string() == name {
-                let read = handle.refresh().await;
-                return read.is_ok_and(|state| state.status != AuthorizationStatus::Pending);
+            if handle.identifier().to_string() != name {
+                continue;
             }
+            let state = handle.refresh().await.ok()?;
+            let own = |one: &&instant_acme::Challenge| one.r#type == kind.wire();
+            let challenge = state.challenges.iter().find(own);
+            let error = challenge.and_then(|challenge| challenge.error.as_ref());
+            let failed = || {
+                let problem = error.map(Problem::from).unwrap_or_default();
+                Some(Err(Fault::Invalid(problem.with_name(name).into())))
+            };
+            return match challenge.map(|challenge| challenge.status) {
+                Some(ChallengeStatus::Invalid) => failed(),
+                Some(ChallengeStatus::Pending) if error.is_some() => failed(),
+                Some(ChallengeStatus::Processing | ChallengeStatus::Valid) => Some(Ok(())),
+                // Another process may have asked before, by another challenge.
+                _ => (state.status != AuthorizationStatus::Pending).then_some(Ok(())),
+            };
         }
-        false
+        None
     }
 
     fn at(&self, fault: Fault, step: &str) -> Error {
