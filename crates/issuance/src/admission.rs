@@ -10,7 +10,8 @@
 //! 3. `first_access`: the name has a record, or the ask URL decides;
 //! 4. the ask URL (`?domain=NAME`; 2xx yes, 4xx no);
 //! 5. `addresses`: the name leads to one of them;
-//! 6. CAA (RFC 8659): one of the CAs is allowed.
+//! 6. CAA (RFC 8659): one of the CAs is allowed. Not asked if it is known that none of
+//!    them names itself (`caaIdentities` of RFC 8555): no record could exclude it.
 //!
 //! 4 to 6 go over the network, each with a deadline of 5 s. Their answers are
 //! remembered: a decided one 60 s, a failure 10 s.
@@ -152,7 +153,8 @@ impl Admission {
         if let Err(why) = self.rules(&pattern, record) {
             return Decision::never(why);
         }
-        let examine = async || self.examine(&pattern).await;
+        let is_heeded = cas.is_empty() || cas.iter().any(|ca| !ca.caa_identities.is_empty());
+        let examine = async || self.examine(&pattern, is_heeded).await;
         let remembered = self.memory.answer(&pattern, examine).await;
         let retry_after = remembered.ends.saturating_duration_since(Instant::now());
         let granted = match &remembered.answer {
@@ -189,8 +191,8 @@ impl Admission {
         }
     }
 
-    /// Asks the conditions that go over the network.
-    async fn examine(&self, pattern: &HostPattern) -> Result<Granted, No> {
+    /// Asks the conditions that go over the network; CAA if a CA heeds it.
+    async fn examine(&self, pattern: &HostPattern, is_heeded: bool) -> Result<Granted, No> {
         let turn = async { Ok(self.turns.acquire().await) };
         let _turn = within("waiting for a turn", turn).await?;
         let tenant = match &self.ask {
@@ -201,7 +203,7 @@ impl Admission {
             let here = addresses::check(&self.resolver, &self.addresses, pattern);
             within("addresses", here).await?;
         }
-        let issuers = match self.caa {
+        let issuers = match self.caa && is_heeded {
             true => within("CAA", caa::issuers(&self.resolver, pattern)).await?,
             false => Issuers::Any,
         };

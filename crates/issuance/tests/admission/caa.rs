@@ -27,6 +27,26 @@ async fn decide_by(admission: &Admission, pattern: &str, cas: &[Meta]) -> Decisi
 }
 
 #[tokio::test]
+async fn nothing_is_looked_up_where_no_ca_heeds_caa() {
+    // A name server that answers nothing.
+    let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    silent.set_nonblocking(true).unwrap();
+    let admission = checking(silent.local_addr().unwrap());
+    let decision = decide_by(&admission, "a.example.com", &[ca(&[]), ca(&[])]).await;
+    assert!(is_allowed(&decision), "{decision:?}");
+    assert!(silent.recv(&mut [0; 512]).is_err(), "it was asked");
+    // One CA heeds it, or is not known.
+    for (host, cas) in [
+        ("b.example.com", &[ca(&[]), ca(&["ca.example"])][..]),
+        ("c.example.com", &[]),
+    ] {
+        let decision = decide_by(&admission, host, cas).await;
+        assert!(!is_allowed(&decision), "{decision:?}");
+        assert!(silent.recv(&mut [0; 512]).is_ok(), "it was not asked");
+    }
+}
+
+#[tokio::test]
 async fn the_closest_records_at_or_above_the_name_count() {
     let pebble = Pebble::start(&PebbleOptions::default());
     let dns = pebble.challenges();
