@@ -1,7 +1,8 @@
 //! The configured CAs, in the order of preference, with fail-over.
 //!
 //! A CA that fails is passed over: for 10 s, then twice as long with each further
-//! failure, up to 10 min, and never shorter than its `Retry-After`. After that a
+//! failure, up to 10 min or 1/30 of the shortest lifetime that was renewed there, and
+//! never shorter than its `Retry-After`. After that a
 //! single order tries it, and only a success opens it for all. Each process
 //! remembers this for itself.
 
@@ -43,6 +44,8 @@ struct State {
     /// Description that the CA gave last.
     meta: Option<Meta>,
     outage: Option<Outage>,
+    /// The shortest lifetime of a certificate that was to be renewed.
+    lifetime: Option<Duration>,
 }
 
 /// Why there is no CA to ask.
@@ -179,7 +182,9 @@ impl Authorities {
             .outage
             .as_ref()
             .is_none_or(|outage| outage.is_over(now));
-        let outage = Outage::after(state.outage.take(), now, error);
+        let longest = state.lifetime.map_or(Duration::MAX, |it| it / SHARE);
+        let longest = longest.max(SHORTEST);
+        let outage = Outage::after(state.outage.take(), now, error, longest);
         // The orders in flight meet the same failure.
         if is_new {
             let again_in_s = outage.pause(now).as_secs();
@@ -189,11 +194,23 @@ impl Authorities {
         true
     }
 
-    /// Notes that the CA did what it was asked.
-    pub fn succeeded(&self, authority: &Authority) {
-        if authority.state().outage.take().is_some() {
+    /// Notes that the CA did what it was asked. Tells whether it was passed over.
+    pub fn succeeded(&self, authority: &Authority) -> bool {
+        let was_out = authority.state().outage.take().is_some();
+        if was_out {
             tracing::info!(ca = authority.ca.name(), "CA works again");
         }
+        was_out
+    }
+
+    /// Returns the time until the first CA is asked again; none if one may be asked now.
+    /// With a `wish`, the name of a CA, only that one counts.
+    #[must_use]
+    pub fn opens_in(&self, wish: Option<&str>) -> Option<Duration> {
+        let now = Instant::now();
+        let wished = self.wished(wish).ok()?;
+        let pauses = wished.iter().map(|one| one.pause(now));
+        pauses.min().filter(|pause| !pause.is_zero())
     }
 
     /// Registers a gauge of each CA.
@@ -247,11 +264,20 @@ impl Authority {
     /// Tells whether the CA has not failed, or so long ago that it may work again.
     #[must_use]
     pub fn is_worth_asking(&self, now: Instant) -> bool {
+        self.pause(now).is_zero()
+    }
+
+    /// Notes the lifetime of a certificate that is to be renewed here. A pause of the CA
+    /// takes a small share of it.
+    pub fn renews(&self, lifetime: Duration) {
+        let mut state = self.state();
+        state.lifetime = Some(state.lifetime.map_or(lifetime, |it| it.min(lifetime)));
+    }
+
+    fn pause(&self, now: Instant) -> Duration {
         let state = self.state();
-        state
-            .outage
-            .as_ref()
-            .is_none_or(|it| it.pause(now).is_zero())
+        let outage = state.outage.as_ref();
+        outage.map_or(Duration::ZERO, |it| it.pause(now))
     }
 
     fn begin(&self, now: Instant) -> bool {
@@ -350,6 +376,10 @@ fn names(all: &[Arc<Authority>]) -> String {
     names.join(", ")
 }
 
+/// Part of a lifetime that a pause takes at most, as for lineages.
+const SHARE: u32 = 30;
+/// The shortest of these pauses.
+const SHORTEST: Duration = Duration::from_secs(5);
 /// Wait for a directory: a visitor waits 20 s for the decision and the order.
 const META: Duration = Duration::from_secs(5);
 /// Types of problems (RFC 8555, section 6.7) with which a CA refuses an account.

@@ -84,6 +84,8 @@ pub struct Issuer {
     turns: Turns,
     /// Told when there is something due.
     due: Notify,
+    /// Told when a CA that was passed over works again.
+    opened: Notify,
     /// Lineages of the catalog, as last counted.
     lineages: AtomicU64,
     /// Name of this process among the holders of claims.
@@ -151,6 +153,7 @@ impl Issuer {
             working: Working::default(),
             turns: Turns::default(),
             due: Notify::new(),
+            opened: Notify::new(),
             lineages: AtomicU64::new(0),
             holder: holder::fresh(),
             metrics: Metrics::default(),

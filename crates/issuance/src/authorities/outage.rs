@@ -21,14 +21,19 @@ pub(super) struct Outage {
 
 impl Outage {
     /// Returns the outage after one more failure. Failures of orders that were begun
-    /// before the first of them count once.
-    pub(super) fn after(before: Option<Self>, now: Instant, error: &acme::Error) -> Self {
+    /// before the first of them count once. No pause of ours is over `longest`.
+    pub(super) fn after(
+        before: Option<Self>,
+        now: Instant,
+        error: &acme::Error,
+        longest: Duration,
+    ) -> Self {
         let counted = before.as_ref().is_none_or(|outage| outage.is_over(now));
         let failures = before.as_ref().map_or(0, |outage| outage.failures);
         let failures = failures.saturating_add(counted.into());
         let begun = match before {
             Some(outage) if !counted => outage.until,
-            _ => now + pause(failures),
+            _ => now + pause(failures).min(longest),
         };
         Self {
             failures,
@@ -54,9 +59,14 @@ impl Outage {
         is_over
     }
 
-    /// Returns the time until the CA is asked again.
+    /// Returns the time until the CA is asked again, or until the outcome of the order
+    /// that tries it is worth a look.
     pub(super) fn pause(&self, now: Instant) -> Duration {
-        self.until.saturating_duration_since(now)
+        let left = self.until.saturating_duration_since(now);
+        match self.is_tried {
+            true => left.min(LOOK),
+            false => left,
+        }
     }
 
     pub(super) fn why(&self) -> &str {
@@ -87,5 +97,7 @@ const SHORTEST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(10 * 60);
 /// A CA that asks for more may have been repaired long before.
 const LONGEST_ASKED: Duration = Duration::from_secs(24 * 60 * 60);
+/// Time between two looks for the outcome of a try: most end within a second.
+const LOOK: Duration = Duration::from_secs(5);
 /// Time of an order at a CA that works.
 const TRIAL: Duration = Duration::from_secs(30);

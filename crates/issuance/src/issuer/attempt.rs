@@ -84,6 +84,7 @@ impl Issuer {
         let when = task.when;
         if when == When::Now {
             attempt.lineage.attempts = 0;
+            attempt.state.wanted = true;
         }
         attempt.ask_renewal_info().await;
         if when == When::IfDue
@@ -91,7 +92,7 @@ impl Issuer {
         {
             return attempt.postponed(due).await;
         }
-        let now = self.clock.now();
+        let now = attempt.now();
         if attempt.validity().is_some_and(|it| it.deadline() <= now) {
             self.metrics.late();
         }
@@ -137,6 +138,11 @@ impl<'a> Attempt<'a> {
         }))
     }
 
+    /// Returns the time of the store.
+    pub(super) fn now(&self) -> i64 {
+        self.held.now(&self.issuer.clock)
+    }
+
     /// Tries the CAs that are worth trying, in their order.
     async fn run(&mut self, issuers: &Issuers) -> Result<Credential, Failure> {
         self.names = self.names_in_use().await?;
@@ -162,13 +168,17 @@ impl<'a> Attempt<'a> {
                 soonest = Some(Failure::of(no, self.issuer.clock.now()).or_sooner(soonest));
                 continue;
             }
+            if let Some(validity) = self.validity() {
+                let lifetime = u64::try_from(validity.lifetime()).unwrap_or(0);
+                authority.renews(Duration::from_secs(lifetime));
+            }
             match self.at(&authority, &solvers).await {
                 Err(failure) if self.may_do_elsewhere(&authority, &failure) => {
                     soonest = Some(failure.or_sooner(soonest));
                 }
                 done => {
-                    if is_answered(&done) {
-                        self.issuer.authorities.succeeded(&authority);
+                    if is_answered(&done) && self.issuer.authorities.succeeded(&authority) {
+                        self.issuer.opened.notify_waiters();
                     }
                     return done;
                 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sekisho_certs::store::Write;
-use sekisho_certs::{Fence, Lineage, LineageName, Secret, StoreError, ToClaim};
+use sekisho_certs::{Claim, Fence, Lineage, LineageName, Secret, StoreError, ToClaim};
 use tokio::time::{Instant, sleep};
 
 use super::attempt::{Task, When};
@@ -37,13 +37,13 @@ impl Issuer {
     pub(super) fn start_claimed(
         self: &Arc<Self>,
         name: &LineageName,
-        epoch: u64,
+        claim: Claim,
         permit: Permit,
         mine: Mine,
     ) {
         let (issuer, name) = (Arc::clone(self), name.clone());
         tokio::spawn(async move {
-            let outcome = issuer.work(&name, epoch, Task::new(When::IfDue)).await;
+            let outcome = issuer.work(&name, &claim, Task::new(When::IfDue)).await;
             mine.end(outcome);
             drop(permit);
         });
@@ -52,7 +52,7 @@ impl Issuer {
     /// Claims a lineage and works on it, or waits for the process that does.
     async fn take_up(&self, name: &LineageName, task: Task, permit: Permit) -> Outcome {
         match self.claim(name).await {
-            Ok(Some(epoch)) => self.work(name, epoch, task).await,
+            Ok(Some(claim)) => self.work(name, &claim, task).await,
             Ok(None) => {
                 // Another process has a place for it.
                 drop(permit);
@@ -63,9 +63,9 @@ impl Issuer {
     }
 
     /// Makes an attempt, and prolongs the claim meanwhile.
-    async fn work(&self, name: &LineageName, epoch: u64, task: Task) -> Outcome {
+    async fn work(&self, name: &LineageName, claim: &Claim, task: Task) -> Outcome {
         let _order = self.metrics.in_flight();
-        let held = Held::new(epoch);
+        let held = Held::new(claim, &self.clock);
         tokio::select! {
             outcome = self.attempt(name, &held, task) => outcome,
             why = self.keep_claim(name, &held) => {
@@ -75,21 +75,20 @@ impl Issuer {
         }
     }
 
-    /// Returns the epoch of the claim; none if another process has it, or there is no
-    /// such lineage.
-    async fn claim(&self, name: &LineageName) -> Result<Option<u64>, StoreError> {
+    /// Returns the claim; none if another process has it, or there is no such lineage.
+    pub(super) async fn claim(&self, name: &LineageName) -> Result<Option<Claim>, StoreError> {
         let named = ToClaim::Named(vec![name.clone()]);
-        let claimed = self
+        let mut claimed = self
             .sealer
             .catalog()
             .claim(named, &self.holder, CLAIM)
             .await?;
-        Ok(claimed.first().map(|(_, claim)| claim.epoch))
+        Ok(claimed.pop().map(|(_, claim)| claim))
     }
 
     /// Prolongs a claim until the last write of its work. Ends when the claim is lost,
     /// and says why.
-    async fn keep_claim(&self, name: &LineageName, held: &Held) -> Arc<str> {
+    pub(super) async fn keep_claim(&self, name: &LineageName, held: &Held) -> Arc<str> {
         let mut prolonged = Instant::now();
         let mut why = "its last write was not answered".to_owned();
         while prolonged.elapsed() < CLAIM {
@@ -113,7 +112,7 @@ impl Issuer {
     /// and released the lineage, and this call has claimed it anew. That claim is given
     /// back: nothing works under it, and all others would wait for it.
     async fn prolong_claim(&self, name: &LineageName, epoch: u64) -> Result<bool, StoreError> {
-        let claimed = self.claim(name).await?;
+        let claimed = self.claim(name).await?.map(|claim| claim.epoch);
         if let Some(anew) = claimed.filter(|claimed| *claimed != epoch)
             && let Some(mut lineage) = self.lineage(name).await?
         {
@@ -146,14 +145,17 @@ impl Issuer {
                 Ok(None) => return Err(removed()),
                 Err(error) => return Err(self.no_store(&error)),
             };
-            if lineage.claim.is_some() {
-                continue;
-            }
-            if lineage.due.is_some_and(|due| due <= self.clock.now()) {
+            let is_ours = match &lineage.claim {
+                Some(claim) if claim.holder != self.holder => continue,
+                // The renewal of this process has claimed it, and left it to this wait.
+                Some(_) => true,
+                None => false,
+            };
+            if is_ours || lineage.due.is_some_and(|due| due <= self.clock.now()) {
                 // Its holder is gone.
                 let _permit = self.permit().await;
-                if let Ok(Some(epoch)) = self.claim(name).await {
-                    return self.work(name, epoch, task).await;
+                if let Ok(Some(claim)) = self.claim(name).await {
+                    return self.work(name, &claim, task).await;
                 }
                 continue;
             }
@@ -187,7 +189,11 @@ impl Issuer {
 
     pub(super) fn no_store(&self, error: &StoreError) -> NoCertificate {
         tracing::warn!(%error, "the catalog failed while a certificate was worked on");
-        NoCertificate::new(error.to_string(), Some(self.clock.now() + AFTER_STORE))
+        let pause = match error.is_retryable() {
+            true => AFTER_HICCUP,
+            false => AFTER_STORE,
+        };
+        NoCertificate::new(error.to_string(), Some(self.clock.now() + pause))
     }
 }
 
@@ -202,8 +208,10 @@ const FIRST_LOOK: Duration = Duration::from_millis(100);
 const LAST_LOOK: Duration = Duration::from_secs(2);
 /// The longest order, with DNS-01, is done by then.
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
-/// Seconds after which work goes on when the catalog has failed.
+/// Seconds after which work goes on when the catalog has failed. Lookups remember it for
+/// all visitors of the host: an order that is saved goes on after a hiccup.
 const AFTER_STORE: i64 = 10;
+const AFTER_HICCUP: i64 = 1;
 
 #[cfg(test)]
 mod tests {
@@ -220,7 +228,7 @@ mod tests {
     use crate::settings::{CaOptions, Settings};
 
     /// Process with the claim of a lineage that fails before any CA is asked.
-    async fn claimed() -> (Issuer, Arc<Memory>, LineageName, u64) {
+    async fn claimed() -> (Arc<Issuer>, Arc<Memory>, LineageName, Claim) {
         let time = Arc::new(AtomicI64::new(1_800_000_000_000));
         let memory = Arc::new(Memory::new(Clock::Manual(time)));
         let catalog: Arc<dyn Catalog> = memory.clone();
@@ -246,15 +254,15 @@ mod tests {
         let host = Write::PutHost(HostRecord::new(pattern), Precondition::Absent);
         let put = Write::PutLineage(lineage, Fence::Absent);
         sealer.write(vec![host, put]).await.unwrap();
-        let epoch = issuer.claim(&name).await.unwrap().unwrap();
-        (issuer, memory, name, epoch)
+        let claim = issuer.claim(&name).await.unwrap().unwrap();
+        (Arc::new(issuer), memory, name, claim)
     }
 
     #[tokio::test(start_paused = true)]
     async fn work_whose_last_write_is_answered_late_leaves_no_claim() {
-        let (issuer, memory, name, epoch) = claimed().await;
+        let (issuer, memory, name, claim) = claimed().await;
         memory.delay_answers(CLAIM / 4 + Duration::from_secs(5));
-        let outcome = issuer.work(&name, epoch, Task::new(When::Now)).await;
+        let outcome = issuer.work(&name, &claim, Task::new(When::Now)).await;
         let why = outcome.unwrap_err().why;
         assert!(why.contains("unknown"), "{why}");
         let lineage = issuer.lineage(&name).await.unwrap().unwrap();
@@ -264,16 +272,39 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_lost_claim_says_why() {
-        let (issuer, memory, name, epoch) = claimed().await;
-        let held = Held::new(epoch);
+        let (issuer, memory, name, claim) = claimed().await;
+        let held = Held::new(&claim, &issuer.clock);
         memory.fail_claims(4);
         let why = issuer.keep_claim(&name, &held).await;
         assert!(why.contains("for 60 s: ") && why.contains("test"), "{why}");
 
         // Another process has taken and released the lineage.
-        let why = issuer.keep_claim(&name, &Held::new(epoch + 1)).await;
+        let other = Claim {
+            epoch: claim.epoch + 1,
+            ..claim
+        };
+        let held = Held::new(&other, &issuer.clock);
+        let why = issuer.keep_claim(&name, &held).await;
         assert!(why.contains("another process"), "{why}");
         let lineage = issuer.lineage(&name).await.unwrap().unwrap();
         assert_eq!(lineage.claim, None, "no claim without work");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_of_the_own_renewal_is_taken_by_who_waits_for_the_lineage() {
+        let (issuer, _, name, _) = claimed().await;
+        // A visitor waits for the process that has claimed it; that one's claim ends,
+        // and the renewal of this process claims it next.
+        let waiting = issuer.wait_for_other(&name, Task::new(When::Now));
+        let why = waiting.await.unwrap_err().why;
+        assert!(why.contains("unknown"), "{why}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hiccup_of_the_catalog_is_forgotten_after_a_second() {
+        let (issuer, ..) = claimed().await;
+        let next = |error| issuer.no_store(&error).next.unwrap() - issuer.clock.now();
+        assert_eq!(next(StoreError::Unavailable("locked".into())), 1);
+        assert_eq!(next(StoreError::Corrupt("no text".into())), 10);
     }
 }

@@ -43,8 +43,9 @@ impl Failure {
     pub(super) fn of(no: NoAuthority, now: i64) -> Self {
         match no {
             NoAuthority::PassedOver { why, retry_after } => {
+                // Rounded up: a moment before it opens, the CA is passed over once more.
                 let pause = i64::try_from(retry_after.as_secs()).unwrap_or(i64::MAX);
-                let until = now.saturating_add(pause);
+                let until = now.saturating_add(pause).saturating_add(1);
                 Self::Closed {
                     until,
                     why,
@@ -146,15 +147,22 @@ impl Failure {
 
     /// Returns what the schedule makes of it. `now` is in Unix seconds.
     pub(super) fn kind(&self, now: i64) -> schedule::Failure {
-        if let Self::Closed { until, .. } = self {
-            return schedule::Failure::Closed { until: *until };
+        if let Self::Closed {
+            until, is_limit, ..
+        } = self
+        {
+            let until = *until;
+            return match is_limit {
+                true => schedule::Failure::Closed { until },
+                false => schedule::Failure::PassedOver { until },
+            };
         }
         if let Self::Acme(error) = self
             && let Retry::After(pause) = error.retry()
         {
             let pause = i64::try_from(pause.as_secs()).unwrap_or(i64::MAX);
             let until = now.saturating_add(pause.min(LONGEST_PAUSE));
-            return schedule::Failure::Closed { until };
+            return schedule::Failure::PassedOver { until };
         }
         match self.blame() {
             Blame::Ca => schedule::Failure::Authority,

@@ -10,6 +10,7 @@ use sekisho_certs::{
     HostName, HostPattern, HostRecord, Lineage, LineageName, Obtain, Obtained, Secret, StoreError,
 };
 use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep_until};
 
 use super::attempt::{Task, When};
 use super::shares::Permit;
@@ -89,12 +90,41 @@ impl Issuer {
         }
     }
 
-    /// Gets a certificate for a name that may have one, or says why not now.
+    /// Gets a certificate for a name that may have one, or says why not now. Visitors
+    /// wait for a second attempt, if it comes soon: CAs fail for moments.
     async fn admitted(
         self: &Arc<Self>,
         allowed: &Allowed,
         makes_hosts: bool,
     ) -> Result<Obtained, StoreError> {
+        let until = Instant::now() + PATIENCE;
+        let mut is_due = false;
+        loop {
+            let visited = self.visit(allowed, makes_hosts, is_due).await?;
+            let Visited::Again(failed, next) = visited else {
+                return Ok(self.obtained(visited));
+            };
+            let seconds = u64::try_from(next - self.clock.now()).unwrap_or(0);
+            let at = Instant::now() + Duration::from_secs(seconds).max(SOONEST);
+            if at > until {
+                return Ok(self.obtained(Visited::Again(failed, next)));
+            }
+            is_due = tokio::select! {
+                () = sleep_until(at) => false,
+                // An order of another name has found that the CA works.
+                () = self.opened.notified() => true,
+            };
+        }
+    }
+
+    /// Makes one attempt, or joins one. With `is_due` a lineage that is to be tried later
+    /// is tried now.
+    async fn visit(
+        self: &Arc<Self>,
+        allowed: &Allowed,
+        makes_hosts: bool,
+        is_due: bool,
+    ) -> Result<Visited, StoreError> {
         let mut name = LineageName::from(&allowed.pattern);
         let mut there = self.lineage(&name).await?;
         if there.as_ref().is_some_and(|there| !is_for(there, allowed)) {
@@ -103,14 +133,14 @@ impl Issuer {
             there = self.lineage(&name).await?;
         }
         if let Some(joined) = self.working.join(&name) {
-            return Ok(self.obtained(joined.outcome().await));
+            return Ok(joined.outcome().await.into());
         }
         if let Some(there) = there {
-            if let Some(waits) = self.waits(&there) {
+            if let Some(waits) = self.waits(&there).filter(|_| !is_due) {
                 return Ok(waits);
             }
             if self.adopt(&there, &allowed.pattern).await? {
-                return Ok(Obtained::Stored);
+                return Ok(Visited::Done(Obtained::Stored));
             }
         } else {
             let mut lineage = self.first(allowed, makes_hosts);
@@ -123,7 +153,7 @@ impl Issuer {
         let (Some(share), Ok(order)) = (share, order) else {
             // The lineage is due: it is taken up in its turn.
             self.due.notify_one();
-            return Ok(busy("too many orders are in flight"));
+            return Ok(Visited::Done(busy("too many orders are in flight")));
         };
         let task = Task {
             when: When::IfDue,
@@ -133,7 +163,8 @@ impl Issuer {
             _order: order,
             _share: Some(share),
         };
-        Ok(self.obtained(self.start(&name, task, permit).outcome().await))
+        let outcome = self.start(&name, task, permit).outcome().await;
+        Ok(outcome.into())
     }
 
     /// Makes the lineage of a name that has none.
@@ -153,19 +184,16 @@ impl Issuer {
     }
 
     /// Returns what holds a lineage up; none if work on it may begin, or be joined.
-    fn waits(&self, lineage: &Lineage<Secret>) -> Option<Obtained> {
-        let now = self.clock.now();
+    fn waits(&self, lineage: &Lineage<Secret>) -> Option<Visited> {
         let Some(due) = lineage.due else {
             // Somebody has decided that nothing is to be done.
-            return Some(Obtained::Refused { retry_after: None });
+            return Some(Visited::Done(Obtained::Refused { retry_after: None }));
         };
         // Its certificate may be there since the record was read, or its hosts were
         // removed and have come back.
         let failed = lineage.last_error.as_ref()?;
-        (lineage.claim.is_none() && due > now).then(|| Obtained::Failed {
-            why: failed.text.as_str().into(),
-            retry_after: pause(due, now),
-        })
+        let is_later = lineage.claim.is_none() && due > self.clock.now();
+        is_later.then(|| Visited::Again(failed.text.as_str().into(), due))
     }
 
     /// Lets a host refer to the certificate that its lineage has: it was stored since
@@ -198,13 +226,37 @@ impl Issuer {
         Ok(true)
     }
 
-    fn obtained(&self, outcome: Outcome) -> Obtained {
-        match outcome {
-            Ok(_) => Obtained::Stored,
-            Err(NoCertificate { why, next, .. }) => Obtained::Failed {
+    fn obtained(&self, visited: Visited) -> Obtained {
+        match visited {
+            Visited::Done(obtained) => obtained,
+            Visited::Again(why, next) => Obtained::Failed {
                 why,
-                retry_after: next.map_or(SOON, |next| pause(next, self.clock.now())),
+                retry_after: pause(next, self.clock.now()),
             },
+        }
+    }
+}
+
+/// Result of one attempt for a visitor.
+enum Visited {
+    Done(Obtained),
+    /// It failed for this reason, and is made again at this Unix second.
+    Again(Arc<str>, i64),
+}
+
+impl From<Outcome> for Visited {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Ok(_) => Self::Done(Obtained::Stored),
+            Err(NoCertificate {
+                why,
+                next: Some(next),
+                ..
+            }) => Self::Again(why, next),
+            Err(NoCertificate { why, .. }) => Self::Done(Obtained::Failed {
+                why,
+                retry_after: SOON,
+            }),
         }
     }
 }
@@ -237,6 +289,11 @@ fn pause(until: i64, now: i64) -> Duration {
     Duration::from_secs(seconds).clamp(Duration::from_secs(1), LATEST)
 }
 
+/// Time within which a visitor's order is tried again, as the default of `wait`. Names
+/// that are to blame pause for a minute or more.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The shortest pause of a visitor: clocks of servers differ.
+const SOONEST: Duration = Duration::from_secs(2);
 /// Pause where nothing says when it is worth trying again.
 const SOON: Duration = Duration::from_secs(5);
 const LATEST: Duration = Duration::from_hours(1);

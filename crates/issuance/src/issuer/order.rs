@@ -61,7 +61,7 @@ impl Attempt<'_> {
             key: &key.to_pkcs8(),
             names: &self.names,
             chain: authority.chain.as_deref(),
-            now: self.issuer.clock.now(),
+            now: self.now(),
             roots: &[],
         };
         Ok(order.certificate(&wanted, ISSUANCE).await?)

@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::working::Outcome;
 use super::{Issued, NoCertificate};
 use crate::schedule::{
-    self, Seed, Validity, after_failure, first_again, renewal_due, renewal_turn,
+    self, Seed, Validity, after_failure, failed_turn, first_again, renewal_due, renewal_turn,
 };
 
 impl Attempt<'_> {
@@ -38,7 +38,7 @@ impl Attempt<'_> {
     /// Stores a failure with the time of the next attempt. A lineage that nothing uses
     /// any more is removed.
     pub(super) async fn failed(&mut self, failure: Failure) -> Outcome {
-        let (why, now) = (failure.why(), self.issuer.clock.now());
+        let (why, now) = (failure.why(), self.now());
         let setting = failure.setting(&self.issuer.solvers, &self.names);
         if !matches!(failure, Failure::Unused) {
             self.issuer.metrics.failed(failure.reason());
@@ -55,12 +55,15 @@ impl Attempt<'_> {
         };
         let lineage = &self.lineage.name;
         match next {
+            _ if matches!(write, Write::RemoveLineage(..)) => {
+                tracing::info!(%lineage, %why, "lineage removed");
+            }
             Some(next) => {
                 let setting = setting.as_ref().map(|one| format!("[acme] {}", one.key));
                 let again_in_s = next - now;
                 tracing::warn!(%lineage, %why, again_in_s, setting, "no certificate");
             }
-            None => tracing::info!(%lineage, %why, "lineage removed"),
+            None => {}
         }
         self.held.end().await;
         if let Err(failure) = self.write(vec![write]).await {
@@ -74,10 +77,11 @@ impl Attempt<'_> {
         })
     }
 
-    /// Puts the renewal of a certificate off.
+    /// Puts the renewal of a certificate off. Nothing fails that is not due.
     pub(super) async fn postponed(&mut self, due: i64) -> Outcome {
         let current = self.current.as_ref().map(|one| (one.id, one.not_after));
         self.lineage.due = Some(due);
+        (self.lineage.attempts, self.lineage.last_error) = (0, None);
         self.lineage.order = self.state.to_secret();
         self.lineage.claim = None;
         let put = Write::PutLineage(self.lineage.clone(), Fence::Epoch(self.held.epoch));
@@ -193,7 +197,7 @@ impl Attempt<'_> {
 
     /// Returns the write of the lineage with its new certificate.
     fn renewed(&self, stored: &StoredCredential<Secret>, id: CredentialId) -> Write<Secret> {
-        let now = self.issuer.clock.now();
+        let now = self.now();
         let validity = Validity {
             not_before: stored.not_before,
             not_after: stored.not_after,
@@ -216,7 +220,7 @@ impl Attempt<'_> {
         let seed = Seed::of(self.lineage.name.as_str());
         let validity = self.validity();
         let attempts = self.lineage.attempts;
-        let mut kind = failure.kind(now);
+        let mut kind = self.kind(failure, now);
         if let schedule::Failure::Closed { until } = &mut kind {
             *until = match validity {
                 None if failure.is_of_limit() => first_again(now, *until, self.lineage.turn),
@@ -227,14 +231,20 @@ impl Attempt<'_> {
             };
         }
         let next = after_failure(now, kind, attempts, validity, seed);
+        if self.is_forgotten(kind, next.attempts) {
+            return (self.removal(), Some(next.due));
+        }
         let mut lineage = self.lineage.clone();
         lineage.due = Some(next.due);
         lineage.turn = match (validity, kind) {
+            // A first certificate waits behind those of others.
+            (_, schedule::Failure::Names) => failed_turn(next.due, next.attempts, validity),
+            (None, schedule::Failure::Authority) => next.due,
             (Some(validity), _) => renewal_turn(validity),
             // Nothing was tried: it keeps its place among the names of its tenant.
-            (None, schedule::Failure::Closed { .. }) => lineage.turn,
-            // A first certificate waits behind those of others.
-            (None, _) => next.due,
+            (None, schedule::Failure::PassedOver { .. } | schedule::Failure::Closed { .. }) => {
+                lineage.turn
+            }
         };
         lineage.attempts = next.attempts;
         let text = why.chars().take(LONGEST_ERROR).collect();
@@ -243,6 +253,40 @@ impl Attempt<'_> {
         lineage.claim = None;
         let put = Write::PutLineage(lineage, Fence::Epoch(self.held.epoch));
         (put, Some(next.due))
+    }
+
+    /// Returns what the schedule makes of a failure, in the store's time `now`. After a
+    /// failure of the CA it is worth trying once the CA is asked again.
+    fn kind(&self, failure: &Failure, now: i64) -> schedule::Failure {
+        use schedule::Failure::{Authority, Closed, Names, PassedOver};
+        let here = self.issuer.clock.now();
+        let wish = self.lineage.wishes.ca.as_deref();
+        match failure.kind(here) {
+            Names => Names,
+            Authority => match self.issuer.authorities.opens_in(wish) {
+                None => Authority,
+                Some(pause) => PassedOver {
+                    until: now.saturating_add_unsigned(pause.as_secs() + 1),
+                },
+            },
+            PassedOver { until } => PassedOver {
+                until: until - here + now,
+            },
+            Closed { until } => Closed {
+                until: until - here + now,
+            },
+        }
+    }
+
+    /// Tells whether nobody misses the lineage: its name has no record, was admitted by
+    /// the ask URL once and fails. The next visitor asks again.
+    fn is_forgotten(&self, kind: schedule::Failure, attempts: u32) -> bool {
+        self.state.makes_hosts
+            && self.current.is_none()
+            && kind == schedule::Failure::Names
+            && attempts >= FORGOTTEN
+            // With TXT records that are still to be removed, the lineage stays.
+            && self.state.records.is_empty()
     }
 
     fn removal(&self) -> Write<Secret> {
@@ -275,5 +319,8 @@ enum Progress {
 
 /// More means that others write the same hosts without pause.
 const MAX_TRIES: usize = 20;
+/// Failures after which a name without a record is forgotten: scanners make up names
+/// that a lenient ask URL admits.
+const FORGOTTEN: u32 = 3;
 /// Characters of a CA's words that are kept.
 const LONGEST_ERROR: usize = 2000;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use sekisho_certs::{ChallengeKind, HostPattern, KeyAuthorization};
-use tokio::time::timeout;
+use sekisho_certs::store::Precondition;
+use sekisho_certs::{ChallengeKind, Challenges, HostPattern, KeyAuthorization, StoreError};
+use tokio::time::{sleep, timeout};
 
 use super::attempt::Attempt;
 use super::failure::Failure;
@@ -49,17 +50,72 @@ impl Attempt<'_> {
         kind: ChallengeKind,
         open: impl Iterator<Item = (&'c str, &'c Challenge)>,
     ) -> Result<(), Failure> {
-        let expires = self.issuer.clock.now() + EXPIRY;
-        let mut writes = Vec::new();
-        for (key, challenge) in open {
-            let answer = KeyAuthorization::new(&challenge.key_authorization);
-            writes.push(self.issuer.challenges.put(kind, key, answer, expires));
-            self.published.push((kind, key.to_owned()));
+        let answer = |(key, one): (&str, &Challenge)| {
+            (
+                key.to_owned(),
+                KeyAuthorization::new(&one.key_authorization),
+            )
+        };
+        let answers: Vec<_> = open.map(answer).collect();
+        if answers.is_empty() {
+            return Ok(());
         }
-        if !writes.is_empty() {
-            self.issuer.sealer.write(writes).await?;
+        let expires = self.now() + EXPIRY;
+        self.write_alone(kind, &answers, expires).await?;
+        for (key, answer) in answers {
+            self.issuer.challenges.keep(kind, &key, answer, expires);
+            self.published.push((kind, key));
         }
         Ok(())
+    }
+
+    /// Writes answers, all at once. Waits while another lineage shows one for a name of
+    /// these: TLS-ALPN-01 has one answer per name, and a wrong one is a failed
+    /// validation. What a killed process has left is overwritten after [`SHOWN`].
+    async fn write_alone(
+        &self,
+        kind: ChallengeKind,
+        answers: &[(String, KeyAuthorization)],
+        expires: i64,
+    ) -> Result<(), Failure> {
+        let mut expected = Precondition::Absent;
+        loop {
+            let write = |(key, answer): &(String, KeyAuthorization)| {
+                Challenges::write(kind, key, answer, expires, expected)
+            };
+            let writes = answers.iter().map(write).collect();
+            match self.issuer.sealer.write(writes).await {
+                Ok(_) => return Ok(()),
+                Err(StoreError::Conflict(_)) if expected == Precondition::Absent => {
+                    match self.is_shown_by_another(kind, answers).await? {
+                        true => sleep(LOOK).await,
+                        false => expected = Precondition::Any,
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Tells whether another order has begun to show an answer within [`SHOWN`].
+    async fn is_shown_by_another(
+        &self,
+        kind: ChallengeKind,
+        answers: &[(String, KeyAuthorization)],
+    ) -> Result<bool, Failure> {
+        for (key, answer) in answers {
+            let stored = self.issuer.challenges.stored(kind, key).await?;
+            let Some((shown, expires)) = stored.filter(|(shown, _)| shown != answer) else {
+                continue;
+            };
+            let since = self.now() - (expires.unwrap_or(0) - EXPIRY);
+            if since < SHOWN {
+                let (lineage, shown) = (&self.lineage.name, shown.as_str().len());
+                tracing::debug!(%lineage, key, since, shown, "another order of the name is validated");
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Writes TXT records. What is to be removed is saved before it is there.
@@ -136,6 +192,11 @@ impl Attempt<'_> {
 
 /// A visitor waits for it: what is left is removed with the next attempt.
 const REMOVAL: Duration = Duration::from_secs(15);
+/// Seconds after which an answer for a name gives way to another order's: a process that
+/// was killed removes none. Validation takes seconds.
+const SHOWN: i64 = 60;
+/// Time between two looks at another order's answer.
+const LOOK: Duration = Duration::from_millis(250);
 /// Seconds for which an answer is there if nobody removes it: other servers answer it
 /// even if their clocks are a day ahead.
 const EXPIRY: i64 = 2 * 24 * 3600;

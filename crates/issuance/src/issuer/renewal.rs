@@ -70,7 +70,7 @@ impl Issuer {
         for ((name, claim), permit) in claimed.into_iter().zip(permits) {
             // Another task may have begun since the claim: it has the same one.
             if let (_, Some(mine)) = self.working.begin(&name) {
-                self.start_claimed(&name, claim.epoch, permit, mine);
+                self.start_claimed(&name, claim, permit, mine);
             }
         }
         Ok(more)
@@ -95,7 +95,7 @@ impl Attempt<'_> {
     /// Without an answer the own schedule holds. Section 4.3 of the RFC forbids
     /// questions about a certificate that has expired.
     pub(super) async fn ask_renewal_info(&mut self) {
-        let now = self.issuer.clock.now();
+        let now = self.now();
         let valid = self.current.as_ref().filter(|one| now <= one.not_after);
         let Some(leaf) = valid.and_then(|one| one.chain.first().cloned()) else {
             return;
@@ -134,7 +134,7 @@ impl Attempt<'_> {
 
     /// Returns when to look again at a certificate that is not due yet; none if it is.
     pub(super) fn later(&self) -> Option<i64> {
-        let (validity, now) = (self.validity()?, self.issuer.clock.now());
+        let (validity, now) = (self.validity()?, self.now());
         let seed = Seed::of(self.lineage.name.as_str());
         let window = self.suggested.as_ref().map(|suggested| suggested.window);
         // As of the start of its validity, the time stays the same at each look.
@@ -145,7 +145,8 @@ impl Attempt<'_> {
             false => self.issuer.renewal_info_pause(ask_again),
         };
         let look = now + pause;
-        (due > now && !self.state.revoked).then(|| due.min(look))
+        let is_wanted = self.state.revoked || self.state.wanted;
+        (due > now && !is_wanted).then(|| due.min(look))
     }
 }
 

@@ -1,9 +1,10 @@
 //! Revocation (RFC 8555, section 7.6).
 
 use sekisho_certs::store::Write;
-use sekisho_certs::{Fence, LineageName, ToClaim};
+use sekisho_certs::{Fence, Lineage, LineageName, Secret};
 
-use super::claimed::{CLAIM, removed};
+use super::claimed::removed;
+use super::held::Held;
 use super::under_way::UnderWay;
 use super::{Issuer, NoCertificate};
 use crate::acme::RevocationReason;
@@ -21,34 +22,62 @@ impl Issuer {
         reason: Option<RevocationReason>,
         reissue: bool,
     ) -> Result<(), NoCertificate> {
-        let failed = |why: String| NoCertificate::new(why, None);
-        let catalog = self.sealer.catalog();
-        let named = ToClaim::Named(vec![name.clone()]);
-        let claimed = catalog.claim(named, &self.holder, CLAIM).await;
-        let claimed = claimed.map_err(|error| self.no_store(&error))?;
-        let lineage = self
-            .lineage(name)
-            .await
-            .map_err(|error| self.no_store(&error))?;
+        let claimed = self.claim(name).await;
+        let claim = claimed.map_err(|error| self.no_store(&error))?;
+        let lineage = self.lineage(name).await;
+        let lineage = lineage.map_err(|error| self.no_store(&error))?;
         let mut lineage = lineage.ok_or_else(removed)?;
-        let Some((_, claim)) = claimed.first() else {
-            return Err(failed("another process works on it, try again".into()));
+        let Some(claim) = claim else {
+            let why = "another process works on it, try again";
+            return Err(NoCertificate::new(why, None));
         };
-        let ids = lineage.credential.as_slice();
-        let found = catalog.credentials(ids).await;
-        let current = found.map_err(|error| self.no_store(&error))?.pop();
-        let leaf = current.as_ref().and_then(|one| one.chain.first());
-        let leaf = leaf.ok_or_else(|| failed("it has no certificate".into()))?;
-        self.revoke_at_any(leaf, reason).await.map_err(failed)?;
-        lineage.due = reissue.then(|| self.clock.now() + HEAD_START);
-        let mut state = UnderWay::read(lineage.order.as_ref());
-        // The order may have the key of the certificate.
-        (state.revoked, state.order) = (true, None);
-        lineage.order = state.to_secret();
+        let held = Held::new(&claim, &self.clock);
+        let done = tokio::select! {
+            done = self.revoke_claimed(&mut lineage, &held, reason, reissue) => done,
+            why = self.keep_claim(name, &held) => Err(NoCertificate::new(why, None)),
+        };
+        held.end().await;
         lineage.claim = None;
         let put = Write::PutLineage(lineage, Fence::Epoch(claim.epoch));
         let written = self.sealer.write(vec![put]).await;
+        done?;
         written.map_err(|error| self.no_store(&error))?;
+        Ok(())
+    }
+
+    /// Revokes the certificate of a claimed lineage. That the next one gets another key
+    /// is saved before the CA is asked: its answer may be lost.
+    async fn revoke_claimed(
+        &self,
+        lineage: &mut Lineage<Secret>,
+        held: &Held,
+        reason: Option<RevocationReason>,
+        reissue: bool,
+    ) -> Result<(), NoCertificate> {
+        let failed = |why: String| NoCertificate::new(why, None);
+        let ids = lineage.credential.as_slice();
+        let found = self.sealer.catalog().credentials(ids).await;
+        let current = found.map_err(|error| self.no_store(&error))?.pop();
+        let leaf = current.as_ref().and_then(|one| one.chain.first());
+        let leaf = leaf.ok_or_else(|| failed("it has no certificate".into()))?;
+        let before = lineage.order.clone();
+        let mut state = UnderWay::read(before.as_ref());
+        // The order may have the key of the certificate.
+        (state.revoked, state.order) = (true, None);
+        lineage.order = state.to_secret();
+        let put = Write::PutLineage(lineage.clone(), Fence::Epoch(held.epoch));
+        let written = self.sealer.write(vec![put]).await;
+        written.map_err(|error| self.no_store(&error))?;
+        if let Err(NotRevoked { why, is_clear }) = self.revoke_at_any(leaf, reason).await {
+            if is_clear {
+                // It is renewed as before.
+                lineage.order = before;
+            }
+            return Err(failed(why));
+        }
+        lineage.due = reissue.then(|| held.now(&self.clock) + HEAD_START);
+        // The failures are those of a certificate that ends here.
+        (lineage.attempts, lineage.last_error) = (0, None);
         Ok(())
     }
 
@@ -57,8 +86,8 @@ impl Issuer {
         &self,
         leaf: &rustls_pki_types::CertificateDer<'_>,
         reason: Option<RevocationReason>,
-    ) -> Result<(), String> {
-        let mut refusals = Vec::new();
+    ) -> Result<(), NotRevoked> {
+        let (mut refusals, mut is_clear) = (Vec::new(), true);
         for authority in self.authorities.all() {
             let account = match self.accounts.stored(&authority.ca).await {
                 Ok(Some(account)) => account,
@@ -71,14 +100,25 @@ impl Issuer {
             };
             match account.revoke(leaf, reason.clone()).await {
                 Ok(()) => return Ok(()),
-                Err(error) => refusals.push(error.to_string()),
+                Err(error) => {
+                    is_clear &= error.problem().is_some();
+                    refusals.push(error.to_string());
+                }
             }
         }
-        match refusals.is_empty() {
-            true => Err("the store has no account at any of the CAs".into()),
-            false => Err(refusals.join("; ")),
-        }
+        let why = match refusals.is_empty() {
+            true => "the store has no account at any of the CAs".into(),
+            false => refusals.join("; "),
+        };
+        Err(NotRevoked { why, is_clear })
     }
+}
+
+/// Revocation that no CA has confirmed.
+struct NotRevoked {
+    why: String,
+    /// True if each CA has refused it. Else one may have done it.
+    is_clear: bool,
 }
 
 /// Seconds after which a server takes up what a command has left.

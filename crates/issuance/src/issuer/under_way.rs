@@ -17,6 +17,10 @@ pub(super) struct UnderWay {
     /// another key, since others may have this one.
     #[serde(default)]
     pub(super) revoked: bool,
+    /// True if a command has asked for the next certificate and got none: it is due at
+    /// the next attempt, too.
+    #[serde(default)]
+    pub(super) wanted: bool,
     /// The order, once the CA has accepted it.
     #[serde(default)]
     pub(super) order: Option<Saved>,
@@ -72,7 +76,7 @@ impl UnderWay {
 
     /// Returns the text for the lineage; none if there is nothing to keep.
     pub(super) fn to_secret(&self) -> Option<Secret> {
-        let is_marked = self.makes_hosts || self.revoked;
+        let is_marked = self.makes_hosts || self.revoked || self.wanted;
         if self.order.is_none() && self.records.is_empty() && !is_marked {
             return None;
         }
@@ -154,12 +158,13 @@ mod tests {
         let kept = UnderWay {
             makes_hosts: true,
             revoked: false,
+            wanted: true,
             order: Some(saved),
             records: Vec::new(),
         };
         let read = UnderWay::read(kept.to_secret().as_ref());
         let order = read.order.unwrap();
-        assert!(read.makes_hosts && order.is_for(&names) && !order.is_for(&[]));
+        assert!(read.makes_hosts && read.wanted && order.is_for(&names) && !order.is_for(&[]));
         assert_eq!(
             (order.url.as_str(), order.solver()),
             ("https://ca/order/1", Some(solver))

@@ -1,4 +1,4 @@
-use super::{DAY, HOUR, MINUTE, Seed, Validity};
+use super::{DAY, HOUR, MINUTE, Seed, Validity, renewal_turn};
 
 /// Reason why an attempt gave no certificate, as far as the next one depends
 /// on it.
@@ -7,9 +7,15 @@ pub enum Failure {
     /// The CA, or a rule of this server, refused the names: a failed validation,
     /// CAA, a policy. Somebody must change something.
     Names,
-    /// The CA could not be reached or failed itself. The names bear no blame.
+    /// The CA failed at this order alone. The names bear no blame.
     Authority,
-    /// A quota or the CA's `Retry-After` allows nothing before this Unix second.
+    /// No CA is asked before this Unix second: each has failed, or has asked for the
+    /// pause (`Retry-After`).
+    PassedOver {
+        /// Unix second at which it is worth trying.
+        until: i64,
+    },
+    /// A quota allows nothing before this Unix second.
     Closed {
         /// Unix second at which it is worth trying.
         until: i64,
@@ -37,7 +43,9 @@ pub struct Next {
 /// | no valid certificate | 1 min | 5 min | 15 min | 1 h | 3 h | 6 h | 1 day, suspended |
 ///
 /// Up to an eighth is added as jitter. A renewal before its deadline is tried
-/// again at the deadline at the latest. The first row is Let's Encrypt's advice
+/// again at the deadline at the latest. No pause is longer than 1/30 of the lifetime
+/// while the certificate is valid, and after a failure of the CA also later: 3 days of
+/// 90, 5 hours of 160, 10 s of 5 minutes, and at least 5 s. The first row is Let's Encrypt's advice
 /// (integration guide, "Retrying Failures"), the second is near Caddy's pauses;
 /// certbot tries every 12 hours. Let's Encrypt blocks a name for an hour after
 /// five failures in an hour, and pauses it after 1,152 if there is more than one a
@@ -46,7 +54,8 @@ pub struct Next {
 /// [`Failure::Authority`] suspends nothing and raises `attempts` to 4 at most: the
 /// first row as it is, the others with pauses of at most an hour. What a CA's
 /// outage of a day holds up comes back spread over the day after it.
-/// [`Failure::Closed`] counts as no attempt.
+/// [`Failure::PassedOver`] raises `attempts` to 1 at most, [`Failure::Closed`] to none:
+/// they say themselves when to try again, at least 5 s and at least a minute later.
 #[must_use]
 pub fn after_failure(
     now: i64,
@@ -62,24 +71,50 @@ pub fn after_failure(
     let counted = match failure {
         Failure::Names => attempts.saturating_add(1),
         Failure::Authority => attempts.max(attempts.saturating_add(1).min(4)),
+        // It is listed as failing, and the next pause is no longer for it.
+        Failure::PassedOver { .. } => attempts.max(1),
         Failure::Closed { .. } => attempts,
+    };
+    let share = validity.map(|validity| (validity.lifetime() / SHARE).max(SHORTEST));
+    let longest = match failure {
+        Failure::Names => share.filter(|_| valid.is_some()),
+        Failure::Authority => share,
+        Failure::PassedOver { .. } | Failure::Closed { .. } => None,
     };
     let pause = match failure {
         Failure::Closed { until } => until.saturating_sub(now).max(MINUTE),
+        Failure::PassedOver { until } => until.saturating_sub(now).max(SHORTEST),
         _ if deadline.is_some() => step(&CALM, counted, DAY),
         Failure::Authority => step(&URGENT, counted, HOUR).min(HOUR),
         Failure::Names if valid.is_none() && counted >= SUSPENDED => DAY,
         Failure::Names => step(&URGENT, counted, 6 * HOUR),
     };
-    let due = now
-        .saturating_add(pause)
-        .saturating_add(seed.below(now, pause / 8));
-    let latest = deadline.filter(|_| !matches!(failure, Failure::Closed { .. }));
-    let due = latest.map_or(due, |deadline| due.min(deadline.max(now + MINUTE)));
+    let pause = pause.saturating_add(seed.below(now, pause / 8));
+    let pause = longest.map_or(pause, |longest| pause.min(longest));
+    let due = now.saturating_add(pause);
+    let due = match (failure, deadline) {
+        (Failure::Names | Failure::Authority, Some(deadline)) => {
+            due.min(deadline.max(now + pause.min(MINUTE)))
+        }
+        _ => due,
+    };
     Next {
         due,
         attempts: counted,
         suspended: failure == Failure::Names && is_suspended(counted, now, due),
+    }
+}
+
+/// Returns the turn of a lineage that failed for its names, and is due then.
+///
+/// From the third failure in a row on, it stands behind the renewals that are due by
+/// then: theirs is their deadline, a sixth of the lifetime later. Hosts that have left
+/// are tried each day for ever, and would else take the first places of each day.
+#[must_use]
+pub fn failed_turn(due: i64, attempts: u32, validity: Option<Validity>) -> i64 {
+    match attempts {
+        0..GIVES_WAY => validity.map_or(due, |validity| renewal_turn(validity).max(due)),
+        _ => due.saturating_add(BEHIND),
     }
 }
 
@@ -99,6 +134,15 @@ fn step(pauses: &[i64], attempts: u32, later: i64) -> i64 {
     pause.copied().unwrap_or(later)
 }
 
+/// Part of the lifetime that a pause takes at most: a sixth is left at the deadline, in
+/// which five attempts then fit.
+const SHARE: i64 = 30;
+/// The shortest pause, in seconds.
+const SHORTEST: i64 = 5;
+/// Failures in a row from which a lineage gives way to those that may succeed.
+const GIVES_WAY: u32 = 3;
+/// Seconds between a renewal's time and its deadline, for certificates of 90 days.
+const BEHIND: i64 = 15 * DAY;
 const CALM: [i64; 3] = [MINUTE, 10 * MINUTE, 100 * MINUTE];
 const URGENT: [i64; 5] = [MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 3 * HOUR];
 /// Failures after which a lineage is suspended: 28 hours after the first one

@@ -171,6 +171,72 @@ fn failures_are_tried_again_as_the_table_says() {
 }
 
 #[test]
+fn no_pause_takes_more_than_a_thirtieth_of_the_lifetime() {
+    let seed = Seed::of("a.example");
+    for (lifetime, longest) in [
+        (90 * DAY, 3 * DAY),
+        (160 * HOUR, 5 * HOUR + 20 * MINUTE),
+        (5 * MINUTE, 10),
+        (MINUTE, 5),
+    ] {
+        let validity = Some(issued(lifetime));
+        for (age, failure) in [
+            (lifetime / 2, Failure::Names),
+            (lifetime - 1, Failure::Names),
+            (lifetime / 2, Failure::Authority),
+            (lifetime - 1, Failure::Authority),
+            // The CA works again some time, and then the certificate is missed.
+            (lifetime + 1, Failure::Authority),
+        ] {
+            for attempts in [0, 3, 20] {
+                let now = NOW + age;
+                let next = after_failure(now, failure, attempts, validity, seed);
+                let pause = next.due - now;
+                assert!(
+                    (5..=longest).contains(&pause),
+                    "{lifetime} {failure:?} {age} {attempts}: {pause}"
+                );
+            }
+        }
+    }
+    // Nothing is left to be saved of names that are to blame.
+    let next = after_failure(NOW + HOUR, Failure::Names, 20, Some(issued(MINUTE)), seed);
+    assert!(next.due - NOW > DAY && next.suspended);
+}
+
+#[test]
+fn what_a_ca_holds_up_is_due_when_it_opens() {
+    let seed = Seed::of("a.example");
+    for (validity, attempts) in [(None, 0), (None, 7), (Some(issued(90 * DAY)), 3)] {
+        for (seconds, latest) in [(0, 5), (5, 5), (12, 13), (600, 675)] {
+            let failure = Failure::PassedOver {
+                until: NOW + seconds,
+            };
+            let next = after_failure(NOW, failure, attempts, validity, seed);
+            let pause = next.due - NOW;
+            assert!((seconds.max(5)..=latest).contains(&pause), "{pause}");
+            assert_eq!((next.attempts, next.suspended), (attempts.max(1), false));
+        }
+    }
+}
+
+#[test]
+fn names_that_fail_again_and_again_give_way() {
+    let late = Validity {
+        not_before: NOW - 100 * DAY,
+        not_after: NOW - 10 * DAY,
+    };
+    let turn = |attempts| failed_turn(NOW, attempts, Some(late));
+    // Renewals that are due now have their deadline within 15 days.
+    let renewal = renewal_turn(issued(90 * DAY)) - 60 * DAY;
+    assert!(turn(2) < renewal && renewal <= turn(3), "{}", turn(3));
+    assert_eq!([0, 2].map(turn), [NOW, NOW], "never before the failure");
+    assert_eq!(failed_turn(NOW, 1, None), NOW);
+    let calm = issued(90 * DAY);
+    assert_eq!(failed_turn(NOW, 1, Some(calm)), calm.deadline());
+}
+
+#[test]
 fn a_renewal_is_tried_at_its_deadline() {
     let validity = issued(90 * DAY);
     let seed = Seed::of("a.example");

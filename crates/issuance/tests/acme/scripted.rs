@@ -244,7 +244,10 @@ async fn the_challenge_is_judged_and_not_the_request_that_announces_it() {
             )
         );
         assert!(matches!(failed.fault, Fault::Invalid(_)), "{failed}");
-        assert_eq!((failed.blame(), failed.retry()), (Blame::Host, Retry::Later));
+        assert_eq!(
+            (failed.blame(), failed.retry()),
+            (Blame::Host, Retry::Later)
+        );
     }
 }
 

@@ -75,8 +75,9 @@ impl Fixture {
         self.built(settings, Clock::System).await
     }
 
-    /// Starts a server with another time.
+    /// Starts a server at another time, which the catalog has, too.
     pub(crate) async fn issuer_at(&self, clock: Clock) -> Arc<Issuer> {
+        self.time.store(clock.now_ms(), Ordering::SeqCst);
         self.built(self.settings(), clock).await
     }
 
@@ -159,6 +160,11 @@ impl Fixture {
     /// Returns how many orders the CA was asked for.
     pub(crate) fn orders(&self) -> usize {
         self.pebble.log().matches("orders in the db").count()
+    }
+
+    /// Returns the time of the catalog, Unix seconds.
+    pub(crate) fn now(&self) -> i64 {
+        self.time.load(Ordering::SeqCst) / 1000
     }
 
     /// Lets all claims end.

@@ -6,5 +6,7 @@ mod bad_days;
 mod elsewhere;
 mod first_access;
 mod fixture;
+mod recovery;
 mod renewal;
 mod resumed;
+mod same_name;
