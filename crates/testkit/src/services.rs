@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use knot::{Knot, Zone};
-pub use pebble::{CaProxy, ChallengeServer, Pebble, PebbleOptions};
+pub use pebble::{CaLimits, CaProxy, ChallengeServer, LimitedCa, Pebble, PebbleOptions};
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Postgres, Signal};
 

@@ -1,6 +1,7 @@
 //! Pebble: a CA that speaks ACME and forgets all when it ends.
 
 mod challenges;
+mod limits;
 mod proxy;
 
 use std::fs;
@@ -10,6 +11,7 @@ use std::process::Command;
 use std::thread;
 
 pub use challenges::ChallengeServer;
+pub use limits::{CaLimits, LimitedCa};
 pub use proxy::CaProxy;
 
 use super::free_ports;

@@ -36,10 +36,28 @@ pub struct CaProxy {
 struct Way {
     pebble: SocketAddr,
     config: ClientConfig,
-    watch: Box<Watch>,
+    judge: Box<Judge>,
 }
 
-type Watch = dyn Fn(&str, Option<u16>) -> bool + Send + Sync;
+/// Request on its way to Pebble, and again with the answer on its way back.
+pub(super) struct Passing<'a> {
+    pub(super) path: &'a str,
+    pub(super) request: &'a [u8],
+    /// Status and body; none before Pebble is asked.
+    pub(super) answer: Option<(u16, &'a [u8])>,
+}
+
+/// What becomes of a request, or of its answer.
+pub(super) enum Verdict {
+    /// It goes on.
+    Pass,
+    /// It goes no further: the client waits in vain.
+    Hang,
+    /// The client gets this in its place.
+    Answer(Response<Full<Bytes>>),
+}
+
+type Judge = dyn Fn(&Passing<'_>) -> Verdict + Send + Sync;
 type Upstream = Mutex<Option<SendRequest<Full<Bytes>>>>;
 type Fault = Box<dyn Error + Send + Sync>;
 
@@ -55,6 +73,21 @@ impl Pebble {
         &self,
         watch: impl Fn(&str, Option<u16>) -> bool + Send + Sync + 'static,
     ) -> CaProxy {
+        self.judged(move |passing| {
+            let status = passing.answer.map(|(status, _)| status);
+            match watch(passing.path, status) {
+                true => Verdict::Pass,
+                false => Verdict::Hang,
+            }
+        })
+    }
+
+    /// Starts a proxy on a free port that asks `judge` before each request is forwarded
+    /// and before each answer is returned.
+    pub(super) fn judged(
+        &self,
+        judge: impl Fn(&Passing<'_>) -> Verdict + Send + Sync + 'static,
+    ) -> CaProxy {
         let pair = self.ca.issue(&["127.0.0.1"], Key::P256);
         let tls = acceptor(Speaks::Http1(&pair)).expect("it speaks TLS");
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -63,7 +96,7 @@ impl Pebble {
         let way = Arc::new(Way {
             pebble: (Ipv4Addr::LOCALHOST, self.port).into(),
             config: client::config(&self.ca),
-            watch: Box::new(watch),
+            judge: Box::new(judge),
         });
         let (running, ended) = oneshot::channel();
         thread::spawn(move || {
@@ -117,26 +150,39 @@ impl Way {
         upstream: &Upstream,
     ) -> Result<Response<Full<Bytes>>, Fault> {
         let path = request.uri().path().to_owned();
-        self.show(&path, None).await;
         let (head, body) = request.into_parts();
-        let body = body.collect().await?.to_bytes();
+        let asked = body.collect().await?.to_bytes();
+        let mut passing = Passing {
+            path: &path,
+            request: &asked,
+            answer: None,
+        };
+        if let Some(answer) = self.judge(&passing).await {
+            return Ok(answer);
+        }
         let mut kept = upstream.lock().await;
         let mut sender = match kept.take().filter(SendRequest::is_ready) {
             Some(sender) => sender,
             None => self.connect().await?,
         };
-        let request = Request::from_parts(head, Full::from(body));
+        let request = Request::from_parts(head, Full::from(asked.clone()));
         let (mut head, body) = sender.send_request(request).await?.into_parts();
         let body = body.collect().await?.to_bytes();
         *kept = Some(sender);
         head.headers.remove(TRANSFER_ENCODING);
-        self.show(&path, Some(head.status.as_u16())).await;
+        passing.answer = Some((head.status.as_u16(), &body));
+        if let Some(answer) = self.judge(&passing).await {
+            return Ok(answer);
+        }
         Ok(Response::from_parts(head, Full::from(body)))
     }
 
-    async fn show(&self, path: &str, status: Option<u16>) {
-        if !(self.watch)(path, status) {
-            pending::<()>().await;
+    /// Returns the answer that takes the place of Pebble's; none if the request passes.
+    async fn judge(&self, passing: &Passing<'_>) -> Option<Response<Full<Bytes>>> {
+        match (self.judge)(passing) {
+            Verdict::Pass => None,
+            Verdict::Hang => pending().await,
+            Verdict::Answer(answer) => Some(answer),
         }
     }
 
