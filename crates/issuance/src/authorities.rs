@@ -366,7 +366,7 @@ fn passed_over(all: &[&Arc<Authority>], now: Instant) -> NoAuthority {
         ));
     }
     NoAuthority::PassedOver {
-        why: format!("no CA is worth asking now: {}", each.join("; ")),
+        why: format!("{NO_CA}: {}", each.join("; ")),
         retry_after,
     }
 }
@@ -380,6 +380,8 @@ fn names(all: &[Arc<Authority>]) -> String {
 const SHARE: u32 = 30;
 /// The shortest of these pauses.
 const SHORTEST: Duration = Duration::from_secs(5);
+/// Begin of the reason where all CAs are passed over.
+pub(crate) const NO_CA: &str = "no CA is worth asking now";
 /// Wait for a directory: a visitor waits 20 s for the decision and the order.
 const META: Duration = Duration::from_secs(5);
 /// Types of problems (RFC 8555, section 6.7) with which a CA refuses an account.

@@ -86,13 +86,15 @@ impl Ledger {
         &self,
         ca: &str,
         charges: &[Charge],
+        share: Share,
     ) -> Result<Result<(), RetryAt>, StoreError> {
         let mut buckets = self.read(ca, charges).await?;
         let now_ms = self.clock.now_ms();
-        Ok(take_each(&mut buckets, now_ms, Share::Whole))
+        Ok(take_each(&mut buckets, now_ms, share))
     }
 
-    /// Returns the token of each bucket: the order was not made.
+    /// Returns the token of each bucket: the order was not made, or ended without a
+    /// certificate.
     ///
     /// # Errors
     /// As [`Ledger::take`].

@@ -13,6 +13,10 @@
 //! | certificates per exact set of names: 5 per 7 days | counts | counts | |
 //! | failed validations per name and account: 5 per hour | counts | counts | |
 //!
+//! The CA counts orders when they are made, certificates when they are issued. All are
+//! taken with the order, lest many at once pass one check. What an order has taken for
+//! its certificate is given back if it ends without one.
+//!
 //! An order with `replaces` outside the window is one without it: after an outage
 //! that outlasts the window, renewals count as duplicates. Limits of new accounts
 //! are not kept: a cluster has one account per CA.
@@ -117,13 +121,21 @@ impl Quotas {
     /// is likeliest to refuse comes first.
     #[must_use]
     pub fn charges(&self, kind: Kind, names: &[HostPattern]) -> Vec<Charge> {
-        let kind = match self.exempt {
-            Exempt::Nothing => Kind::First,
-            Exempt::Renewals => kind,
-        };
+        let mut charges = Vec::new();
+        if self.counted(kind) == Kind::First {
+            charges.extend(self.charge(Named::Orders, ""));
+        }
+        charges.extend(self.certificate_charges(kind, names));
+        charges
+    }
+
+    /// Returns the part of [`Quotas::charges`] that a CA counts once it has issued: an
+    /// order that ends without a certificate gives it back.
+    #[must_use]
+    pub fn certificate_charges(&self, kind: Kind, names: &[HostPattern]) -> Vec<Charge> {
+        let kind = self.counted(kind);
         let mut charges = Vec::new();
         if kind == Kind::First {
-            charges.extend(self.charge(Named::Orders, ""));
             let domains: BTreeSet<_> = names.iter().map(registered_domain).collect();
             charges.extend(
                 domains
@@ -171,6 +183,14 @@ impl Quotas {
         charges
     }
 
+    /// Returns the kind that an order counts as at this CA.
+    fn counted(&self, kind: Kind) -> Kind {
+        match self.exempt {
+            Exempt::Nothing => Kind::First,
+            Exempt::Renewals => kind,
+        }
+    }
+
     fn charge(&self, named: Named, of: &str) -> Option<Charge> {
         let (prefix, limit) = match named {
             Named::Orders => ("orders", self.orders),
@@ -182,6 +202,21 @@ impl Quotas {
             key: format!("{prefix}{of}"),
             limit,
         })
+    }
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::First, Self::Renewal, Self::Replaces];
+
+    /// Returns the word that an order is kept with.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Renewal => "renewal",
+            Self::Replaces => "replaces",
+        }
     }
 }
 

@@ -85,6 +85,7 @@ impl Issuer {
         if when == When::Now {
             attempt.lineage.attempts = 0;
             attempt.state.wanted = true;
+            attempt.state.refusals = 0;
         }
         attempt.ask_renewal_info().await;
         if when == When::IfDue
@@ -146,13 +147,23 @@ impl<'a> Attempt<'a> {
     /// Tries the CAs that are worth trying, in their order.
     async fn run(&mut self, issuers: &Issuers) -> Result<Credential, Failure> {
         self.names = self.names_in_use().await?;
-        self.forget_foreign_order();
+        self.forget_foreign_order().await;
         let wished = self.lineage.wishes.solver.as_deref();
         let solvers = self.issuer.solvers.of(&self.names, wished);
         let mut solvers = solvers.map_err(Failure::Setting)?;
         // Its answers may be shown already.
         let saved = self.state.order.as_ref().and_then(Saved::solver);
         solvers.sort_by_key(|solver| Some(*solver) != saved);
+        // Each failed validation counts against the names: later attempts make one.
+        if let Some(earlier) = self.state.refusals.checked_sub(1) {
+            let is_saved = solvers.first().copied() == saved;
+            let turn = if is_saved {
+                0
+            } else {
+                earlier as usize % solvers.len()
+            };
+            solvers = vec![solvers[turn]];
+        }
         let wish = self.lineage.wishes.ca.clone();
         let candidates = self
             .issuer
@@ -263,9 +274,11 @@ impl<'a> Attempt<'a> {
     }
 
     /// Drops an order for other names than those that are in use by now.
-    fn forget_foreign_order(&mut self) {
-        let names = &self.names;
-        self.state.order.take_if(|saved| !saved.is_for(names));
+    async fn forget_foreign_order(&mut self) {
+        let saved = self.state.order.as_ref();
+        if saved.is_some_and(|saved| !saved.is_for(&self.names)) {
+            self.abandon_order().await;
+        }
     }
 
     /// Writes what is kept of the order; the claim stays.

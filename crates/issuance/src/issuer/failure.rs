@@ -6,7 +6,7 @@ use sekisho_certs::{HostPattern, StoreError};
 
 use crate::accounts::AccountError;
 use crate::acme::{self, Blame, Fault, Retry};
-use crate::authorities::NoAuthority;
+use crate::authorities::{NO_CA, NoAuthority};
 use crate::metrics::Reason;
 use crate::quota::RetryAt;
 use crate::schedule;
@@ -59,7 +59,7 @@ impl Failure {
     }
 
     pub(super) fn closed(ca: &str, RetryAt(until): RetryAt) -> Self {
-        let why = format!("the limits of {ca} allow no order now");
+        let why = format!("{LIMITS} {ca} allow no order now");
         Self::Closed {
             until,
             why,
@@ -186,6 +186,14 @@ impl Failure {
         }
     }
 
+    /// Tells whether the CA has issued a certificate, which can't be used.
+    pub(super) fn has_certificate(&self) -> bool {
+        let Self::Acme(error) = self else {
+            return false;
+        };
+        matches!(error.fault, Fault::Certificate(_) | Fault::Names(_))
+    }
+
     /// Tells whether the order may be gone on with: its URL stays saved.
     pub(super) fn leaves_order(&self) -> bool {
         match self {
@@ -238,6 +246,18 @@ impl From<StoreError> for Failure {
     }
 }
 
+/// Returns what a stored failure says of its cause: the part behind [`BEFORE`], else all
+/// of it. None if it says only that nothing is asked now.
+pub(super) fn cause(text: &str) -> Option<&str> {
+    let cause = text.split_once(BEFORE).map_or(text, |(_, cause)| cause);
+    let is_closed = [LIMITS, NO_CA].iter().any(|begin| cause.starts_with(begin));
+    (!is_closed).then_some(cause)
+}
+
+/// Stands before the failure that a closed limit followed.
+pub(super) const BEFORE: &str = "; the failure before: ";
+/// Begin of the reason where a limit is used up.
+const LIMITS: &str = "the limits of";
 /// Reason where a claim has ended before the work.
 pub(super) const CLAIM_LOST: &str =
     "the claim was lost: another process has it, or the lineage was removed";
@@ -260,6 +280,15 @@ mod tests {
 
     fn down() -> Failure {
         Failure::Store(StoreError::Unavailable("down".into()))
+    }
+
+    #[test]
+    fn the_cause_of_a_failure_outlives_closed_limits() {
+        let why = Failure::closed("ca", RetryAt(9)).why();
+        assert_eq!(cause(&why), None);
+        let refused = "ca: validating a.example: connection: refused";
+        assert_eq!(cause(refused), Some(refused));
+        assert_eq!(cause(&format!("{why}{BEFORE}{refused}")), Some(refused));
     }
 
     #[test]

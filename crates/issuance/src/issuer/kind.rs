@@ -2,8 +2,10 @@
 
 use rustls_pki_types::CertificateDer;
 
+use super::Issuer;
 use super::attempt::Attempt;
 use super::failure::Failure;
+use super::under_way::Saved;
 use crate::acme::{Fault, Problem};
 use crate::authorities::Authority;
 use crate::quota::{Charge, Kind, Share};
@@ -62,13 +64,25 @@ impl Attempt<'_> {
             let failures: Vec<_> = names
                 .filter_map(|name| authority.quotas.failure(name))
                 .collect();
-            let room = ledger.has_room(ca, &failures).await?;
+            let room = ledger
+                .has_room(ca, &failures, self.failures_share())
+                .await?;
             room.map_err(|retry| Failure::closed(ca, retry))?;
         }
         let charges = authority.quotas.charges(kind, &self.names);
         let taken = ledger.take(ca, &charges, self.share()).await?;
         taken.map_err(|retry| Failure::closed(ca, retry))?;
         Ok(charges)
+    }
+
+    /// Drops the order that is saved: no certificate comes of it, as far as this process
+    /// knows. One whose key the CA may have got may have one, and keeps what it took.
+    pub(super) async fn abandon_order(&mut self) {
+        if let Some(saved) = self.state.order.take()
+            && saved.key.is_none()
+        {
+            self.issuer.give_back(&saved).await;
+        }
     }
 
     /// Counts the names whose validation has failed.
@@ -103,12 +117,41 @@ impl Attempt<'_> {
         }
     }
 
+    /// Attempts of the schedule leave the last failed validations of a name without a
+    /// certificate to its operator, who orders by hand after the cause is mended.
+    fn failures_share(&self) -> Share {
+        match self.state.refusals {
+            0 => Share::Whole,
+            _ => Share::Unreserved,
+        }
+    }
+
     /// Returns the validity of the certificate in use.
     pub(super) fn validity(&self) -> Option<Validity> {
         self.current.as_ref().map(|current| Validity {
             not_before: current.not_before,
             not_after: current.not_after,
         })
+    }
+}
+
+impl Issuer {
+    /// Gives back what an order took for its certificate. If this process ends before the
+    /// lineage is written, another one does so again: the CA has the last word.
+    pub(super) async fn give_back(&self, saved: &Saved) {
+        let authority = self.authorities.by_directory(&saved.directory);
+        let (Some(authority), Some(kind)) = (authority, saved.kind()) else {
+            return;
+        };
+        let charges = authority.quotas.certificate_charges(kind, &saved.names());
+        self.give_back_charges(authority, &charges).await;
+    }
+
+    pub(super) async fn give_back_charges(&self, authority: &Authority, charges: &[Charge]) {
+        let ca = authority.ca.name();
+        if let Err(error) = self.ledger.give_back(ca, charges).await {
+            tracing::debug!(ca, %error, "an unused part of the limits was not given back");
+        }
     }
 }
 

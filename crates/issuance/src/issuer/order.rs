@@ -11,11 +11,10 @@ use super::failure::Failure;
 use super::kind::OrderKind;
 use super::under_way::Saved;
 use crate::acme::{
-    Account, CertificateKey, ChallengeType, Error, KeyKind, NewOrder, Order, OrderStatus, Retry,
-    Wanted,
+    Account, CertificateKey, ChallengeType, Error, Fault, KeyKind, NewOrder, Order, OrderStatus,
+    Retry, Wanted,
 };
 use crate::authorities::Authority;
-use crate::quota::Charge;
 
 impl Attempt<'_> {
     /// Gets the certificate by one order, the saved one or a new one, and removes what
@@ -33,8 +32,11 @@ impl Attempt<'_> {
                 // The CA may still validate, or another process has the order now.
                 return done;
             }
-            if self.has_order_at(authority) {
-                self.state.order = None;
+            if self.has_order_at(authority)
+                && let Some(saved) = self.state.order.take()
+                && !failure.has_certificate()
+            {
+                self.issuer.give_back(&saved).await;
             }
         }
         self.clean_up().await;
@@ -75,11 +77,16 @@ impl Attempt<'_> {
             return Ok(None);
         };
         match account.resume(&saved.url).await {
-            Ok(order) if order.status() != OrderStatus::Invalid => Ok(Some(order)),
-            Err(error) if !error.is_lost() => Err(error.into()),
-            // The order has failed or expired.
-            _ => Ok(None),
+            Ok(order) if order.status() != OrderStatus::Invalid => return Ok(Some(order)),
+            Ok(_) => {
+                if let Some(failed) = self.state.order.take() {
+                    self.issuer.give_back(&failed).await;
+                }
+            }
+            Err(error) if error.is_lost() => self.abandon_order().await,
+            Err(error) => return Err(error.into()),
         }
+        Ok(None)
     }
 
     /// Begins an order and saves its URL before anything else.
@@ -98,13 +105,25 @@ impl Attempt<'_> {
                 // already (RFC 9773, section 5): CAs differ in their words.
                 Err(error) if kind.replaces.is_some() && is_refusal(&error) => {
                     tracing::info!(lineage = %self.lineage.name, %error, "ordering without replaces");
+                    self.issuer.give_back_charges(authority, &charges).await;
                     kind = OrderKind::renewal();
                 }
-                Err(error) => return Err(self.refused(authority, error, &charges).await),
+                Err(error) => {
+                    let certificate = authority.quotas.certificate_charges(kind.kind, &self.names);
+                    let unused = match may_have_begun(&error) {
+                        true => &certificate,
+                        false => &charges,
+                    };
+                    self.issuer.give_back_charges(authority, unused).await;
+                    return Err(self.refused(authority, error).await);
+                }
             }
         };
-        let directory = authority.ca.directory();
-        self.state.order = Some(Saved::new(directory, order.url(), &self.names, solver));
+        // An order at another CA is not gone on with: this one takes its place.
+        self.abandon_order().await;
+        let (directory, url) = (authority.ca.directory(), order.url());
+        let saved = Saved::new(directory, url, &self.names, solver, kind.kind);
+        self.state.order = Some(saved);
         self.save().await?;
         Ok(order)
     }
@@ -118,15 +137,10 @@ impl Attempt<'_> {
         }
     }
 
-    /// Closes the limit that a refusal names, or gives back what was taken.
-    async fn refused(&self, authority: &Authority, error: Error, charges: &[Charge]) -> Failure {
+    /// Closes the limit that a refusal names.
+    async fn refused(&self, authority: &Authority, error: Error) -> Failure {
         let (ledger, ca) = (&self.issuer.ledger, authority.ca.name());
         let Retry::After(pause) = error.retry() else {
-            if error.problem().is_some()
-                && let Err(error) = ledger.give_back(ca, charges).await
-            {
-                tracing::debug!(ca, %error, "an unused part of the limits was not given back");
-            }
             return error.into();
         };
         let detail = error.problem().map_or("", |problem| &problem.detail);
@@ -219,6 +233,12 @@ impl Attempt<'_> {
 /// Tells whether the CA refuses the order for what it says.
 fn is_refusal(error: &Error) -> bool {
     error.problem().is_some() && !error.is_rate_limit()
+}
+
+/// Tells whether the CA may have made the order, although there is no answer that says
+/// so.
+fn may_have_begun(error: &Error) -> bool {
+    matches!(error.fault, Fault::Unreachable(_) | Fault::Malformed(_))
 }
 
 /// Wait for the CA's validation, and for its certificate. Where it takes longer, the

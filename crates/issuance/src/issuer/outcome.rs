@@ -8,7 +8,7 @@ use sekisho_certs::{CredentialId, Fence, HostPattern, HostRecord, LastError, Sec
 use tokio::time::sleep;
 
 use super::attempt::{Attempt, RETRY};
-use super::failure::Failure;
+use super::failure::{BEFORE, Failure, cause};
 use super::working::Outcome;
 use super::{Issued, NoCertificate};
 use crate::schedule::{
@@ -38,12 +38,13 @@ impl Attempt<'_> {
     /// Stores a failure with the time of the next attempt. A lineage that nothing uses
     /// any more is removed.
     pub(super) async fn failed(&mut self, failure: Failure) -> Outcome {
-        let (why, now) = (failure.why(), self.now());
+        let (why, now) = (self.why(&failure), self.now());
         let setting = failure.setting(&self.issuer.solvers, &self.names);
         if !matches!(failure, Failure::Unused) {
             self.issuer.metrics.failed(failure.reason());
         }
         if matches!(failure, Failure::Unused) {
+            self.abandon_order().await;
             self.clean_up().await;
         }
         let (write, next) = match failure {
@@ -75,6 +76,19 @@ impl Attempt<'_> {
             next,
             setting: setting.map(Arc::new),
         })
+    }
+
+    /// Returns the reason in words. Beside a closed limit stands the failure before it,
+    /// which tells what to mend.
+    fn why(&self, failure: &Failure) -> Arc<str> {
+        let why = failure.why();
+        let before = self.lineage.last_error.as_ref();
+        match before.and_then(|error| cause(&error.text)) {
+            Some(cause) if matches!(failure, Failure::Closed { .. }) => {
+                format!("{why}{BEFORE}{cause}").into()
+            }
+            _ => why,
+        }
     }
 
     /// Puts the renewal of a certificate off. Nothing fails that is not due.
@@ -229,6 +243,9 @@ impl Attempt<'_> {
                 Some(validity) if now < validity.deadline() => (*until).min(validity.deadline()),
                 Some(_) => *until,
             };
+        }
+        if kind == schedule::Failure::Names && validity.is_none() {
+            self.state.refusals = self.state.refusals.saturating_add(1);
         }
         let next = after_failure(now, kind, attempts, validity, seed);
         if self.is_forgotten(kind, next.attempts) {

@@ -63,7 +63,8 @@ impl Issuer {
         let before = lineage.order.clone();
         let mut state = UnderWay::read(before.as_ref());
         // The order may have the key of the certificate.
-        (state.revoked, state.order) = (true, None);
+        state.revoked = true;
+        let dropped = state.order.take().filter(|saved| saved.key.is_none());
         lineage.order = state.to_secret();
         let put = Write::PutLineage(lineage.clone(), Fence::Epoch(held.epoch));
         let written = self.sealer.write(vec![put]).await;
@@ -72,8 +73,13 @@ impl Issuer {
             if is_clear {
                 // It is renewed as before.
                 lineage.order = before;
+            } else if let Some(saved) = &dropped {
+                self.give_back(saved).await;
             }
             return Err(failed(why));
+        }
+        if let Some(saved) = &dropped {
+            self.give_back(saved).await;
         }
         lineage.due = reissue.then(|| held.now(&self.clock) + HEAD_START);
         // The failures are those of a certificate that ends here.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
 use crate::acme::ChallengeType;
+use crate::quota::Kind;
 use crate::solver::dns01::Presented;
 
 /// Order of a lineage, as its row keeps it, sealed. Any server goes on from there.
@@ -27,6 +28,9 @@ pub(super) struct UnderWay {
     /// TXT records that may be there and are to be removed.
     #[serde(default)]
     pub(super) records: Vec<Record>,
+    /// Attempts in a row that failed for the names, without a certificate in use.
+    #[serde(default)]
+    pub(super) refusals: u32,
 }
 
 /// TXT record with the name that it proves.
@@ -47,6 +51,10 @@ pub(super) struct Saved {
     names: Vec<String>,
     /// Challenge that proves the names.
     solver: String,
+    /// Kind for the CA's limits: what was taken for the certificate. None of an order
+    /// that an older version has begun.
+    #[serde(default)]
+    kind: Option<String>,
     /// Key of the certificate, PKCS#8, before the order is finalized.
     #[serde(
         default,
@@ -76,7 +84,7 @@ impl UnderWay {
 
     /// Returns the text for the lineage; none if there is nothing to keep.
     pub(super) fn to_secret(&self) -> Option<Secret> {
-        let is_marked = self.makes_hosts || self.revoked || self.wanted;
+        let is_marked = self.makes_hosts || self.revoked || self.wanted || self.refusals > 0;
         if self.order.is_none() && self.records.is_empty() && !is_marked {
             return None;
         }
@@ -100,12 +108,14 @@ impl Saved {
         url: &str,
         names: &[HostPattern],
         solver: ChallengeType,
+        kind: Kind,
     ) -> Self {
         Self {
             directory: directory.to_owned(),
             url: url.to_owned(),
             names: names.iter().map(|name| name.as_str().to_owned()).collect(),
             solver: solver.as_str().to_owned(),
+            kind: Some(kind.as_str().to_owned()),
             key: None,
         }
     }
@@ -116,6 +126,18 @@ impl Saved {
             .iter()
             .map(String::as_str)
             .eq(names.iter().map(HostPattern::as_str))
+    }
+
+    /// Returns the names of the order.
+    pub(super) fn names(&self) -> Vec<HostPattern> {
+        let names = self.names.iter().map(|name| HostPattern::parse(name));
+        names.filter_map(Result::ok).collect()
+    }
+
+    /// Returns the kind of the order; none if it is not known.
+    pub(super) fn kind(&self) -> Option<Kind> {
+        let kind = self.kind.as_deref()?;
+        Kind::ALL.into_iter().find(|one| one.as_str() == kind)
     }
 
     /// Returns the challenge that proves the names; none for one that this version
@@ -153,21 +175,22 @@ mod tests {
     fn what_is_kept_comes_back() {
         let names = [HostPattern::parse("a.example").unwrap()];
         let solver = ChallengeType::TlsAlpn01;
-        let mut saved = Saved::new("https://ca/dir", "https://ca/order/1", &names, solver);
+        let url = "https://ca/order/1";
+        let mut saved = Saved::new("https://ca/dir", url, &names, solver, Kind::Renewal);
         saved.key = Some(Secret::new(b"\x00key".to_vec()));
         let kept = UnderWay {
             makes_hosts: true,
-            revoked: false,
             wanted: true,
             order: Some(saved),
-            records: Vec::new(),
+            ..UnderWay::default()
         };
         let read = UnderWay::read(kept.to_secret().as_ref());
         let order = read.order.unwrap();
         assert!(read.makes_hosts && read.wanted && order.is_for(&names) && !order.is_for(&[]));
+        assert_eq!((order.url.as_str(), order.solver()), (url, Some(solver)));
         assert_eq!(
-            (order.url.as_str(), order.solver()),
-            ("https://ca/order/1", Some(solver))
+            (order.names(), order.kind()),
+            (names.to_vec(), Some(Kind::Renewal))
         );
         assert_eq!(order.key.unwrap().expose(), b"\x00key");
     }

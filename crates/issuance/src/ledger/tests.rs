@@ -142,7 +142,7 @@ async fn failures_count_on_an_empty_bucket_and_room_is_only_looked_at() {
     let shared = Shared::new().await;
     let ledger = shared.ledger();
     let failures = [charge("failed/a.example", 2)];
-    let room = async || ledger.has_room(CA, &failures).await.unwrap();
+    let room = async || ledger.has_room(CA, &failures, Share::Whole).await.unwrap();
     for _ in 0..3 {
         assert_eq!(room().await, Ok(()));
     }

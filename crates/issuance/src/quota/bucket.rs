@@ -38,7 +38,8 @@ struct Closure {
 pub enum Share {
     /// All of it: first certificates, and renewals past their deadline.
     Whole,
-    /// All but a tenth, rounded up, which first certificates have: other renewals.
+    /// All but a tenth, rounded up, which first certificates have: other renewals. Of
+    /// failed validations, attempts of the schedule leave it to a renewal by hand.
     /// Of a limit of one, that is nothing to leave: it may take it.
     Unreserved,
 }

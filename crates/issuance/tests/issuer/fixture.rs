@@ -140,7 +140,16 @@ impl Fixture {
 
     /// Visits a host at a server that dies with the runtime.
     pub(crate) async fn visit_doomed(&self, name: &'static str, record: &HostRecord) -> Runtime {
-        let (issuer, record) = (self.issuer().await, record.clone());
+        Self::visit_by(self.issuer().await, name, record)
+    }
+
+    /// Visits a host at a server on a runtime of its own.
+    pub(crate) fn visit_by(
+        issuer: Arc<Issuer>,
+        name: &'static str,
+        record: &HostRecord,
+    ) -> Runtime {
+        let record = record.clone();
         let builder = &mut Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).enable_all().build().unwrap();
         runtime.spawn(async move { visit(&issuer, name, Some(&record)).await });
