@@ -13,6 +13,7 @@ mod directory;
 mod error;
 mod exchange;
 mod key;
+mod nonces;
 mod order;
 mod problem;
 mod renewal_info;

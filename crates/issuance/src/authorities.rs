@@ -46,6 +46,8 @@ struct State {
     outage: Option<Outage>,
     /// The shortest lifetime of a certificate that was to be renewed.
     lifetime: Option<Duration>,
+    /// Order that met a busy CA last, and when.
+    busy: Option<(Box<str>, Instant)>,
 }
 
 /// Why there is no CA to ask.
@@ -194,9 +196,29 @@ impl Authorities {
         true
     }
 
+    /// Notes a failure as [`Authorities::failed`] does, of the order of this lineage. A
+    /// 503 with `Retry-After` is a pause of the one order: the CA wants fewer requests.
+    /// It concerns all once another order meets it within [`BUSY`].
+    pub fn failed_in(&self, authority: &Authority, error: &acme::Error, lineage: &str) -> bool {
+        if is_busy(error) {
+            let now = Instant::now();
+            let mut state = authority.state();
+            let before = state.busy.replace((lineage.into(), now));
+            let is_other = |(other, at): (Box<str>, Instant)| {
+                *other != *lineage && now.duration_since(at) < BUSY
+            };
+            if state.outage.is_none() && !before.is_some_and(is_other) {
+                return false;
+            }
+        }
+        self.failed(authority, error)
+    }
+
     /// Notes that the CA did what it was asked. Tells whether it was passed over.
     pub fn succeeded(&self, authority: &Authority) -> bool {
-        let was_out = authority.state().outage.take().is_some();
+        let mut state = authority.state();
+        state.busy = None;
+        let was_out = state.outage.take().is_some();
         if was_out {
             tracing::info!(ca = authority.ca.name(), "CA works again");
         }
@@ -338,6 +360,18 @@ fn concerns_all(error: &acme::Error) -> bool {
     }
 }
 
+/// Tells whether the CA wants fewer requests for a while.
+fn is_busy(error: &acme::Error) -> bool {
+    matches!(
+        error.fault,
+        Fault::Refused {
+            status: 503,
+            retry_after: Some(_),
+            ..
+        }
+    )
+}
+
 fn late(ca: &Ca) -> acme::Error {
     let late = format!("no directory within {} s", META.as_secs());
     acme::Error {
@@ -384,6 +418,8 @@ const SHORTEST: Duration = Duration::from_secs(5);
 pub(crate) const NO_CA: &str = "no CA is worth asking now";
 /// Wait for a directory: a visitor waits 20 s for the decision and the order.
 const META: Duration = Duration::from_secs(5);
+/// Time within which a second order has to meet a busy CA: orders of one outage do.
+const BUSY: Duration = Duration::from_secs(60);
 /// Types of problems (RFC 8555, section 6.7) with which a CA refuses an account.
 const ACCOUNT: [&str; 4] = [
     "accountDoesNotExist",

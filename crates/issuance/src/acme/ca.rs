@@ -10,6 +10,7 @@ use rustls_pki_types::CertificateDer;
 use super::directory::{Directory, Meta, is_https};
 use super::error::{Error, Fault};
 use super::exchange::Transport;
+use super::nonces::Nonces;
 use super::renewal_info::{self, RenewalInfo};
 use sekisho_https::{HttpsClient, Timeouts, roots};
 
@@ -89,6 +90,7 @@ impl Ca {
             trusted,
             deadline: settings.deadline,
             read: Mutex::default(),
+            nonces: Nonces::default(),
         };
         Ok(Self {
             name,

@@ -14,7 +14,7 @@ use super::error::Fault;
 pub(super) struct Directory {
     new_nonce: String,
     new_account: String,
-    new_order: String,
+    pub(super) new_order: String,
     /// Where renewal information stands (RFC 9773, section 3).
     pub(super) renewal_info: Option<String>,
     #[serde(default)]

@@ -7,14 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
 use http::header::{CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER, USER_AGENT};
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::directory::Directory;
 use super::error::Fault;
+use super::nonces::{Nonces, REPLAY_NONCE};
 use super::problem::Problem;
 use super::retry_after;
 use sekisho_https::{BodyError, HttpsClient, body};
@@ -28,21 +31,39 @@ pub(super) struct Transport {
     pub(super) trusted: String,
     /// For one request with its answer.
     pub(super) deadline: Duration,
-    /// The directory as it was read last.
-    pub(super) read: Mutex<Option<(Instant, Bytes)>>,
+    /// The directory, as it was read last or is being read.
+    pub(super) read: Mutex<Option<(Instant, Reading)>>,
+    pub(super) nonces: Nonces,
 }
 
+/// Read of the directory, shared by all who wait for it (singleflight).
+pub(super) type Reading = Shared<BoxFuture<'static, Result<Bytes, Fault>>>;
+
 impl Transport {
-    /// Returns the directory; reads it anew after [`DIRECTORY_AGE`].
-    pub(super) async fn directory(&self) -> Result<Bytes, Fault> {
-        if let Some((read, json)) = &*lock(&self.read)
-            && read.elapsed() < DIRECTORY_AGE
-        {
-            return Ok(json.clone());
-        }
+    /// Returns the directory; reads it anew after [`DIRECTORY_AGE`]. All who wait share
+    /// one request and its failure: a CA that hangs would else get one for each order.
+    pub(super) async fn directory(self: &Arc<Self>) -> Result<Bytes, Fault> {
+        let reading = {
+            let mut read = lock(&self.read);
+            let usable = read.take_if(|(begun, reading)| match reading.peek() {
+                Some(Ok(_)) => begun.elapsed() < DIRECTORY_AGE,
+                Some(Err(_)) => false,
+                None => true,
+            });
+            let (begun, reading) = usable.unwrap_or_else(|| {
+                let transport = Arc::clone(self);
+                let reading = async move { transport.read_directory().await };
+                (Instant::now(), reading.boxed().shared())
+            });
+            *read = Some((begun, reading.clone()));
+            reading
+        };
+        reading.await
+    }
+
+    async fn read_directory(&self) -> Result<Bytes, Fault> {
         let json = self.get(&self.directory).await?.into_body();
         Directory::parse(&json)?;
-        *lock(&self.read) = Some((Instant::now(), json.clone()));
         Ok(json)
     }
 
@@ -55,6 +76,54 @@ impl Transport {
             Some(fault) => Err(fault),
             None => Ok(answer),
         }
+    }
+
+    /// Returns an answer with a nonce: one that is kept, else the CA's. A CA that is busy
+    /// is asked again after the pause that it names.
+    async fn new_nonce(&self, request: &Request<Full<Bytes>>) -> Result<Response<Bytes>, Fault> {
+        let mut pauses = 0;
+        loop {
+            if self.nonces.is_empty() {
+                self.nonces.turn().await;
+            }
+            // Another request may have brought one meanwhile.
+            if let Some(nonce) = self.nonces.take() {
+                let mut answer = Response::default();
+                answer.headers_mut().insert(REPLAY_NONCE, nonce);
+                return Ok(answer);
+            }
+            let answer = self.send(request.clone()).await?;
+            match short_pause(&answer) {
+                Some(pause) if pauses < MOST_PAUSES => sleep(pause).await,
+                _ => return Ok(answer),
+            }
+            pauses += 1;
+        }
+    }
+
+    /// Sends a signed request. A new order at a CA that is busy is sent again after the
+    /// pause that it names. If the CA has taken its nonce, instant-acme signs it anew.
+    async fn post(
+        self: &Arc<Self>,
+        request: &Request<Full<Bytes>>,
+    ) -> Result<Response<Bytes>, Fault> {
+        let mut pauses = 0;
+        loop {
+            let answer = self.send(request.clone()).await?;
+            match short_pause(&answer) {
+                Some(pause) if pauses < MOST_PAUSES && self.is_new_order(request).await => {
+                    sleep(pause).await;
+                    pauses += 1;
+                }
+                _ => return Ok(answer),
+            }
+        }
+    }
+
+    async fn is_new_order(self: &Arc<Self>, request: &Request<Full<Bytes>>) -> bool {
+        let directory = self.directory().await;
+        let directory = directory.and_then(|json| Directory::parse(&json));
+        directory.is_ok_and(|directory| *request.uri() == *directory.new_order)
     }
 
     async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Bytes>, Fault> {
@@ -144,16 +213,29 @@ impl HttpClient for Exchange {
         let (transport, noted) = (Arc::clone(&self.transport), self.noted.clone());
         Box::pin(async move {
             let (head, body) = request.into_parts();
+            let is_new_nonce = head.method == Method::HEAD;
             let answer = if head.uri == *transport.directory {
                 transport.directory().await.map(Response::new)
             } else {
                 let Ok(body) = body.collect().await;
                 let body = Full::new(body.to_bytes());
-                transport.send(Request::from_parts(head, body)).await
+                let request = Request::from_parts(head, body);
+                match is_new_nonce {
+                    true => transport.new_nonce(&request).await,
+                    false => transport.post(&request).await,
+                }
             };
-            let answer = answer.map_err(given_up)?;
-            match refusal(&answer) {
-                Some(Fault::Refused { problem, .. }) if is_bad_nonce(problem.as_deref()) => {}
+            let mut answer = answer.map_err(given_up)?;
+            let refusal = refusal(&answer);
+            let is_bad_nonce = refusal.as_ref().is_some_and(is_bad_nonce);
+            if is_bad_nonce {
+                transport.nonces.forget();
+            }
+            if !is_new_nonce {
+                transport.nonces.put(answer.headers_mut());
+            }
+            match refusal {
+                Some(_) if is_bad_nonce => {}
                 Some(fault) => return Err(given_up(fault)),
                 None => *lock(&noted.0) = dropped(&answer),
             }
@@ -182,8 +264,23 @@ fn refusal(answer: &Response<Bytes>) -> Option<Fault> {
 
 /// Tells whether instant-acme sends the request again with a fresh nonce (RFC 8555,
 /// section 6.5).
-fn is_bad_nonce(problem: Option<&Problem>) -> bool {
-    problem.is_some_and(|problem| problem.kind == "badNonce")
+fn is_bad_nonce(fault: &Fault) -> bool {
+    let Fault::Refused {
+        problem: Some(problem),
+        ..
+    } = fault
+    else {
+        return false;
+    };
+    problem.kind == "badNonce"
+}
+
+/// Returns the pause that a CA with too many requests asks for; none if it is a long one,
+/// or the answer says something else.
+fn short_pause(answer: &Response<Bytes>) -> Option<Duration> {
+    let is_busy = answer.status() == StatusCode::SERVICE_UNAVAILABLE;
+    let pause = retry_after::of(answer.headers()).filter(|_| is_busy);
+    pause.filter(|pause| *pause <= LONGEST_PAUSE)
 }
 
 fn dropped(answer: &Response<Bytes>) -> Dropped {
@@ -225,6 +322,10 @@ const DIRECTORY_AGE: Duration = Duration::from_secs(60 * 60);
 const MAX_ANSWER: usize = 128 << 10;
 /// Alternate chains that are looked at.
 const MAX_CHAINS: usize = 8;
+/// Pauses within one request, and the longest: a visitor waits 20 s for the order. After
+/// more, the order is tried again later.
+const MOST_PAUSES: u32 = 3;
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const CHAIN: &[u8] = b"application/pem-certificate-chain";
 /// Text of rustls for certificates that no authority vouches for, or not now.
 const UNTRUSTED: &str = "invalid peer certificate";

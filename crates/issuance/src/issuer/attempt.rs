@@ -260,7 +260,8 @@ impl<'a> Attempt<'a> {
     fn may_do_elsewhere(&self, authority: &Authority, failure: &Failure) -> bool {
         match failure {
             Failure::Acme(error) => {
-                let is_passed_over = self.issuer.authorities.failed(authority, error);
+                let (cas, lineage) = (&self.issuer.authorities, self.lineage.name.as_str());
+                let is_passed_over = cas.failed_in(authority, error, lineage);
                 is_passed_over || error.is_forbidden() || error.blame() != Blame::Host
             }
             Failure::Closed { .. } => true,

@@ -150,6 +150,45 @@ async fn the_ca_says_when_to_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_busy_ca_pauses_one_order_and_is_passed_over_once_two_meet_it() {
+    let cas = two();
+    let one = Arc::clone(&cas.all()[0]);
+    let busy = refused(503, "", Some(2));
+    for _ in 0..3 {
+        assert!(!cas.failed_in(&one, &busy, "a.example"));
+    }
+    // An order that comes through, or a minute, tells that it was no outage.
+    cas.succeeded(&one);
+    assert!(!cas.failed_in(&one, &busy, "b.example"));
+    advance(Duration::from_secs(60)).await;
+    assert!(!cas.failed_in(&one, &busy, "a.example"));
+    assert_eq!(named(&cas), ["one", "two"]);
+    assert!(cas.failed_in(&one, &busy, "b.example"));
+    assert_eq!(named(&cas), ["two"]);
+    // Without a time to come back, it is one at once.
+    let cas = two();
+    assert!(cas.failed_in(&cas.all()[0], &refused(503, "", None), "a.example"));
+}
+
+#[tokio::test]
+async fn all_who_wait_for_a_directory_share_one_request() {
+    let ca = Scripted::with_deadline(Duration::from_millis(500));
+    ca.put("dir", Answer::status(200).after(Duration::from_secs(60)));
+    let metas = (0..50).map(|_| ca.ca.meta());
+    for meta in futures_util::future::join_all(metas).await {
+        let error = meta.unwrap_err().to_string();
+        assert!(error.ends_with("did not answer within 0.5 s"), "{error}");
+    }
+    assert_eq!(ca.endpoint.times("/dir"), 1);
+    // A caller that goes away leaves the request to the others, and a failure is not
+    // kept.
+    let gone = tokio::time::timeout(Duration::from_millis(50), ca.ca.meta());
+    assert!(gone.await.is_err());
+    ca.ca.meta().await.unwrap_err();
+    assert_eq!(ca.endpoint.times("/dir"), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_order_shuts_no_ca_off() {
     let cas = two();
     let one = Arc::clone(&cas.all()[0]);

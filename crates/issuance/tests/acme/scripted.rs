@@ -173,6 +173,35 @@ async fn an_overloaded_ca_needs_no_problem_document() {
 }
 
 #[tokio::test]
+async fn a_busy_ca_is_asked_again_within_the_order() {
+    let ca = Scripted::start();
+    let account = ca.account().await;
+    // These answers bring no nonce. That of the account serves the first order.
+    let busy = Answer::status(503).with("retry-after", "0");
+    for name in ["newOrder", "newNonce"] {
+        let (own, other) = match name {
+            "newNonce" => ("/newNonce", "/newOrder"),
+            _ => ("/newOrder", "/newNonce"),
+        };
+        let fresh = Answer::ok("").with("replay-nonce", "nonce");
+        ca.endpoint.put(other, fresh);
+        ca.endpoint.put(own, busy.clone());
+        let before = ca.endpoint.times(own);
+        let names = names(&["a.example"]);
+        let error = account.order(&order_of(&names)).await.unwrap_err();
+        assert_eq!(ca.endpoint.times(own) - before, 4, "{error}");
+        assert_eq!(error.retry(), Retry::After(Duration::ZERO), "{error}");
+    }
+    ca.put("newNonce", Answer::ok(""));
+    let long = Answer::status(503).with("retry-after", "60");
+    ca.endpoint.put("/newOrder", long);
+    let before = ca.endpoint.times("/newOrder");
+    let names = names(&["a.example"]);
+    account.order(&order_of(&names)).await.unwrap_err();
+    assert_eq!(ca.endpoint.times("/newOrder") - before, 1);
+}
+
+#[tokio::test]
 async fn a_hang_ends_at_the_deadline() {
     let ca = Scripted::with_deadline(Duration::from_millis(300));
     let account = ca.account().await;

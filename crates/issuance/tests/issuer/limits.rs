@@ -237,3 +237,27 @@ async fn later_attempts_of_the_schedule_try_one_challenge_each() {
         assert!(attempts < 2, "{}", limited.error(name).await);
     }
 }
+
+#[tokio::test]
+async fn a_burst_of_orders_asks_for_few_nonces() {
+    let limited = Limited::start(CaLimits::letsencrypt(), Quotas::default()).await;
+    let issuer = limited.issuer().await;
+    let names: Vec<_> = (0..32).map(|n| format!("n{n}.d{n}.example")).collect();
+    for name in &names {
+        limited.fixture.host(name).await;
+    }
+    let time = tokio::spawn(follow(Arc::clone(&limited.fixture.time)));
+    let visits = names.iter().map(|name| limited.is_served(&issuer, name));
+    let served = futures_util::future::join_all(visits).await;
+    assert!(served.iter().all(|served| *served), "{served:?}");
+    assert_eq!(limited.ca.refused(), [""; 0]);
+    time.abort();
+}
+
+/// Moves a time as the clock does.
+async fn follow(time: Arc<std::sync::atomic::AtomicI64>) {
+    loop {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        time.store(Clock::System.now_ms(), Ordering::SeqCst);
+    }
+}
