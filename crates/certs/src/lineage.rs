@@ -25,6 +25,9 @@ pub struct Lineage<S> {
     /// The present credential, once there was one. It is gone with the last
     /// host that refers to it.
     pub credential: Option<CredentialId>,
+    /// URL of the directory of the CA that issued the present credential; none of an
+    /// imported one, or where an older version has ordered it.
+    pub issued_by: Option<String>,
     /// Not worked on before this time, seconds since the Unix epoch; none if
     /// nothing is to be done.
     pub due: Option<i64>,
@@ -58,6 +61,7 @@ impl<S> Lineage<S> {
             names,
             wishes: Wishes::default(),
             credential: None,
+            issued_by: None,
             due: None,
             turn: 0,
             attempts: 0,
@@ -76,6 +80,7 @@ impl<S> Lineage<S> {
             names: self.names,
             wishes: self.wishes,
             credential: self.credential,
+            issued_by: self.issued_by,
             due: self.due,
             turn: self.turn,
             attempts: self.attempts,

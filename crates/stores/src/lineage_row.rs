@@ -12,7 +12,7 @@ macro_rules! columns {
     () => {
         "l.name, l.tenant, l.names, l.ca, l.profile, l.key_type, l.solver, l.credential,
     l.due, l.turn, l.attempts, l.error_at, l.error, l.key_id, l.nonce, l.bytes,
-    c.holder, c.until_ms, c.epoch"
+    c.holder, c.until_ms, c.epoch, l.issued_by"
     };
 }
 pub(crate) use columns;

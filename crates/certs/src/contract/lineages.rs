@@ -32,6 +32,7 @@ pub async fn every_field_of_a_lineage_comes_back(fixture: Fixture) {
     full.attempts = u32::MAX;
     let text = "429: „too many“\nretry".to_owned();
     full.last_error = Some(LastError { at: -7, text });
+    full.issued_by = Some("https://ca.example/dir".into());
     full.order = Some(sealed(b"order"));
     let bare = lineage("c.example");
     let number = fixture.number().await;

@@ -1,5 +1,6 @@
 //! Attempt to get the certificate of a lineage.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sekisho_certs::credential::{Credential, SealedBytes, StoredCredential};
@@ -98,7 +99,7 @@ impl Issuer {
             self.metrics.late();
         }
         match attempt.run(&task.issuers).await {
-            Ok(credential) => attempt.issued(credential).await,
+            Ok((credential, ca)) => attempt.issued(credential, &ca).await,
             Err(failure) => attempt.failed(failure).await,
         }
     }
@@ -144,8 +145,8 @@ impl<'a> Attempt<'a> {
         self.held.now(&self.issuer.clock)
     }
 
-    /// Tries the CAs that are worth trying, in their order.
-    async fn run(&mut self, issuers: &Issuers) -> Result<Credential, Failure> {
+    /// Tries the CAs that are worth trying, in their order. Returns which one has issued.
+    async fn run(&mut self, issuers: &Issuers) -> Result<(Credential, Arc<Authority>), Failure> {
         self.names = self.names_in_use().await?;
         self.forget_foreign_order().await;
         let wished = self.lineage.wishes.solver.as_deref();
@@ -191,7 +192,7 @@ impl<'a> Attempt<'a> {
                     if is_answered(&done) && self.issuer.authorities.succeeded(&authority) {
                         self.issuer.opened.notify_waiters();
                     }
-                    return done;
+                    return done.map(|credential| (credential, authority));
                 }
             }
         }

@@ -1,6 +1,10 @@
 //! Kind of an order for the CA's limits, and what it takes of them.
 
+use std::collections::BTreeSet;
+
 use rustls_pki_types::CertificateDer;
+use sekisho_certs::HostPattern;
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
 use super::Issuer;
 use super::attempt::Attempt;
@@ -18,24 +22,28 @@ pub(super) struct OrderKind {
 }
 
 impl OrderKind {
-    /// Makes the kind of a renewal that says nothing of the certificate before it.
-    pub(super) fn renewal() -> Self {
+    /// Returns the kind of the same order if it says nothing of the certificate before.
+    pub(super) fn without_replaces(&self) -> Self {
+        let kind = match self.kind {
+            Kind::First => Kind::First,
+            Kind::Renewal | Kind::Replaces => Kind::Renewal,
+        };
         Self {
-            kind: Kind::Renewal,
+            kind,
             replaces: None,
         }
     }
 }
 
 impl Attempt<'_> {
-    /// Returns what an order at this CA would be. Only the CA that has issued a
-    /// certificate knows its renewal information.
+    /// Returns what an order at this CA would be: a renewal only of a certificate that
+    /// this CA issued, for exactly these names.
     pub(super) fn order_kind(&self, authority: &Authority) -> OrderKind {
-        let Some(current) = self
-            .current
-            .as_ref()
-            .filter(|_| self.names == self.lineage.names)
-        else {
+        let directory = authority.ca.directory();
+        let issued_by = self.lineage.issued_by.as_deref();
+        let leaf = self.current.as_ref().and_then(|one| one.chain.first());
+        let leaf = leaf.filter(|leaf| issued_by == Some(directory) && is_for(leaf, &self.names));
+        let Some(leaf) = leaf else {
             return OrderKind {
                 kind: Kind::First,
                 replaces: None,
@@ -43,12 +51,13 @@ impl Attempt<'_> {
         };
         let now = self.issuer.clock.now();
         let suggested = self.suggested.as_ref();
-        let suggested = suggested.filter(|one| one.directory == authority.ca.directory());
+        let suggested = suggested.filter(|one| one.directory == directory);
         let kind = match suggested {
+            _ if self.state.counted_first.as_deref() == Some(directory) => Kind::First,
             Some(suggested) if suggested.window.contains(now) => Kind::Replaces,
             _ => Kind::Renewal,
         };
-        let replaces = suggested.and_then(|_| current.chain.first().cloned());
+        let replaces = suggested.map(|_| leaf.clone());
         OrderKind { kind, replaces }
     }
 
@@ -153,6 +162,25 @@ impl Issuer {
             tracing::debug!(ca, %error, "an unused part of the limits was not given back");
         }
     }
+}
+
+/// Tells whether a certificate is for exactly these names.
+fn is_for(leaf: &CertificateDer<'_>, names: &[HostPattern]) -> bool {
+    let Ok((_, leaf)) = X509Certificate::from_der(leaf) else {
+        return false;
+    };
+    let Ok(Some(alternatives)) = leaf.subject_alternative_name() else {
+        return false;
+    };
+    let of_leaf = alternatives.value.general_names.iter();
+    let of_leaf: BTreeSet<_> = of_leaf
+        .filter_map(|name| match name {
+            GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+            _ => None,
+        })
+        .collect();
+    let wanted: BTreeSet<_> = names.iter().map(|name| name.as_str().to_owned()).collect();
+    of_leaf == wanted
 }
 
 /// Tells whether a problem is about a name; one that names none is about all.

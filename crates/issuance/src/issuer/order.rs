@@ -15,6 +15,7 @@ use crate::acme::{
     Retry, Wanted,
 };
 use crate::authorities::Authority;
+use crate::quota::{Kind, Named};
 
 impl Attempt<'_> {
     /// Gets the certificate by one order, the saved one or a new one, and removes what
@@ -106,7 +107,7 @@ impl Attempt<'_> {
                 Err(error) if kind.replaces.is_some() && is_refusal(&error) => {
                     tracing::info!(lineage = %self.lineage.name, %error, "ordering without replaces");
                     self.issuer.give_back_charges(authority, &charges).await;
-                    kind = OrderKind::renewal();
+                    kind = kind.without_replaces();
                 }
                 Err(error) => {
                     let certificate = authority.quotas.certificate_charges(kind.kind, &self.names);
@@ -115,7 +116,7 @@ impl Attempt<'_> {
                         false => &charges,
                     };
                     self.issuer.give_back_charges(authority, unused).await;
-                    return Err(self.refused(authority, error).await);
+                    return Err(self.refused(authority, error, kind.kind).await);
                 }
             }
         };
@@ -137,8 +138,9 @@ impl Attempt<'_> {
         }
     }
 
-    /// Closes the limit that a refusal names.
-    async fn refused(&self, authority: &Authority, error: Error) -> Failure {
+    /// Closes the limit that a refusal names. A renewal that is refused as a new order
+    /// counts as one from then on, else it would ask again each time.
+    async fn refused(&mut self, authority: &Authority, error: Error, kind: Kind) -> Failure {
         let (ledger, ca) = (&self.issuer.ledger, authority.ca.name());
         let Retry::After(pause) = error.retry() else {
             return error.into();
@@ -147,6 +149,10 @@ impl Attempt<'_> {
         let closed = authority.quotas.closed_by(detail, &self.names);
         if !error.is_rate_limit() || closed.is_empty() {
             return error.into();
+        }
+        let is_of_set = matches!(Named::by(detail), Some(Named::Duplicates | Named::Failures));
+        if kind != Kind::First && !is_of_set {
+            self.state.counted_first = Some(authority.ca.directory().to_owned());
         }
         let pause = i64::try_from(pause.as_secs()).unwrap_or(i64::MAX);
         let until = self.issuer.clock.now().saturating_add(pause);

@@ -11,16 +11,17 @@ use super::attempt::{Attempt, RETRY};
 use super::failure::{BEFORE, Failure, cause};
 use super::working::Outcome;
 use super::{Issued, NoCertificate};
+use crate::authorities::Authority;
 use crate::schedule::{
     self, Seed, Validity, after_failure, failed_turn, first_again, renewal_due, renewal_turn,
 };
 
 impl Attempt<'_> {
-    /// Stores a certificate: with the hosts that it is for, in one batch.
-    pub(super) async fn issued(&mut self, credential: Credential) -> Outcome {
+    /// Stores a certificate of this CA: with the hosts that it is for, in one batch.
+    pub(super) async fn issued(&mut self, credential: Credential, ca: &Authority) -> Outcome {
         let stored = credential.into_stored(CredentialId::fresh(&self.issuer.clock));
         let stored = stored.into_sealable();
-        match self.store(&stored).await {
+        match self.store(&stored, ca).await {
             Ok(credential) => {
                 let (lineage, names) = (&self.lineage.name, self.names.len());
                 tracing::info!(%lineage, names, %credential, "certificate stored");
@@ -113,12 +114,16 @@ impl Attempt<'_> {
     }
 
     /// Writes the batch. Hosts that others write meanwhile are read again.
-    async fn store(&mut self, stored: &StoredCredential<Secret>) -> Result<CredentialId, Failure> {
+    async fn store(
+        &mut self,
+        stored: &StoredCredential<Secret>,
+        ca: &Authority,
+    ) -> Result<CredentialId, Failure> {
         self.held.end().await;
         for _ in 0..MAX_TRIES {
             let mut writes = Vec::new();
             let id = self.put_credential(stored.clone(), &mut writes).await?;
-            writes.push(self.renewed(stored, id));
+            writes.push(self.renewed(stored, id, ca));
             match self.issuer.sealer.write(writes).await {
                 Ok(_) => return Ok(id),
                 Err(StoreError::Conflict(_)) => match self.progress(id).await? {
@@ -210,7 +215,12 @@ impl Attempt<'_> {
     }
 
     /// Returns the write of the lineage with its new certificate.
-    fn renewed(&self, stored: &StoredCredential<Secret>, id: CredentialId) -> Write<Secret> {
+    fn renewed(
+        &self,
+        stored: &StoredCredential<Secret>,
+        id: CredentialId,
+        ca: &Authority,
+    ) -> Write<Secret> {
         let now = self.now();
         let validity = Validity {
             not_before: stored.not_before,
@@ -221,6 +231,7 @@ impl Attempt<'_> {
         let mut lineage = self.lineage.clone();
         lineage.names.clone_from(&self.names);
         lineage.credential = Some(id);
+        lineage.issued_by = Some(ca.ca.directory().to_owned());
         lineage.due = Some(own.min(now + self.issuer.renewal_info_pause(None)));
         lineage.turn = renewal_turn(validity);
         lineage.attempts = 0;

@@ -101,7 +101,15 @@ impl Attempt<'_> {
             return;
         };
         let (authorities, ledger) = (&self.issuer.authorities, &self.issuer.ledger);
+        let issued_by = self.lineage.issued_by.clone();
         for authority in authorities.all() {
+            // Only the CA that has issued a certificate knows it.
+            if issued_by
+                .as_ref()
+                .is_some_and(|one| one != authority.ca.directory())
+            {
+                continue;
+            }
             // A question to a CA that is down would keep a place among the orders.
             if !authority.is_worth_asking(Instant::now()) {
                 continue;
@@ -113,6 +121,7 @@ impl Attempt<'_> {
             match authority.ca.renewal_info(&leaf).await {
                 Ok(info) => {
                     self.issuer.metrics.renewal_information(true);
+                    self.lineage.issued_by = Some(authority.ca.directory().to_owned());
                     let (start, end) = (info.start, info.end);
                     self.suggested = Some(Suggested {
                         directory: authority.ca.directory().to_owned(),

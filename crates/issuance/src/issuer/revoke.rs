@@ -69,7 +69,9 @@ impl Issuer {
         let put = Write::PutLineage(lineage.clone(), Fence::Epoch(held.epoch));
         let written = self.sealer.write(vec![put]).await;
         written.map_err(|error| self.no_store(&error))?;
-        if let Err(NotRevoked { why, is_clear }) = self.revoke_at_any(leaf, reason).await {
+        let issued_by = lineage.issued_by.as_deref();
+        let revoked = self.revoke_at_any(leaf, reason, issued_by).await;
+        if let Err(NotRevoked { why, is_clear }) = revoked {
             if is_clear {
                 // It is renewed as before.
                 lineage.order = before;
@@ -87,14 +89,19 @@ impl Issuer {
         Ok(())
     }
 
-    /// Asks each CA: only the one that has issued the certificate knows it.
+    /// Asks each CA, first the one that has issued the certificate: only that one knows
+    /// it. Which one it was is not always known, and an older version may have renewed it
+    /// elsewhere.
     async fn revoke_at_any(
         &self,
         leaf: &rustls_pki_types::CertificateDer<'_>,
         reason: Option<RevocationReason>,
+        issued_by: Option<&str>,
     ) -> Result<(), NotRevoked> {
         let (mut refusals, mut is_clear) = (Vec::new(), true);
-        for authority in self.authorities.all() {
+        let mut authorities: Vec<_> = self.authorities.all().iter().collect();
+        authorities.sort_by_key(|authority| Some(authority.ca.directory()) != issued_by);
+        for authority in authorities {
             let account = match self.accounts.stored(&authority.ca).await {
                 Ok(Some(account)) => account,
                 // A CA without an account has issued nothing.

@@ -28,6 +28,10 @@ pub(super) struct UnderWay {
     /// TXT records that may be there and are to be removed.
     #[serde(default)]
     pub(super) records: Vec<Record>,
+    /// URL of the directory of the CA that has counted a renewal as a new order: it
+    /// waits for the limit of new orders there.
+    #[serde(default)]
+    pub(super) counted_first: Option<String>,
     /// Attempts in a row that failed for the names, without a certificate in use.
     #[serde(default)]
     pub(super) refusals: u32,
@@ -84,7 +88,8 @@ impl UnderWay {
 
     /// Returns the text for the lineage; none if there is nothing to keep.
     pub(super) fn to_secret(&self) -> Option<Secret> {
-        let is_marked = self.makes_hosts || self.revoked || self.wanted || self.refusals > 0;
+        let is_noted = self.wanted || self.refusals > 0 || self.counted_first.is_some();
+        let is_marked = self.makes_hosts || self.revoked || is_noted;
         if self.order.is_none() && self.records.is_empty() && !is_marked {
             return None;
         }

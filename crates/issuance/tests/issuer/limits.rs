@@ -14,14 +14,14 @@ use sekisho_testkit::services::{CaLimits, LimitedCa, PebbleOptions};
 use crate::fixture::{Fixture, nobody, pattern, visit};
 
 /// Fixture at one time, whose CA keeps to limits.
-struct Limited {
-    fixture: Fixture,
-    ca: LimitedCa,
-    quotas: Quotas,
+pub(crate) struct Limited {
+    pub(crate) fixture: Fixture,
+    pub(crate) ca: LimitedCa,
+    pub(crate) quotas: Quotas,
 }
 
 impl Limited {
-    async fn start(limits: CaLimits, quotas: Quotas) -> Self {
+    pub(crate) async fn start(limits: CaLimits, quotas: Quotas) -> Self {
         let options = PebbleOptions {
             tls_port: Some(nobody().port()),
             ..PebbleOptions::default()
@@ -38,7 +38,7 @@ impl Limited {
         }
     }
 
-    async fn issuer(&self) -> Arc<Issuer> {
+    pub(crate) async fn issuer(&self) -> Arc<Issuer> {
         let mut settings = self.fixture.settings();
         settings.cas[0].ca.directory = self.ca.directory();
         settings.cas[0].quotas = self.quotas;
@@ -46,11 +46,11 @@ impl Limited {
         self.fixture.built(settings, self.clock()).await
     }
 
-    fn clock(&self) -> Clock {
+    pub(crate) fn clock(&self) -> Clock {
         Clock::Manual(Arc::clone(&self.fixture.time))
     }
 
-    fn advance(&self, seconds: i64) {
+    pub(crate) fn advance(&self, seconds: i64) {
         self.fixture
             .time
             .fetch_add(seconds * 1000, Ordering::SeqCst);
@@ -71,7 +71,7 @@ impl Limited {
         }
     }
 
-    async fn is_served(&self, issuer: &Arc<Issuer>, name: &str) -> bool {
+    pub(crate) async fn is_served(&self, issuer: &Arc<Issuer>, name: &str) -> bool {
         let record = self.fixture.record(name).await.unwrap();
         let obtained = visit(issuer, name, Some(&record)).await;
         matches!(obtained, Obtained::Stored)
@@ -92,7 +92,7 @@ impl Limited {
     }
 }
 
-fn lineage(name: &str) -> LineageName {
+pub(crate) fn lineage(name: &str) -> LineageName {
     LineageName::from(&pattern(name))
 }
 

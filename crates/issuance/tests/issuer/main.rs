@@ -6,6 +6,7 @@ mod bad_days;
 mod elsewhere;
 mod first_access;
 mod fixture;
+mod issuing_ca;
 mod limits;
 mod recovery;
 mod renewal;

@@ -3,7 +3,7 @@ use std::sync::atomic::AtomicI64;
 
 use rustls_pki_types::CertificateDer;
 use sekisho_certs::store::{DocumentKind, Precondition, Write};
-use sekisho_certs::{Clock, KeyType, Lineage, Obtained};
+use sekisho_certs::{Clock, Fence, KeyType, Lineage, Obtained};
 use sekisho_issuance::acme::{CaSettings, KeyKind};
 use sekisho_issuance::ledger::Ledger;
 use sekisho_issuance::quota::{Charge, Limit};
@@ -165,7 +165,7 @@ pub(crate) fn public_key(leaf: &CertificateDer<'_>) -> Vec<u8> {
     leaf.public_key().subject_public_key.data.to_vec()
 }
 
-fn has_low_serial(leaf: &CertificateDer<'_>) -> bool {
+pub(crate) fn has_low_serial(leaf: &CertificateDer<'_>) -> bool {
     use x509_parser::prelude::FromDer as _;
     let (_, leaf) = x509_parser::certificate::X509Certificate::from_der(leaf).unwrap();
     leaf.raw_serial()[0] > 0x0f
@@ -206,6 +206,11 @@ async fn each_ca_that_is_asked_takes_from_the_limit_of_questions() {
     fixture.issued(&fixture.issuer().await, "a.example").await;
     // The limit of the cluster, as servers keep it, has one question left.
     let clock = Clock::Manual(Arc::new(AtomicI64::new(Clock::System.now_ms())));
+    // Of an imported certificate nobody knows which CA has issued it.
+    let mut lineage = fixture.lineage("a.example").await.unwrap();
+    lineage.issued_by = None;
+    let put = Write::PutLineage(lineage, Fence::Any);
+    fixture.sealer.write(vec![put]).await.unwrap();
     let ledger = Ledger::new(fixture.sealer.clone(), clock.clone());
     let questions = Charge {
         key: "questions".into(),

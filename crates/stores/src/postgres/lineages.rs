@@ -119,6 +119,7 @@ pub(super) async fn put(on: &Connection, plan: &Plan) -> Step<()> {
                 &column(&orders, |one| one.map(|order| i64::from(order.key_id))),
                 &column(&orders, |one| one.map(|order| &order.nonce[..])),
                 &column(&orders, |one| one.map(|order| &order.bytes[..])),
+                &column(&puts, |one| one.issued_by.as_deref()),
             ],
         ),
     )
@@ -158,6 +159,7 @@ pub(super) fn lineage(row: &Row) -> Step<Lineage<SealedBytes>> {
             solver: get(row, 6)?,
         },
         credential: rows::credential_id(row, 7)?,
+        issued_by: get(row, 19)?,
         due: get(row, 8)?,
         turn: get(row, 9)?,
         attempts: attempts.map_err(|_| Fault::Value("a count of attempts is no count".into()))?,
@@ -287,21 +289,28 @@ const RELEASE: &str = "DELETE FROM sekisho.lineage_claims WHERE name = ANY ($1)"
 
 const PUT: &str = "
 INSERT INTO sekisho.lineages (name, tenant, names, ca, profile, key_type, solver, credential,
-    due, turn, attempts, error_at, error, key_id, nonce, bytes)
+    due, turn, attempts, error_at, error, key_id, nonce, bytes, issued_by)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
     $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[],
-    $13::text[], $14::bigint[], $15::bytea[], $16::bytea[])
+    $13::text[], $14::bigint[], $15::bytea[], $16::bytea[], $17::text[])
 ON CONFLICT (name) DO UPDATE SET tenant = excluded.tenant, names = excluded.names,
     ca = excluded.ca, profile = excluded.profile, key_type = excluded.key_type,
     solver = excluded.solver, credential = excluded.credential, due = excluded.due,
     turn = excluded.turn, attempts = excluded.attempts, error_at = excluded.error_at,
     error = excluded.error, key_id = excluded.key_id, nonce = excluded.nonce,
-    bytes = excluded.bytes";
+    bytes = excluded.bytes, issued_by = excluded.issued_by";
 
 /// An order has no version: its nonce is drawn anew for each sealing.
 pub(super) const RESEAL: &str = "
 UPDATE sekisho.lineages SET key_id = $5, nonce = $6, bytes = $7
 WHERE key_id = $2 AND nonce = $3 AND bytes = $4 AND name = $8";
+
+/// Adds the CA that issued the credential. The column has no default: no row is
+/// rewritten.
+pub(super) const ISSUED_BY: &str = "
+-- URL of the CA's directory
+ALTER TABLE sekisho.lineages ADD COLUMN issued_by text;
+";
 
 /// Indexes of what is due hold all that a claim compares. A claim begins at their
 /// start, where renewals leave dead entries: a vacuum comes after one in a hundred.

@@ -107,7 +107,7 @@ const ADVISORY_LOCK: i64 = 0x0073_656b_6973_686f;
 /// Version that the tables are brought to.
 const VERSION: i32 = MIGRATIONS.len() as i32;
 /// Each brings the tables from the version of its place to the next.
-const MIGRATIONS: &[&str] = &[TABLES, MARKS, lineages::TABLES];
+const MIGRATIONS: &[&str] = &[TABLES, MARKS, lineages::TABLES, lineages::ISSUED_BY];
 
 /// Adds the mark of changes, and who may read and write: this version and
 /// later ones. Additive steps leave `compatible` as it is: new columns have

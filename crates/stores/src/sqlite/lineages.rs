@@ -155,6 +155,7 @@ fn put_one(sql: &Transaction<'_>, lineage: &Lineage<SealedBytes>) -> Step<()> {
         order.map(|order| order.key_id),
         order.map(|order| order.nonce),
         order.map(|order| &order.bytes),
+        lineage.issued_by,
     ];
     run(sql, PUT, values)?;
     Ok(())
@@ -192,6 +193,7 @@ pub(super) fn lineage(row: &Row<'_>) -> Step<Lineage<SealedBytes>> {
             solver: row.get(6)?,
         },
         credential: row.get::<_, Option<_>>(7)?.map(CredentialId::from_u64),
+        issued_by: row.get(19)?,
         due: row.get(8)?,
         turn: row.get(9)?,
         attempts: row.get(10)?,
@@ -259,11 +261,12 @@ const CLAIM: &str = "INSERT OR REPLACE INTO lineage_claims (name, holder, until_
     VALUES (?1, ?2, ?3, ?4)";
 
 const PUT: &str = "INSERT INTO lineages (name, tenant, names, ca, profile, key_type, solver,
-    credential, due, turn, attempts, error_at, error, key_id, nonce, bytes)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+    credential, due, turn, attempts, error_at, error, key_id, nonce, bytes, issued_by)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
     ON CONFLICT (name) DO UPDATE SET tenant = ?2, names = ?3, ca = ?4, profile = ?5,
     key_type = ?6, solver = ?7, credential = ?8, due = ?9, turn = ?10, attempts = ?11,
-    error_at = ?12, error = ?13, key_id = ?14, nonce = ?15, bytes = ?16";
+    error_at = ?12, error = ?13, key_id = ?14, nonce = ?15, bytes = ?16,
+    issued_by = ?17";
 
 const REMOVE: &str = "DELETE FROM lineages WHERE name = ?1";
 
@@ -272,6 +275,12 @@ const RELEASE: &str = "DELETE FROM lineage_claims WHERE name = ?1";
 /// An order has no version: its nonce is drawn anew for each sealing.
 pub(super) const RESEAL: &str = "UPDATE lineages SET key_id = ?5, nonce = ?6, bytes = ?7
     WHERE name = ?8 AND key_id = ?2 AND nonce = ?3 AND bytes = ?4";
+
+/// Adds the CA that issued the credential, after [`TABLES`].
+pub(super) const ISSUED_BY: &str = "
+-- URL of the CA's directory
+ALTER TABLE lineages ADD COLUMN issued_by TEXT;
+";
 
 /// Indexes of what is due hold all that a claim compares. Orders are sealed.
 pub(super) const TABLES: &str = "

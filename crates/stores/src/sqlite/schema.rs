@@ -11,7 +11,7 @@ use sekisho_certs::store::CatalogId;
 /// "seki", in the file's header: tells it from other programs' databases.
 pub(super) const APPLICATION_ID: i32 = 0x7365_6b69;
 /// Grows with each change of the tables.
-pub(super) const VERSION: i32 = 3;
+pub(super) const VERSION: i32 = 4;
 
 /// Kinds of files, by their header.
 #[derive(Debug, PartialEq, Eq)]
@@ -86,6 +86,7 @@ pub(super) fn create(connection: &mut Connection, busy_timeout: Duration) -> rus
     }
     transaction.execute_batch(TABLES)?;
     transaction.execute_batch(lineages::TABLES)?;
+    transaction.execute_batch(lineages::ISSUED_BY)?;
     transaction.execute(
         "INSERT INTO meta (one, catalog, log, number, forgotten, token, compatible)
          VALUES (1, ?1, ?2, 0, 0, 0, ?3)",
@@ -139,7 +140,11 @@ const COMPATIBLE: i32 = 2;
 
 /// Each brings the tables from the version of its place, counted from 1, to
 /// the next.
-const MIGRATIONS: [&[&str]; VERSION as usize - 1] = [&[MARKS], &[NO_RENEWALS, lineages::TABLES]];
+const MIGRATIONS: [&[&str]; VERSION as usize - 1] = [
+    &[MARKS],
+    &[NO_RENEWALS, lineages::TABLES],
+    &[lineages::ISSUED_BY],
+];
 
 const MARKS: &str = "
 -- version 1 writes changes without naming columns: it is refused from now on

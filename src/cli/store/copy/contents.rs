@@ -243,6 +243,7 @@ fn lineage(one: &Lineage<Secret>) -> Digested {
     }
     digest.text(key_type);
     digest.number(one.credential.map(|id| id.as_u64().cast_signed()));
+    digest.text(one.issued_by.as_deref());
     digest.number(one.due);
     digest.number(Some(one.turn));
     digest.number(Some(one.attempts.into()));

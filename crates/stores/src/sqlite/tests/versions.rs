@@ -22,9 +22,17 @@ fn version_2() -> Folder {
     folder
 }
 
+/// Makes the file that version 3 had made.
+fn version_3() -> Folder {
+    let folder = version_2();
+    let raw = folder.raw();
+    raw.execute_batch(include_str!("version-3.sql")).unwrap();
+    folder
+}
+
 #[tokio::test]
 async fn a_file_of_an_earlier_version_is_migrated() {
-    for folder in [version_1(), version_2()] {
+    for folder in [version_1(), version_2(), version_3()] {
         is_migrated(&folder).await;
     }
 }
@@ -64,7 +72,27 @@ async fn is_migrated(folder: &Folder) {
     let put = Write::PutLineage(lineage.clone(), Fence::Absent);
     store.write(Batch::unchecked(vec![put])).await.unwrap();
     let there = store.list_lineages(Listed::All, None, 9).await.unwrap();
-    assert_eq!(there, [lineage]);
+    assert_eq!(there[0], lineage);
+}
+
+/// Servers are upgraded one by one: one of version 3 goes on beside this one.
+#[tokio::test]
+async fn version_3_writes_lineages_beside_this_one() {
+    let folder = version_3();
+    let store = folder.open().unwrap();
+    let mut there = store.list_lineages(Listed::All, None, 9).await.unwrap();
+    assert_eq!((there.len(), &there[0].issued_by), (1, &None));
+    let mut issued = there.remove(0);
+    issued.issued_by = Some("https://ca.example/dir".into());
+    let put = Write::PutLineage(issued.clone(), Fence::Any);
+    store.write(Batch::unchecked(vec![put])).await.unwrap();
+    let put = "INSERT INTO lineages (name, tenant, names, turn, attempts)
+        VALUES ('e.example', 'customer', 'e.example', 5, 1)
+        ON CONFLICT (name) DO UPDATE SET attempts = excluded.attempts";
+    assert_eq!(folder.raw().execute(put, ()).unwrap(), 1);
+    issued.attempts = 1;
+    let there = store.list_lineages(Listed::All, None, 9).await.unwrap();
+    assert_eq!(there, [issued]);
 }
 
 /// Servers are upgraded one by one: one of version 2 goes on beside this one.
@@ -154,7 +182,7 @@ fn several_migrate_at_once() {
         .raw()
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .unwrap();
-    assert_eq!(version, 3);
+    assert_eq!(version, 4);
 }
 
 #[tokio::test]
@@ -187,7 +215,7 @@ fn a_newer_version_is_refused_and_left_alone() {
     assert!(
         create
             .to_string()
-            .contains("schema version 98 or newer, and this one has 3"),
+            .contains("schema version 98 or newer, and this one has 4"),
         "{create}"
     );
 }

@@ -181,7 +181,7 @@ impl State {
     fn new_order(&mut self, request: &[u8], now_ms: f64) -> Result<(), Refusal> {
         let payload = payload(request);
         let names = names(&payload);
-        if payload["replaces"].is_string() {
+        if self.limits.exempts_renewals && payload["replaces"].is_string() {
             return Ok(());
         }
         for name in &names {
