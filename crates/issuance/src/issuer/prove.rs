@@ -134,7 +134,7 @@ impl Attempt<'_> {
                 presented,
             });
         }
-        self.state.records.extend(records.iter().cloned());
+        self.state.note_records(&records);
         self.save().await?;
         let present = records.iter().map(|record| async {
             match self.dns(record) {

@@ -38,7 +38,7 @@ pub(super) struct UnderWay {
 }
 
 /// TXT record with the name that it proves.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) name: String,
     pub(super) presented: Presented,
@@ -76,6 +76,16 @@ impl UnderWay {
     pub(super) fn read(kept: Option<&Secret>) -> Self {
         let read = kept.and_then(|kept| serde_json::from_slice(kept.expose()).ok());
         read.unwrap_or_default()
+    }
+
+    /// Notes records that are to be removed, each once: an order that is gone on with
+    /// presents the same ones again.
+    pub(super) fn note_records(&mut self, records: &[Record]) {
+        for record in records {
+            if !self.records.contains(record) {
+                self.records.push(record.clone());
+            }
+        }
     }
 
     /// Returns what is left once the order is over: records that could not be removed.
@@ -198,6 +208,23 @@ mod tests {
             (names.to_vec(), Some(Kind::Renewal))
         );
         assert_eq!(order.key.unwrap().expose(), b"\x00key");
+    }
+
+    #[test]
+    fn a_record_that_is_presented_again_is_noted_once() {
+        let record = |value: &str| Record {
+            name: "a.example".into(),
+            presented: Presented {
+                zone: "example".into(),
+                fqdn: "_acme-challenge.a.example".into(),
+                value: value.into(),
+            },
+        };
+        let mut kept = UnderWay::default();
+        for _ in 0..3 {
+            kept.note_records(&[record("one"), record("two")]);
+        }
+        assert_eq!(kept.records, [record("one"), record("two")]);
     }
 
     #[test]
