@@ -98,20 +98,46 @@ impl Ca {
             .create(&asked, self.directory().to_owned(), external.as_ref())
             .await;
         let (account, credentials) = created.map_err(|error| match Fault::from(error) {
-            Fault::Refused {
-                problem: Some(problem),
-                status: 400..=403,
-                ..
-            } if external.is_some() => {
-                let why = format!("the CA refuses this external account: {problem}");
-                Fault::Setting {
-                    key: "eab_key",
-                    why,
-                }
-            }
+            fault if external.is_some() => blame_external(fault),
             fault => fault,
         })?;
         Account::of(self, account.id(), new.contact.clone(), &credentials)
+    }
+}
+
+/// Names the settings of the external account in a refusal of the account: CAs differ in
+/// how they say that it is wrong, some by an error of their own.
+fn blame_external(fault: Fault) -> Fault {
+    match fault {
+        Fault::Refused {
+            problem: Some(problem),
+            status: 400..=403,
+            ..
+        } => {
+            let why = format!("the CA refuses this external account (eab_id, eab_key): {problem}");
+            Fault::Setting {
+                key: "eab_key",
+                why,
+            }
+        }
+        Fault::Refused {
+            problem,
+            status,
+            retry_after,
+        } if problem.is_some() || status >= 500 => {
+            let mut problem = problem.unwrap_or_default();
+            let said = match problem.detail.is_empty() {
+                true => format!("it answered {status}"),
+                false => std::mem::take(&mut problem.detail),
+            };
+            problem.detail = format!("{said} (are eab_id and eab_key right?)");
+            Fault::Refused {
+                problem: Some(problem),
+                status,
+                retry_after,
+            }
+        }
+        fault => fault,
     }
 }
 

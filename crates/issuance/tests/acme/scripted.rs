@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use sekisho_certs::credential::{CredentialError, Secret};
 use sekisho_issuance::acme::{
-    Account, Blame, Ca, CaSettings, ChallengeType, Error, Fault, Order, Retry,
+    Account, Blame, Ca, CaSettings, ChallengeType, Error, ExternalAccount, Fault, NewAccount, Order,
+    Retry,
 };
 use sekisho_testkit::{Answer, Endpoint, Key, Pair, Speaks, TestCa};
 use tempfile::TempDir;
@@ -170,6 +171,51 @@ async fn an_overloaded_ca_needs_no_problem_document() {
     assert!(error.to_string().contains("503"), "{error}");
     assert_eq!(error.retry(), Retry::After(Duration::from_secs(120)));
     assert_eq!(error.blame(), Blame::Ca);
+}
+
+#[tokio::test]
+async fn a_failed_account_with_an_external_one_names_its_settings() {
+    let ca = Scripted::start();
+    let problem = r#"{"type": "urn:ietf:params:acme:error:serverInternal",
+        "detail": "The server experienced an internal error"}"#;
+    let external = Some(ExternalAccount {
+        id: "kid-1".into(),
+        key: Secret::new(
+            b"zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W".to_vec(),
+        ),
+    });
+    let bound = NewAccount {
+        external,
+        ..agreed()
+    };
+    for (status, body, says) in [
+        (
+            500,
+            problem,
+            "serverInternal: The server experienced an internal error",
+        ),
+        (500, "", "it answered 500"),
+        (
+            403,
+            problem,
+            "eab_key: the CA refuses this external account",
+        ),
+    ] {
+        let body = body.into();
+        let refused = Answer {
+            body,
+            ..Answer::status(status)
+        };
+        ca.put("newAccount", refused);
+        let error = ca.ca.create_account(&bound).await.unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+        assert!(
+            error.contains("eab_id") && error.contains("eab_key"),
+            "{error}"
+        );
+    }
+    let error = ca.ca.create_account(&agreed()).await.unwrap_err();
+    assert!(!error.to_string().contains("eab_key"), "{error}");
 }
 
 #[tokio::test]
