@@ -174,13 +174,13 @@ chaos: ## Take stores and servers away under load for MINUTES=10 and judge it
 	target/release/sekisho-bench chaos --sekisho $(SEKISHO) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 .PHONY: acme-faults
-acme-faults: deps ## Kill servers, flood them and hang the CA while they order certificates
+acme-faults: deps ## Kill servers, flood them and hang the CA while they order certificates; half an hour
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench acme-faults --sekisho $(SEKISHO)
 
 # Built as for the tests: with the tests of one target, features are the same.
 .PHONY: acme-faults-quick
-acme-faults-quick: deps ## Do a little of that, unoptimized, in a minute and a half
+acme-faults-quick: deps ## Do a little of that, unoptimized, in two minutes
 	$(CARGO) build --workspace --locked --bins --test sizes
 	target/debug/sekisho-bench acme-faults --quick --sekisho target/debug/sekisho
 

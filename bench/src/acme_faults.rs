@@ -1,11 +1,12 @@
 //! Faults while certificates are ordered: servers are killed at each step, two work on
 //! the same names, strangers flood them, the CA hangs, one tenant orders very many
-//! names. Real servers on SQLite catalogs order at a real CA (Pebble).
+//! names, hosts lead elsewhere for a while. Real servers on SQLite catalogs order at a real CA (Pebble).
 
 mod catalog;
 mod floods;
 mod hang;
 mod kills;
+mod mended;
 pub(crate) mod neighbours;
 mod orders;
 mod setting;
@@ -22,6 +23,7 @@ use tokio::task::LocalSet;
 use tokio::time::Instant;
 
 use self::kills::Kills;
+use self::mended::Mended;
 use self::setting::Setting;
 use crate::chaos::interrupted;
 
@@ -32,7 +34,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", default_value = "target/release/sekisho")]
     sekisho: PathBuf,
 
-    /// A small run of a minute and a half, of small numbers
+    /// A small run of two minutes, of small numbers
     #[arg(long)]
     quick: bool,
 
@@ -43,6 +45,10 @@ pub(crate) struct Options {
     /// Names of each flood, 10,000 a minute [default: 10000, 1000 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     names: Option<u32>,
+
+    /// Hosts that lead elsewhere at first [default: 100, 20 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=200))]
+    hosts: Option<u32>,
 
     /// Visitors who wait for a CA that hangs [default: 1000, 60 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=1000))]
@@ -55,6 +61,8 @@ pub(crate) struct Options {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum Part {
+    /// Hosts lead elsewhere for 15 minutes, at a CA with Let's Encrypt's limits
+    Mended,
     /// A server is killed at each step of an order
     Kills,
     /// Two servers are visited for the same names
@@ -68,7 +76,8 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
+        Self::Mended,
         Self::Kills,
         Self::Together,
         Self::Floods,
@@ -124,10 +133,15 @@ async fn faults(options: &Options) -> Result<()> {
     let begun = Instant::now();
     let setting = Arc::new(Setting::new(&options.sekisho).await?);
     let mut counts = Counts::default();
-    let mut kills = None;
+    let (mut kills, mut mended) = (None, None);
     for part in options.parts() {
         let counts = &mut counts;
         match part {
+            Part::Mended => {
+                let hosts = options.count(options.hosts, 100, 20);
+                let scale = if options.quick { QUICK_SCALE } else { 1 };
+                mended = Some(Mended::begin(&setting, hosts, scale));
+            }
             Part::Kills => {
                 let begun = Kills::begin(&setting).await?;
                 if options.quick {
@@ -154,6 +168,9 @@ async fn faults(options: &Options) -> Result<()> {
     }
     if let Some(kills) = kills {
         kills.end(&mut counts).await?;
+    }
+    if let Some(mended) = mended {
+        mended.end(&mut counts).await?;
     }
     println!("{:.0} s", begun.elapsed().as_secs_f64());
     counts.judge()
@@ -195,5 +212,8 @@ Examples:
   sekisho-bench acme-faults --quick
   sekisho-bench acme-faults --parts kills --sekisho target/debug/sekisho";
 
+/// How much faster than real time hosts are mended in a small run: their 15 minutes are
+/// one, and the server looks each 5 s for what is due.
+const QUICK_SCALE: u32 = 15;
 /// Names that two servers are visited for.
 const NAMES: usize = 20;

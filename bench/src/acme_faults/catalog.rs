@@ -4,16 +4,19 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use sekisho_certs::seal::KeyRing;
 use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{
     Fence, HostPattern, HostRecord, Lineage, LineageName, SealedBytes, Sealer, Secret, Tenant,
+    ToClaim,
 };
 use sekisho_stores::Mode;
 use sekisho_stores::sqlite::Sqlite;
 use sekisho_testkit::Key;
+use sekisho_testkit::services::CaLimits;
 use tokio::process::Command;
 
 use super::setting::Setting;
@@ -32,7 +35,9 @@ pub(super) struct Catalog<'a> {
 pub(super) struct Issuance {
     /// Port of the CA on 127.0.0.1.
     pub(super) ca: u16,
-    pub(super) solver: &'static str,
+    pub(super) solvers: &'static [&'static str],
+    /// Limits of the CA, as the servers know them.
+    pub(super) quotas: Option<CaLimits>,
     pub(super) orders: usize,
     pub(super) waiting: usize,
     /// Seconds.
@@ -44,7 +49,8 @@ impl Issuance {
     pub(super) fn at(ca: u16) -> Self {
         Self {
             ca,
-            solver: "tls-alpn-01",
+            solvers: &["tls-alpn-01"],
+            quotas: None,
             orders: 64,
             waiting: 1000,
             wait: 20,
@@ -119,6 +125,43 @@ impl<'a> Catalog<'a> {
             fs::write(pairs.join(format!("{name}.crt")), pair.chain_pem())?;
             fs::write(pairs.join(format!("{name}.key")), pair.key_pem())?;
         }
+        self.command(&["cert", "import", "--dir", "pairs"]).await
+    }
+
+    /// Renews the certificates of these names by hand.
+    pub(super) async fn renew(&self, names: &[String]) -> Result<()> {
+        let names = names.iter().map(String::as_str);
+        let arguments: Vec<_> = ["cert", "renew"].into_iter().chain(names).collect();
+        self.command(&arguments).await
+    }
+
+    /// Divides the pause after the failure of this second by `scale`. Tells whether it
+    /// did: a process may work on the lineage.
+    pub(super) async fn shorten_pause(&self, name: &str, at: i64, scale: u32) -> Result<bool> {
+        let named = LineageName::from(&pattern(name)?);
+        let catalog = self.sealer.catalog();
+        let to_claim = ToClaim::Named(vec![named.clone()]);
+        let claimed = catalog.claim(to_claim, "bench", CLAIM).await?;
+        let (Some((_, claim)), Some(found)) =
+            (claimed.first(), catalog.lineages(&[named]).await?.pop())
+        else {
+            return Ok(false);
+        };
+        let mut lineage = self.sealer.open_lineage(found).await?;
+        let is_it = lineage
+            .last_error
+            .as_ref()
+            .is_some_and(|error| error.at == at);
+        if let Some(due) = lineage.due.filter(|_| is_it) {
+            lineage.due = Some(at + (due - at) / i64::from(scale));
+        }
+        lineage.claim = None;
+        let put = Write::PutLineage(lineage, Fence::Epoch(claim.epoch));
+        self.sealer.write(vec![put]).await?;
+        Ok(is_it)
+    }
+
+    async fn command(&self, arguments: &[&str]) -> Result<()> {
         // Any server's configuration will do.
         fs::write(
             self.folder.join("sekisho.toml"),
@@ -126,12 +169,13 @@ impl<'a> Catalog<'a> {
         )?;
         let mut command = Command::new(&self.setting.binary);
         command
-            .args(["cert", "import", "--dir", "pairs"])
+            .args(arguments)
             .current_dir(&self.folder)
             .kill_on_drop(true);
         let output = command.output().await?;
         let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "cert import: {said}");
+        let what = arguments[..2].join(" ");
+        ensure!(output.status.success(), "{what}: {said}");
         Ok(())
     }
 
@@ -154,7 +198,8 @@ impl<'a> Catalog<'a> {
     fn config(&self, address: Ipv4Addr) -> String {
         let Issuance {
             ca,
-            solver,
+            solvers,
+            quotas,
             orders,
             waiting,
             wait,
@@ -167,9 +212,10 @@ impl<'a> Catalog<'a> {
              [site]\nroot = \"{pages}\"\n[sites]\nallow = [\"{pages}\"]\n\
              [server]\nworkers = 1\n\
              [acme]\ncas = [\"pebble\"]\nagree = true\nresolvers = [\"127.0.0.1:{dns}\"]\n\
-             solvers = [\"{solver}\"]\norders = {orders}\nwaiting = {waiting}\n\
+             solvers = {solvers:?}\norders = {orders}\nwaiting = {waiting}\n\
              wait = \"{wait}s\"\n\
-             [acme.ca.pebble]\ndirectory = \"https://127.0.0.1:{ca}/dir\"\nroot = \"{root}\"\n",
+             [acme.ca.pebble]\ndirectory = \"https://127.0.0.1:{ca}/dir\"\nroot = \"{root}\"\n{quotas}",
+            quotas = quotas.map(quotas_line).unwrap_or_default(),
             https = self.setting.https,
             http = self.setting.http,
             folder = self.folder.display(),
@@ -180,6 +226,23 @@ impl<'a> Catalog<'a> {
     }
 }
 
+fn quotas_line(limits: CaLimits) -> String {
+    let CaLimits {
+        orders,
+        domains,
+        duplicates,
+        failures,
+        ..
+    } = limits;
+    let limit = |(count, seconds): (u32, u32)| format!("\"{count} per {seconds}s\"");
+    let [orders, domains, duplicates, failures] =
+        [orders, domains, duplicates, failures].map(limit);
+    format!(
+        "quotas = {{ orders = {orders}, domains = {domains}, duplicates = {duplicates}, \
+         failures = {failures} }}\n"
+    )
+}
+
 fn pattern(name: &str) -> Result<HostPattern> {
     HostPattern::parse(name).with_context(|| name.to_owned())
 }
@@ -188,5 +251,7 @@ fn tenant(name: &str) -> Result<Tenant> {
     Tenant::parse(name).map_err(anyhow::Error::msg)
 }
 
+/// Claim of the bench while it changes a row.
+const CLAIM: Duration = Duration::from_secs(5);
 /// Writes in one transaction.
 const CHUNK: usize = 1000;

@@ -119,7 +119,7 @@ impl Case {
             .proxy(move |path, status| watch.sees(path, status));
         let mut issuance = Issuance::at(ca.port());
         if self.number % 2 == 1 {
-            issuance.solver = "http-01";
+            issuance.solvers = &["http-01"];
         }
         let catalog = format!("kill{}", self.number);
         let catalog = Catalog::new(&self.setting, &catalog, issuance).await?;
