@@ -3,9 +3,10 @@
 //! The account with its private key is a sealed document; its key is the URL of the
 //! CA's directory. Whoever makes or changes an account holds a lease, so that two
 //! servers make one. A server that is killed meanwhile blocks the others for 60 s at
-//! most.
+//! most, and the next one makes the same account: its key was saved before.
 
 mod change;
+mod create;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -189,9 +190,11 @@ impl Accounts {
             agree: self.agree,
             external: external.cloned(),
         };
-        let account = ca.create_account(&new).await?;
+        let account = self.create(ca, &new).await?;
         tracing::info!(ca = ca.name(), account = account.id(), "account made");
-        match self.save(&account, Precondition::Absent).await {
+        let saved = self.save(&account, Precondition::Absent).await;
+        self.forget_key(ca).await;
+        match saved {
             // The CA took longer than the lease, and another server was faster.
             Err(StoreError::Conflict(why)) => {
                 let other = self.stored(ca).await?;

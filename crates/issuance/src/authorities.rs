@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 use crate::acme::{self, Ca, ExternalAccount, Fault, Meta};
 use crate::quota::Quotas;
 use crate::settings::{CaOptions, SettingError};
-use outage::Outage;
+use outage::{BUSY, Outage, is_busy};
 
 /// The configured CAs, in the order of preference; at least one.
 #[derive(Debug)]
@@ -360,18 +360,6 @@ fn concerns_all(error: &acme::Error) -> bool {
     }
 }
 
-/// Tells whether the CA wants fewer requests for a while.
-fn is_busy(error: &acme::Error) -> bool {
-    matches!(
-        error.fault,
-        Fault::Refused {
-            status: 503,
-            retry_after: Some(_),
-            ..
-        }
-    )
-}
-
 fn late(ca: &Ca) -> acme::Error {
     let late = format!("no directory within {} s", META.as_secs());
     acme::Error {
@@ -418,8 +406,6 @@ const SHORTEST: Duration = Duration::from_secs(5);
 pub(crate) const NO_CA: &str = "no CA is worth asking now";
 /// Wait for a directory: a visitor waits 20 s for the decision and the order.
 const META: Duration = Duration::from_secs(5);
-/// Time within which a second order has to meet a busy CA: orders of one outage do.
-const BUSY: Duration = Duration::from_secs(60);
 /// Types of problems (RFC 8555, section 6.7) with which a CA refuses an account.
 const ACCOUNT: [&str; 4] = [
     "accountDoesNotExist",

@@ -1,11 +1,10 @@
 //! Accounts (RFC 8555, section 7.3).
 
+mod create;
+
 use std::fmt;
 
-use data_encoding::BASE64URL_NOPAD;
-use instant_acme::{
-    AccountCredentials, ExternalAccountKey, Key, RevocationReason, RevocationRequest,
-};
+use instant_acme::{AccountCredentials, Key, RevocationReason, RevocationRequest};
 use rustls_pki_types::CertificateDer;
 use sekisho_certs::credential::Secret;
 use serde::{Deserialize, Serialize};
@@ -51,19 +50,35 @@ impl ExternalAccount {
     /// # Errors
     /// Says what is wrong, without the key.
     pub fn check(&self) -> Result<(), String> {
-        mac_key(self).map(drop)
+        create::mac_key(self).map(drop)
     }
 }
 
 impl Ca {
     /// Makes an account with a fresh key. The caller saves [`Account::to_bytes`]
     /// before it uses the account. A kill between the CA's answer and the saving
-    /// leaves an account that nobody uses.
+    /// leaves an account that nobody uses: see [`Ca::create_account_of`].
     ///
     /// # Errors
     /// [`Fault::Setting`] names `agree`, `eab_id` or `eab_key`.
     pub async fn create_account(&self, new: &NewAccount) -> Result<Account, Error> {
         let account = self.create(new).await;
+        account.map_err(|fault| fault.at(&self.name, "creating an account"))
+    }
+
+    /// Makes an account with this key ([`Account::fresh_key`]), without an external one.
+    /// A CA that has an account of the key returns that one (RFC 8555, section 7.3.1): a
+    /// caller that has saved the key repeats this after a kill. The CA is told the
+    /// contact afterwards; if it refuses that, the account has none.
+    ///
+    /// # Errors
+    /// As [`Ca::create_account`].
+    pub async fn create_account_of(
+        &self,
+        key: &Secret,
+        new: &NewAccount,
+    ) -> Result<Account, Error> {
+        let account = self.create_of(key, new).await;
         account.map_err(|fault| fault.at(&self.name, "creating an account"))
     }
 
@@ -75,89 +90,18 @@ impl Ca {
         let account = Account::from_bytes(self, bytes);
         account.map_err(|fault| fault.at(&self.name, "reading the account"))
     }
-
-    async fn create(&self, new: &NewAccount) -> Result<Account, Fault> {
-        let meta = self.endpoints().await?.meta;
-        if let (Some(terms), false) = (&meta.terms_of_service, new.agree) {
-            let why = format!("the CA asks for agreement to {terms}");
-            return Err(Fault::Setting { key: "agree", why });
-        }
-        if meta.external_account_required && new.external.is_none() {
-            let why = "the CA asks for an external account: eab_id and eab_key".into();
-            return Err(Fault::Setting { key: "eab_id", why });
-        }
-        let external = new.external.as_ref().map(external_key).transpose()?;
-        let contact: Vec<_> = new.contact.iter().map(String::as_str).collect();
-        let asked = instant_acme::NewAccount {
-            contact: &contact,
-            terms_of_service_agreed: new.agree,
-            only_return_existing: false,
-        };
-        let (exchange, _) = Exchange::new(&self.transport);
-        let created = instant_acme::Account::builder_with_http(exchange)
-            .create(&asked, self.directory().to_owned(), external.as_ref())
-            .await;
-        let (account, credentials) = created.map_err(|error| match Fault::from(error) {
-            fault if external.is_some() => blame_external(fault),
-            fault => fault,
-        })?;
-        Account::of(self, account.id(), new.contact.clone(), &credentials)
-    }
-}
-
-/// Names the settings of the external account in a refusal of the account: CAs differ in
-/// how they say that it is wrong, some by an error of their own.
-fn blame_external(fault: Fault) -> Fault {
-    match fault {
-        Fault::Refused {
-            problem: Some(problem),
-            status: 400..=403,
-            ..
-        } => {
-            let why = format!("the CA refuses this external account (eab_id, eab_key): {problem}");
-            Fault::Setting {
-                key: "eab_key",
-                why,
-            }
-        }
-        Fault::Refused {
-            problem,
-            status,
-            retry_after,
-        } if problem.is_some() || status >= 500 => {
-            let mut problem = problem.unwrap_or_default();
-            let said = match problem.detail.is_empty() {
-                true => format!("it answered {status}"),
-                false => std::mem::take(&mut problem.detail),
-            };
-            problem.detail = format!("{said} (are eab_id and eab_key right?)");
-            Fault::Refused {
-                problem: Some(problem),
-                status,
-                retry_after,
-            }
-        }
-        fault => fault,
-    }
-}
-
-fn external_key(external: &ExternalAccount) -> Result<ExternalAccountKey, Fault> {
-    let key = mac_key(external).map_err(|why| Fault::Setting {
-        key: "eab_key",
-        why,
-    })?;
-    Ok(ExternalAccountKey::new(external.id.clone(), key.expose()))
-}
-
-fn mac_key(external: &ExternalAccount) -> Result<Secret, String> {
-    let text = external.key.expose().trim_ascii();
-    let padding = text.iter().rev().take_while(|&&byte| byte == b'=').count();
-    let key = BASE64URL_NOPAD.decode(&text[..text.len() - padding]);
-    key.map(Secret::new)
-        .map_err(|_| "it is not base64url".into())
 }
 
 impl Account {
+    /// Makes a key for [`Ca::create_account_of`], PKCS#8.
+    ///
+    /// # Errors
+    /// If the system gives no random bytes.
+    pub fn fresh_key() -> Result<Secret, String> {
+        let (_, key) = Key::generate_pkcs8().map_err(|error| error.to_string())?;
+        Ok(Secret::new(key.secret_pkcs8_der().to_vec()))
+    }
+
     /// Returns the account's URL, which names it at the CA and in CAA records
     /// (RFC 8657).
     #[must_use]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_lc_rs::rand;
 use tokio::time::Instant;
 
-use crate::acme::{self, Retry};
+use crate::acme::{self, Fault, Retry};
 
 /// Failure of a CA that no success has followed.
 pub(super) struct Outage {
@@ -74,6 +74,18 @@ impl Outage {
     }
 }
 
+/// Tells whether the CA wants fewer requests for a while.
+pub(super) fn is_busy(error: &acme::Error) -> bool {
+    matches!(
+        error.fault,
+        Fault::Refused {
+            status: 503,
+            retry_after: Some(_),
+            ..
+        }
+    )
+}
+
 /// Returns the pause after the n-th failure, with up to a quarter of jitter: servers
 /// that met one outage don't come back at once.
 fn pause(failures: u32) -> Duration {
@@ -101,3 +113,5 @@ const LONGEST_ASKED: Duration = Duration::from_secs(24 * 60 * 60);
 const LOOK: Duration = Duration::from_secs(5);
 /// Time of an order at a CA that works.
 const TRIAL: Duration = Duration::from_secs(30);
+/// Time within which a second order has to meet a busy CA: orders of one outage do.
+pub(super) const BUSY: Duration = Duration::from_secs(60);

@@ -1,7 +1,7 @@
 //! Accounts, one per CA for all servers of a catalog.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use sekisho_certs::credential::Secret;
@@ -14,7 +14,7 @@ use sekisho_testkit::Answer;
 use sekisho_testkit::services::PebbleOptions;
 use tokio::time::Instant;
 
-use crate::fixture::{Fixture, agreed, names, order_of};
+use crate::fixture::{Fixture, agreed, names, order_of, settings};
 use crate::scripted::Scripted;
 
 /// Catalog of a cluster, and its time in milliseconds.
@@ -69,6 +69,35 @@ async fn two_servers_make_one_account() {
     fixture.issue(&c, &order_of(&names)).await;
     let restarted = cluster.server().get(ca, None).await.unwrap();
     assert_eq!(restarted.to_bytes(), a.to_bytes());
+}
+
+#[tokio::test]
+async fn a_kill_before_the_saving_leaves_no_second_account() {
+    let (fixture, cluster) = (Fixture::start(), Cluster::start().await);
+    // The killed server never gets the CA's answer.
+    let is_open = Arc::new(AtomicBool::new(false));
+    let opened = Arc::clone(&is_open);
+    let line = fixture.pebble.proxy(move |path, status| {
+        path != "/sign-me-up" || status.is_none() || opened.load(Ordering::SeqCst)
+    });
+    let settings = CaSettings {
+        directory: format!("https://127.0.0.1:{}/dir", line.port()),
+        ..settings(&fixture.pebble)
+    };
+    let (killed, ca) = (cluster.server(), Ca::new(&settings).unwrap());
+    let making = tokio::spawn(async move { killed.get(&ca, None).await });
+    while !fixture.pebble.log().contains("There are now 1 accounts") {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    making.abort();
+    assert!(making.await.unwrap_err().is_cancelled());
+    cluster.pass(61);
+    is_open.store(true, Ordering::SeqCst);
+    let ca = Ca::new(&settings).unwrap();
+    let account = cluster.server().get(&ca, None).await.unwrap();
+    assert_eq!(account.contact(), agreed().contact);
+    let log = fixture.pebble.log();
+    assert!(!log.contains("There are now 2 accounts"), "{log}");
 }
 
 #[tokio::test]
@@ -167,7 +196,11 @@ async fn the_wait_for_another_server_is_bounded() {
 async fn a_key_that_the_ca_has_is_saved_when_the_store_is_back() {
     let (fixture, cluster) = (Fixture::start(), Cluster::start().await);
     let (server, ca) = (cluster.server(), &fixture.ca);
+    // Without a key that is saved, no CA is asked for an account.
     cluster.catalog.fail_writes(1);
+    let error = server.get(ca, None).await.unwrap_err();
+    assert!(matches!(error, AccountError::Store(_)), "{error}");
+    assert!(!fixture.pebble.log().contains("accounts in memory"));
     let made = server.get(ca, None).await.unwrap();
     cluster.catalog.fail_writes(2);
     let rotated = server.rotate(ca).await.unwrap();
