@@ -44,7 +44,7 @@ macro_rules! catalog_contract {
             hosts_are_found_by_their_credential, many_are_read_by_their_keys, lineages_are_counted;
             documents: a_document_comes_back, an_expired_document_is_not_there,
             documents_are_listed_by_kind, kinds_are_found_in_order, documents_are_announced,
-            a_version_grows_unannounced;
+            a_version_grows_unannounced, one_of_many_makes_an_absent_document;
             leases: one_holds_a_lease_at_a_time, a_token_grows_with_each_holder,
             only_the_holder_gives_it_back;
             lineages: every_field_of_a_lineage_comes_back, the_due_are_claimed_in_their_turns, a_backlog_is_claimed_in_turns,

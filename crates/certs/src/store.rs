@@ -54,8 +54,9 @@ pub trait Store: Debug + Send + Sync + 'static {
 
 /// Tells what changed in a catalog, in order.
 ///
-/// - Each write transaction locks the counter first and holds it until its
-///   commit: nobody who has seen a number sees a smaller one appear later.
+/// - Each write transaction that takes numbers locks the counter first and holds
+///   it until its commit: nobody who has seen a number sees a smaller one appear
+///   later.
 /// - The changes of a transaction carry a random mark of 64 bits, which is kept
 ///   as long as the change.
 pub trait ChangeLog: Debug + Send + Sync + 'static {
@@ -78,7 +79,8 @@ pub trait ChangeLog: Debug + Send + Sync + 'static {
 /// - [`Catalog::find`] answers names under the contract of [`Store`].
 /// - **A write is whole or not at all**, and durable when it returns.
 /// - A write whose [`Precondition`] does not hold changes nothing and returns
-///   [`StoreError::Conflict`].
+///   [`StoreError::Conflict`]. Of several that found the same subject absent, or of
+///   the same version, one succeeds.
 /// - A credential whose last reference is dropped is deleted in the same
 ///   transaction. A reference to a credential that does not exist is a
 ///   conflict.

@@ -1,8 +1,11 @@
 //! The sentences on documents.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use super::fixture::Fixture;
+use futures_util::future::join_all;
+
+use super::fixture::{Fixture, sealed};
 use crate::seal::Batch;
 use crate::store::{
     Change, DocumentId, DocumentKind, Precondition, StoreError, Subject, What, Write,
@@ -227,3 +230,26 @@ pub async fn a_version_grows_unannounced(fixture: Fixture) {
     put(b"6", Precondition::Any).await.unwrap();
     assert!(version().await >= fixture.number().await);
 }
+
+/// Writers that found the same document absent: one of them makes it.
+pub async fn one_of_many_makes_an_absent_document(fixture: Fixture) {
+    let writers = (0..WRITERS).map(|number| {
+        let catalog = Arc::clone(&fixture.catalog);
+        let document = fixture.document("acme-quota", "key", &[number]);
+        let put = Write::PutDocument(document, Precondition::Absent);
+        tokio::spawn(async move { catalog.write(Batch::unchecked(vec![put])).await })
+    });
+    let mut won = Vec::new();
+    for (writer, number) in join_all(writers).await.into_iter().zip(0..) {
+        match writer.unwrap() {
+            Ok(_) => won.push(number),
+            Err(error) => assert!(matches!(error, StoreError::Conflict(_)), "{error}"),
+        }
+    }
+    let id = DocumentId::known(DocumentKind::ACME_QUOTA, "key");
+    let read = fixture.catalog.document(&id).await.unwrap().unwrap();
+    let made = won.iter().map(|number: &u8| sealed(&[*number]));
+    assert_eq!(made.collect::<Vec<_>>(), [read.bytes]);
+}
+
+const WRITERS: u8 = 50;

@@ -22,7 +22,7 @@ use super::params::Params;
 use super::schema;
 use super::tls::tls;
 use super::url::Url;
-use sekisho_certs::store::{CatalogId, Result};
+use sekisho_certs::store::{CatalogId, LogId, Result};
 
 /// Makes connections to one store.
 pub(super) struct Dialer {
@@ -75,12 +75,13 @@ impl Dialer {
     /// server process that does not know it.
     async fn dial_catalog(&self) -> Step<Connection> {
         let mut connection = self.connect(|_| {}).await?;
-        let catalog = schema::settle(&connection, self.options.mode).await?;
+        let found = schema::settle(&connection, self.options.mode).await?;
+        connection.log = Some(found.log);
         if !self.url.pgbouncer {
             let prepared = connection.client.prepare_typed(find::FIND, find::TYPES);
             connection.prepared = Some(prepared.await?);
         }
-        if *self.catalog.get_or_init(|| catalog) != catalog {
+        if *self.catalog.get_or_init(|| found.catalog) != found.catalog {
             return Err(Fault::Unusable(
                 "this is another store than before; restart to use it".into(),
             ));
@@ -121,6 +122,9 @@ pub(super) struct Connection {
     client: Client,
     /// [`find::FIND`]; none behind PgBouncer.
     prepared: Option<Statement>,
+    /// Identity of the catalog's log as it is stored; none where no catalog was looked for.
+    /// A lookup need not read it again: it never changes.
+    log: Option<LogId>,
     /// Task of the driver. Not aborted, a driver of unread answers would wait for a dead
     /// server.
     _driver: JoinSet<()>,
@@ -150,6 +154,7 @@ impl Connection {
         Self {
             client,
             prepared: None,
+            log: None,
             _driver: task,
             retired,
             exceeded,
@@ -188,6 +193,20 @@ impl Connection {
         self.query(sql, params).await?.iter().map(read).collect()
     }
 
+    /// Runs such a statement where something is asked; has no rows otherwise.
+    pub(super) async fn list_if<T>(
+        &self,
+        is_asked: bool,
+        sql: &str,
+        params: Params<'_>,
+        read: impl Fn(&Row) -> Step<T>,
+    ) -> Step<Vec<T>> {
+        match is_asked {
+            true => self.list(sql, params, read).await,
+            false => Ok(Vec::new()),
+        }
+    }
+
     /// Runs [`find::FIND`].
     pub(super) async fn find(&self, name: &str, parent: Option<&str>) -> Step<Vec<Row>> {
         let Some(prepared) = &self.prepared else {
@@ -195,6 +214,12 @@ impl Connection {
         };
         let params: &[&(dyn ToSql + Sync)] = &[&name, &parent];
         Ok(self.client.query(prepared, params).await?)
+    }
+
+    /// Returns the identity of the log as it is stored.
+    pub(super) fn log(&self) -> Step<LogId> {
+        self.log
+            .ok_or_else(|| Fault::Unusable("no store was looked for in this database".into()))
     }
 
     /// Runs statements without parameters and without rows.

@@ -4,7 +4,7 @@ use tokio_postgres::types::Type;
 
 use super::connection::Connection;
 use super::fault::Step;
-use super::log::{self, READ_AT_COLUMNS, read_at_columns, read_at_table};
+use super::log::{self, READ_AT_COLUMNS, read_at_columns};
 use super::rows::{self, HOST_COLUMNS, credential_columns, host_columns};
 use sekisho_certs::credential::{SealedBytes, StoredCredential};
 use sekisho_certs::host::HostName;
@@ -14,9 +14,9 @@ use sekisho_certs::store::{Answer, Found, precondition};
 /// statement: one round trip, and one state.
 pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answer<SealedBytes>> {
     let rows = connection.find(name.as_str(), name.parent()).await?;
-    let first = rows.first().ok_or_else(rows::no_meta)?;
+    let first = rows.first().ok_or_else(log::no_row)?;
     let mut answer = Answer::absent();
-    answer.read_at = Some(log::read_at(first)?);
+    answer.read_at = Some(log::read_at(connection, first)?);
     if rows::get::<Option<&str>>(first, HOST)?.is_none() {
         return Ok(answer);
     }
@@ -58,9 +58,8 @@ pub(super) const FIND: &str = concat!(
     host_columns!(),
     ", h.pattern <> $1 AND EXISTS (SELECT 1 FROM sekisho.hosts b WHERE b.parent = $2), ",
     credential_columns!(),
-    " FROM ",
-    read_at_table!(),
-    " LEFT JOIN (SELECT * FROM sekisho.hosts WHERE pattern IN ($1, '*.' || $2)
+    " FROM (VALUES (true)) one
+          LEFT JOIN (SELECT * FROM sekisho.hosts WHERE pattern IN ($1, '*.' || $2)
                 ORDER BY pattern = $1 DESC LIMIT 1) h ON true
           LEFT JOIN sekisho.credentials c ON c.id = ANY (ARRAY[h.ecdsa, h.ed25519, h.rsa])
           LEFT JOIN sekisho.issuers i ON i.id = c.issuer"

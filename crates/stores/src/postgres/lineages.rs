@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use futures_util::future::{try_join, try_join3, try_join5};
+use futures_util::future::{try_join, try_join3, try_join4, try_join5};
 use tokio_postgres::Row;
 
 use super::connection::Connection;
@@ -11,7 +11,7 @@ use super::fault::{Fault, Step};
 use super::params::{Params, column};
 use super::read::now_ms;
 use super::rows::{self, get, signed};
-use super::write::BEGIN;
+use super::write::{BEGIN, There};
 use crate::lineage_row;
 use crate::plan::Plan;
 use sekisho_certs::credential::{KeyType, SealedBytes};
@@ -62,8 +62,8 @@ pub(super) async fn claim(
     Ok(claimed)
 }
 
-/// Reads which lineages exist, with the epochs of the claims that hold. Their
-/// claims are locked: none is taken by another until the transaction's end.
+/// Reads which lineages exist, with the epochs of the claims that hold. They and their
+/// claims are locked: none is written or taken by another until the transaction's end.
 pub(super) async fn held(
     on: &Connection,
     names: &[&LineageName],
@@ -77,54 +77,69 @@ pub(super) async fn held(
         let epoch: Option<i64> = get(row, 1)?;
         Ok((name(row)?, epoch.map(i64::cast_unsigned)))
     };
-    let (_, held) = try_join(
+    let (_, _, held) = try_join3(
         on.query(LOCK, &[&names]),
+        on.query(LOCK_CLAIMS, &[&names]),
         on.list(HELD, &[&now_ms, &names], read),
     )
     .await?;
     Ok(held)
 }
 
-/// Writes lineages, and deletes the claims that end with that.
-pub(super) async fn put(on: &Connection, plan: &Plan) -> Step<()> {
+/// Writes lineages, and deletes the claims that end with that. Tells whether all rows
+/// were written that were to be new.
+pub(super) async fn put(on: &Connection, plan: &Plan, there: &There) -> Step<bool> {
     if plan.lineages.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
     let gone = plan.lineages.iter().filter(|one| one.1.is_none());
     let gone: Vec<_> = gone.map(|one| one.0.as_str()).collect();
     let released: Vec<_> = plan.released().collect();
-    let puts: Vec<_> = plan.lineages.values().flatten().collect();
-    let wishes = column(&puts, |one| &one.wishes);
-    let errors = column(&puts, |one| one.last_error.as_ref());
-    let orders = column(&puts, |one| one.order.as_ref());
-    try_join3(
+    let puts = plan.lineages.values().flatten();
+    let (old, new): (Vec<_>, Vec<_>) = puts.partition(|one| there.lineages.contains(&one.name));
+    let (_, _, _, made) = try_join4(
         on.query(REMOVE, &[&gone]),
         on.query(RELEASE, &[&released]),
-        on.query(
-            PUT,
+        put_rows(on, &old, PUT),
+        put_rows(on, &new, NEW),
+    )
+    .await?;
+    Ok(made == new.len())
+}
+
+/// Returns how many rows the statement tells.
+async fn put_rows(on: &Connection, puts: &[&Lineage<SealedBytes>], text: &str) -> Step<usize> {
+    if puts.is_empty() {
+        return Ok(0);
+    }
+    let wishes = column(puts, |one| &one.wishes);
+    let errors = column(puts, |one| one.last_error.as_ref());
+    let orders = column(puts, |one| one.order.as_ref());
+    let rows = on
+        .query(
+            text,
             &[
-                &column(&puts, |one| one.name.as_str()),
-                &column(&puts, |one| one.tenant.as_str()),
-                &column(&puts, |one| lineage_row::names(&one.names)),
+                &column(puts, |one| one.name.as_str()),
+                &column(puts, |one| one.tenant.as_str()),
+                &column(puts, |one| lineage_row::names(&one.names)),
                 &column(&wishes, |one| one.ca.as_deref()),
                 &column(&wishes, |one| one.profile.as_deref()),
                 &column(&wishes, |one| one.key_type.map(KeyType::as_str)),
                 &column(&wishes, |one| one.solver.as_deref()),
-                &column(&puts, |one| one.credential.map(|id| signed(id.as_u64()))),
-                &column(&puts, |one| one.due),
-                &column(&puts, |one| one.turn),
-                &column(&puts, |one| i64::from(one.attempts)),
+                &column(puts, |one| one.credential.map(|id| signed(id.as_u64()))),
+                &column(puts, |one| one.due),
+                &column(puts, |one| one.turn),
+                &column(puts, |one| i64::from(one.attempts)),
                 &column(&errors, |one| one.map(|error| error.at)),
                 &column(&errors, |one| one.map(|error| error.text.as_str())),
                 &column(&orders, |one| one.map(|order| i64::from(order.key_id))),
                 &column(&orders, |one| one.map(|order| &order.nonce[..])),
                 &column(&orders, |one| one.map(|order| &order.bytes[..])),
-                &column(&puts, |one| one.issued_by.as_deref()),
+                &column(puts, |one| one.issued_by.as_deref()),
             ],
-        ),
-    )
-    .await?;
-    Ok(())
+        )
+        .await?;
+    Ok(rows.len())
 }
 
 /// Reads a lineage from [`lineage_row::columns`].
@@ -201,7 +216,10 @@ pub(super) const LIST_FAILING: &str =
 pub(super) const COUNT: &str = "SELECT count(*) FROM sekisho.lineages";
 
 /// In one order: two that lock several never wait for each other.
-const LOCK: &str =
+pub(super) const LOCK: &str =
+    "SELECT FROM sekisho.lineages WHERE name = ANY ($1) ORDER BY name FOR UPDATE";
+
+const LOCK_CLAIMS: &str =
     "SELECT FROM sekisho.lineage_claims WHERE name = ANY ($1) ORDER BY name FOR UPDATE";
 
 pub(super) const HELD: &str = concat!(
@@ -287,18 +305,32 @@ const REMOVE: &str = "DELETE FROM sekisho.lineages WHERE name = ANY ($1)";
 
 const RELEASE: &str = "DELETE FROM sekisho.lineage_claims WHERE name = ANY ($1)";
 
-const PUT: &str = "
+macro_rules! insert {
+    ($conflict:literal) => {
+        concat!(
+            "
 INSERT INTO sekisho.lineages (name, tenant, names, ca, profile, key_type, solver, credential,
     due, turn, attempts, error_at, error, key_id, nonce, bytes, issued_by)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
     $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[],
     $13::text[], $14::bigint[], $15::bytea[], $16::bytea[], $17::text[])
-ON CONFLICT (name) DO UPDATE SET tenant = excluded.tenant, names = excluded.names,
+ON CONFLICT (name) ",
+            $conflict
+        )
+    };
+}
+
+const PUT: &str = insert!(
+    "DO UPDATE SET tenant = excluded.tenant, names = excluded.names,
     ca = excluded.ca, profile = excluded.profile, key_type = excluded.key_type,
     solver = excluded.solver, credential = excluded.credential, due = excluded.due,
     turn = excluded.turn, attempts = excluded.attempts, error_at = excluded.error_at,
     error = excluded.error, key_id = excluded.key_id, nonce = excluded.nonce,
-    bytes = excluded.bytes, issued_by = excluded.issued_by";
+    bytes = excluded.bytes, issued_by = excluded.issued_by"
+);
+
+/// Tells a row for each that it has made.
+const NEW: &str = insert!("DO NOTHING RETURNING true");
 
 /// An order has no version: its nonce is drawn anew for each sealing.
 pub(super) const RESEAL: &str = "

@@ -6,7 +6,7 @@ use super::fault::{Fault, Step};
 use super::lineages;
 use super::rows;
 use crate::random::random;
-use sekisho_certs::store::CatalogId;
+use sekisho_certs::store::{CatalogId, LogId};
 
 /// A store in a database.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,9 @@ pub(super) struct Header {
     version: i32,
     /// The oldest version that may read and write them.
     compatible: i32,
-    catalog: CatalogId,
+    pub(super) catalog: CatalogId,
+    /// Identity of the log as it is stored, which never changes.
+    pub(super) log: LogId,
 }
 
 /// Reads which store lies in the database, if one does.
@@ -31,16 +33,15 @@ pub(super) async fn header(on: &Connection) -> Step<Option<Header>> {
         version,
         compatible: rows::get::<Option<i32>>(row, 2)?.unwrap_or(version),
         catalog: CatalogId(rows::id(row, 1)?),
+        log: LogId(rows::id(row, 3)?),
     }))
 }
 
-/// Makes sure that there are tables of this version, and returns the store's
-/// identity. Older tables are migrated, newer ones refused.
-pub(super) async fn settle(on: &Connection, mode: Mode) -> Step<CatalogId> {
+/// Makes sure that there are tables of this version, and returns whose they are. Older
+/// tables are migrated, newer ones refused.
+pub(super) async fn settle(on: &Connection, mode: Mode) -> Step<Header> {
     match header(on).await? {
-        Some(header) if header.version >= VERSION && header.compatible <= VERSION => {
-            Ok(header.catalog)
-        }
+        Some(header) if header.version >= VERSION && header.compatible <= VERSION => Ok(header),
         Some(header) if header.version > VERSION => Err(newer(header)),
         None if mode == Mode::Existing => Err(Fault::Unusable(
             "there is no store in this database; `sekisho cert import` or `sekisho host set` \
@@ -49,8 +50,7 @@ pub(super) async fn settle(on: &Connection, mode: Mode) -> Step<CatalogId> {
         )),
         _ => {
             migrate(on, MIGRATIONS).await?;
-            let made = header(on).await?.ok_or_else(rows::no_meta)?;
-            Ok(made.catalog)
+            header(on).await?.ok_or_else(rows::no_meta)
         }
     }
 }
@@ -88,7 +88,7 @@ fn newer(header: Header) -> Fault {
 
 /// `compatible` is a column of version 2, read where it is there.
 const HEADER: &str =
-    "SELECT version, catalog, (to_jsonb(m) ->> 'compatible')::integer FROM sekisho.meta m";
+    "SELECT version, catalog, (to_jsonb(m) ->> 'compatible')::integer, log FROM sekisho.meta m";
 /// Held until the transaction ends.
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
 /// Never fails, since a failing statement would end the transaction. `to_regclass`
@@ -107,6 +107,11 @@ const ADVISORY_LOCK: i64 = 0x0073_656b_6973_686f;
 /// Version that the tables are brought to.
 const VERSION: i32 = MIGRATIONS.len() as i32;
 /// Each brings the tables from the version of its place to the next.
+///
+/// A step that rewrites a table, such as a column whose default differs from row to row
+/// ([`MARKS`]), keeps all others out of it for as long: a second for the log's 100,000
+/// rows, minutes for 10 million hosts or lineages. Those get a column without a default,
+/// or with a constant one, which PostgreSQL does not write into the rows.
 const MIGRATIONS: &[&str] = &[TABLES, MARKS, lineages::TABLES, lineages::ISSUED_BY];
 
 /// Adds the mark of changes, and who may read and write: this version and

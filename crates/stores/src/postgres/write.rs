@@ -1,9 +1,13 @@
-//! Writing: a batch is one transaction of three round trips, however large it
-//! is. It begins with the lock of the row that counts changes: from there on
-//! no other writer takes a number until our commit.
+//! Writing: a batch is one transaction of three round trips, however large it is.
+//!
+//! One that may announce something begins with the lock of the row that counts changes:
+//! from there on no other such writer takes a number until our commit. Any other batch,
+//! of lineages, challenges or quotas, waits only for writers of the same rows.
 
 mod reseal;
 pub(super) mod send;
+
+use std::collections::HashSet;
 
 use futures_util::future::{try_join, try_join5};
 use tokio_postgres::Row;
@@ -17,9 +21,10 @@ use super::rows::{self, signed};
 use crate::plan::{Plan, Stored, Subjects};
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
 use sekisho_certs::host::HostPattern;
+use sekisho_certs::lineage::LineageName;
 use sekisho_certs::record::References;
 use sekisho_certs::seal::Batch;
-use sekisho_certs::store::{DocumentId, Subject, What, Write};
+use sekisho_certs::store::{DocumentId, Reseal, StoreError, Subject, What, Write};
 
 /// Applies a batch, whole or not at all. `keep` changes stay in the log;
 /// `now_ms` is none for the database's own clock.
@@ -30,7 +35,25 @@ pub(super) async fn write(
     keep: u64,
 ) -> Step<Written> {
     let (writes, reseals) = batch.into_parts();
-    let stored = begin(on, &writes, now_ms).await?;
+    for _ in 0..MAX_ATTEMPTS {
+        if let Some(written) = attempt(on, writes.clone(), &reseals, now_ms, keep).await? {
+            return Ok(written);
+        }
+    }
+    let text = "others made and removed the same rows meanwhile, again and again";
+    Err(StoreError::Conflict(text.into()).into())
+}
+
+/// Applies a batch; none if another writer made a row meanwhile that this one had found
+/// absent. The batch is then judged again by what that row holds.
+async fn attempt(
+    on: &Connection,
+    writes: Vec<Write<SealedBytes>>,
+    reseals: &[Reseal],
+    now_ms: Option<i64>,
+    keep: u64,
+) -> Step<Option<Written>> {
+    let (stored, there) = begin(on, &writes, now_ms).await?;
     let mut plan = match Plan::new(stored, writes) {
         Ok(plan) => plan,
         Err(conflict) => {
@@ -38,8 +61,12 @@ pub(super) async fn write(
             return Err(conflict.into());
         }
     };
-    reseal::reseal(on, &reseals).await?;
-    for orphan in send::contents(on, &plan).await? {
+    reseal::reseal(on, reseals).await?;
+    let Some(orphans) = send::contents(on, &plan, &there).await? else {
+        on.run("ROLLBACK").await?;
+        return Ok(None);
+    };
+    for orphan in orphans {
         plan.announce(Subject::Credential(orphan), What::Removed);
     }
     let is_announced = !plan.changes.is_empty();
@@ -47,10 +74,10 @@ pub(super) async fn write(
         true => send::changes(on, &plan, keep, seconds(now_ms)).await?,
         false => on.run("COMMIT").await?,
     }
-    Ok(Written {
+    Ok(Some(Written {
         number: plan.stored.number,
         is_announced,
-    })
+    }))
 }
 
 /// Outcome of a write.
@@ -65,49 +92,98 @@ fn seconds(ms: Option<i64>) -> Option<i64> {
     ms.map(|ms| ms.div_euclid(1000))
 }
 
-/// Takes the lock, and reads what is stored of the things that are written.
+/// Rows that were there when a batch began, and are locked: those of expired documents
+/// too, which are absent to all others.
+#[derive(Debug, Default)]
+pub(super) struct There {
+    pub(super) documents: HashSet<DocumentId>,
+    pub(super) lineages: HashSet<LineageName>,
+}
+
+/// Takes the locks, and reads what is stored of the things that are written.
 async fn begin(
     on: &Connection,
     writes: &[Write<SealedBytes>],
     now_ms: Option<i64>,
-) -> Step<Stored> {
+) -> Step<(Stored, There)> {
     let subjects = Subjects::of(writes);
-    let now = seconds(now_ms);
+    let number = match writes.iter().any(may_announce) {
+        true => LOCK,
+        false => NUMBER,
+    };
+    let ids = column(&subjects.credentials, |id| signed(id.as_u64()));
+    let patterns = column(&subjects.hosts, |pattern| pattern.as_str());
     // Sent together and done in this order: what is read is read under the
-    // lock.
+    // locks.
     let (((), meta), credentials, hosts, documents, lineages) = try_join5(
-        try_join(on.run(BEGIN), on.query(LOCK, &[])),
-        on.list(
-            CREDENTIALS,
-            &[&column(&subjects.credentials, |id| signed(id.as_u64()))],
-            credential,
-        ),
-        on.list(
-            HOSTS,
-            &[&column(&subjects.hosts, |pattern| pattern.as_str())],
-            host,
-        ),
-        on.list(
-            DOCUMENTS,
-            &[
-                &column(&subjects.documents, |id| id.kind.as_str()),
-                &column(&subjects.documents, |id| &*id.key),
-                &now,
-            ],
-            document,
-        ),
+        try_join(on.run(BEGIN), on.query(number, &[])),
+        on.list_if(!ids.is_empty(), CREDENTIALS, &[&ids], credential),
+        on.list_if(!patterns.is_empty(), HOSTS, &[&patterns], host),
+        documents(on, writes, seconds(now_ms)),
         lineages::held(on, &subjects.lineages, now_ms),
     )
     .await?;
     let meta = meta.first().ok_or_else(rows::no_meta)?;
-    Ok(Stored {
+    let there = There {
+        documents: documents.iter().map(|one| one.0.clone()).collect(),
+        lineages: lineages.iter().map(|one| one.0.clone()).collect(),
+    };
+    let alive = documents.into_iter().filter(|one| one.2);
+    let stored = Stored {
         number: rows::number(meta, 0)?,
         forgotten: rows::number(meta, 1)?,
         credentials: credentials.into_iter().collect(),
         hosts: hosts.into_iter().collect(),
-        documents: documents.into_iter().collect(),
+        documents: alive.map(|(id, version, _)| (id, version)).collect(),
         lineages: lineages.into_iter().collect(),
-    })
+    };
+    Ok((stored, there))
+}
+
+/// Tells whether a write may take a number of the log.
+fn may_announce(write: &Write<SealedBytes>) -> bool {
+    match write {
+        Write::PutCredential(..) | Write::PutHost(..) | Write::RemoveHost(..) => true,
+        Write::PutDocument(document, _) => document.id.kind.is_announced(),
+        Write::RemoveDocument(id, _) => id.kind.is_announced(),
+        Write::PutLineage(..) | Write::RemoveLineage(..) | Write::Require(..) => false,
+    }
+}
+
+/// Reads the documents that a batch writes or requires, with their versions and whether
+/// they are alive. Locks both: a required one shared, so that many batches may require
+/// the check value at once.
+async fn documents(
+    on: &Connection,
+    writes: &[Write<SealedBytes>],
+    now: Option<i64>,
+) -> Step<Vec<(DocumentId, u64, bool)>> {
+    let (mut written, mut required) = (Vec::new(), Vec::new());
+    for write in writes {
+        match write {
+            Write::PutDocument(document, _) => written.push(&document.id),
+            Write::RemoveDocument(id, _) => written.push(id),
+            Write::Require(id, _) => required.push(id),
+            Write::PutCredential(..)
+            | Write::PutHost(..)
+            | Write::RemoveHost(..)
+            | Write::PutLineage(..)
+            | Write::RemoveLineage(..) => {}
+        }
+    }
+    let read = async |ids: &[&DocumentId], text| {
+        let kinds = column(ids, |id| id.kind.as_str());
+        let keys = column(ids, |id| &*id.key);
+        on.list_if(!ids.is_empty(), text, &[&kinds, &keys, &now], document)
+            .await
+    };
+    let (mut all, written) = try_join(
+        read(&required, REQUIRED_DOCUMENTS),
+        read(&written, DOCUMENTS),
+    )
+    .await?;
+    all.extend(written);
+    Ok(all)
 }
 
 fn credential(row: &Row) -> Step<(CredentialId, (u64, KeyType))> {
@@ -120,8 +196,12 @@ fn host(row: &Row) -> Step<(HostPattern, (u64, References))> {
     Ok((rows::pattern(row, 0)?, (rows::number(row, 1)?, references)))
 }
 
-fn document(row: &Row) -> Step<(DocumentId, u64)> {
-    Ok((rows::document_id(row)?, rows::number(row, 2)?))
+fn document(row: &Row) -> Step<(DocumentId, u64, bool)> {
+    Ok((
+        rows::document_id(row)?,
+        rows::number(row, 2)?,
+        rows::get(row, 3)?,
+    ))
 }
 
 /// Bounds what a writer that hangs keeps from others: its server ends it.
@@ -132,16 +212,34 @@ pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 
 const LOCK: &str = "SELECT number, forgotten FROM sekisho.meta FOR UPDATE";
 
+/// The number of the last change, for a batch that takes none and cuts nothing off.
+const NUMBER: &str = "SELECT coalesce((SELECT number FROM sekisho.changes ORDER BY number DESC LIMIT 1), 0), 0::bigint";
+
 const CREDENTIALS: &str =
     "SELECT id, version, key_type FROM sekisho.credentials WHERE id = ANY ($1)";
 
 const HOSTS: &str =
     "SELECT pattern, version, ecdsa, ed25519, rsa FROM sekisho.hosts WHERE pattern = ANY ($1)";
 
-const DOCUMENTS: &str = concat!(
-    "SELECT d.kind, d.key, d.version
-         FROM unnest($1::text[], $2::text[]) AS asked (kind, key)
+macro_rules! lock_documents {
+    ($how:literal) => {
+        concat!(
+            "SELECT d.kind, d.key, d.version, d.expires IS NULL OR d.expires > ",
+            now!("$3"),
+            " FROM unnest($1::text[], $2::text[]) AS asked (kind, key)
          JOIN sekisho.documents d ON d.kind = asked.kind AND d.key = asked.key
-         WHERE d.expires IS NULL OR d.expires > ",
-    now!("$3")
-);
+         ORDER BY d.kind, d.key ",
+            $how,
+            " OF d"
+        )
+    };
+}
+
+/// In one order: two that lock several never wait for each other.
+pub(super) const DOCUMENTS: &str = lock_documents!("FOR UPDATE");
+
+const REQUIRED_DOCUMENTS: &str = lock_documents!("FOR SHARE");
+
+/// Attempts to write a batch. A second one finds the row that had been absent, unless it
+/// was removed again.
+const MAX_ATTEMPTS: u32 = 5;

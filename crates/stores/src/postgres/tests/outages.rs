@@ -3,6 +3,7 @@ use std::net::TcpListener;
 use std::time::Instant;
 
 use sekisho_testkit::services::Signal;
+use tokio_postgres::config::TargetSessionAttrs;
 
 use super::*;
 use sekisho_certs::seal::Sealer;
@@ -166,4 +167,16 @@ async fn a_standby_is_passed_over() {
     );
     let both = url.replace(&place(primary.port()), &both);
     assert!(finds(&existing(&both), "b.example").await);
+    // A pooler leads there behind the back of a connection that began at the primary.
+    let mut behind = Url::parse(&lagging, Path::new("/")).unwrap();
+    let any = TargetSessionAttrs::Any;
+    behind.config.target_session_attrs(any);
+    let behind = Postgres::new(&behind, &Options::default(), &Handle::current()).unwrap();
+    for error in [
+        behind.find(&name("b.example")).await.unwrap_err(),
+        behind.changes(0, 9).await.unwrap_err(),
+    ] {
+        let text = error.to_string();
+        assert!(error.is_retryable() && text.contains("standby"), "{text}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Through an index, never by a scan.
 
 use super::super::{find, lineages, log, read, write};
+use super::together::snapshot;
 use super::*;
 
 #[tokio::test]
@@ -13,7 +14,7 @@ async fn every_read_uses_an_index() {
         .write(Batch::unchecked(hosts.collect()))
         .await
         .unwrap();
-    let statements: [(&str, &str); 18] = [
+    let statements: [(&str, &str); 20] = [
         (find::FIND, "'h1.example', 'example'"),
         (log::CHANGES, "5, 10"),
         (read::HOSTS, "ARRAY['h1.example']"),
@@ -25,6 +26,8 @@ async fn every_read_uses_an_index() {
         (read::LIST_DOCUMENTS, "'k', '', true, NULL, 10"),
         (read::LIST_DOCUMENTS, "'k', 'a', false, 5, 10"),
         (read::NEXT_KIND, "'k'"),
+        (write::DOCUMENTS, "ARRAY['k'], ARRAY['a'], NULL"),
+        (lineages::LOCK, "ARRAY['h1.example']"),
         (lineages::LINEAGES, "NULL, ARRAY['h1.example']"),
         (lineages::LINEAGES_OF, "5, ARRAY[5, 6]::bigint[]"),
         (lineages::LIST_LINEAGES, "NULL, 'h1.example', 10"),
@@ -82,7 +85,7 @@ async fn a_store_without_statistics_is_read_through_indexes() {
     for (statement, values) in [
         (find::FIND, "'h1.example', 'example'"),
         (log::CHANGES, "20090, 1000"),
-        (write::send::CUT_LOG, "110"),
+        (write::send::CUT_LOG, "105, 110"),
     ] {
         let sql = format!("PREPARE it AS {statement}; EXPLAIN EXECUTE it ({values})");
         let plan = server.sql(name_of(&url), &sql);
@@ -92,3 +95,54 @@ async fn a_store_without_statistics_is_read_through_indexes() {
         assert_eq!(scans.next(), None, "{statement}\n{plan}");
     }
 }
+
+/// Counts pages, not time: each old version of the counter's row, and each entry that was
+/// cut off the log, is kept until the snapshot ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_snapshot_slows_no_lookup() {
+    let url = database();
+    let store = create(&url);
+    store
+        .write(Batch::unchecked(host_with("h1.example", 1, sealed)))
+        .await
+        .unwrap();
+    let dump = snapshot(&url).await;
+    let server = services::Postgres::shared();
+    // What 20,000 announced writes leave behind.
+    let written = "DO $$ BEGIN FOR n IN 2..20001 LOOP
+            UPDATE sekisho.meta SET number = n, forgotten = n / 2;
+        END LOOP; END $$;
+        INSERT INTO sekisho.changes (number, subject, kind, key, removed)
+            SELECT n, 'host', '', 'h1.example', false FROM generate_series(2, 20001) n;
+        DELETE FROM sekisho.changes WHERE number < 10000;
+        ANALYZE sekisho.changes";
+    server.sql(name_of(&url), written);
+    for (statement, values) in [
+        (find::FIND, "'h1.example', 'example'"),
+        (log::CHANGES, "20000, 1000"),
+        (write::send::CUT_LOG, "10000, 10001"),
+    ] {
+        let sql = format!(
+            "PREPARE it AS {statement};
+             EXPLAIN (ANALYZE, BUFFERS, COSTS off, TIMING off) EXECUTE it ({values})"
+        );
+        let plan = server.sql(name_of(&url), &sql);
+        let pages = pages(&plan);
+        assert!(pages <= MAX_PAGES, "{pages} pages: {statement}\n{plan}");
+    }
+    drop(dump);
+}
+
+/// Returns how many pages a plan has read: its first line of that kind is that of the whole
+/// statement.
+fn pages(plan: &str) -> u32 {
+    let line = plan.lines().find(|line| line.contains("Buffers:")).unwrap();
+    let numbers = line.split(|character: char| !character.is_ascii_digit());
+    numbers
+        .filter_map(|number| number.parse::<u32>().ok())
+        .sum()
+}
+
+/// Pages that a statement reads: some descents of indexes, each of a few. The 20,000
+/// versions of the counter's row fill some 200.
+const MAX_PAGES: u32 = 25;

@@ -1,9 +1,14 @@
 use std::time::Instant;
 
+use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
 use super::*;
+use sekisho_certs::contract::fixture::pattern;
 use sekisho_certs::contract::log;
+use sekisho_certs::lineage::Fence;
+use sekisho_certs::record::Tenant;
+use sekisho_certs::store::{Precondition, Write};
 
 /// Each with connections of its own, as three servers have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,8 +30,8 @@ async fn a_second_writer_waits_for_the_first() {
         .write(Batch::unchecked(host_with("a.example", 1, sealed)))
         .await
         .unwrap();
-    let (begun, wait) = tokio::sync::oneshot::channel();
-    let (commit, committed) = tokio::sync::oneshot::channel();
+    let (begun, wait) = oneshot::channel();
+    let (commit, committed) = oneshot::channel();
     let first = Arc::clone(&create(&url).pool);
     let first = tokio::spawn(async move {
         let work = async move |on: Arc<Connection>| {
@@ -46,17 +51,7 @@ async fn a_second_writer_waits_for_the_first() {
             .write(Batch::unchecked(host_with("c.example", 2, sealed)))
             .await
     });
-    let server = services::Postgres::shared();
-    let waits = format!(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = '{}' AND wait_event_type = 'Lock'",
-        name_of(&url)
-    );
-    in_time(async {
-        while server.sql("postgres", &waits).trim() != "1" {
-            yield_now().await;
-        }
-    })
-    .await;
+    waiting(&url, 1).await;
     let page = reader.changes(0, 99).await.unwrap();
     assert_eq!((page.last, page.changes.len()), (1, 1));
     assert!(!writing.is_finished());
@@ -66,6 +61,137 @@ async fn a_second_writer_waits_for_the_first() {
     let page = reader.changes(1, 99).await.unwrap();
     let numbers: Vec<_> = page.changes.iter().map(|one| one.number).collect();
     assert_eq!(numbers, [2, 3]);
+}
+
+/// Opens a transaction that keeps what it saw, as a dump does, until it is dropped.
+pub(super) async fn snapshot(url: &str) -> oneshot::Sender<()> {
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM sekisho.changes";
+    holding(url, begin).await
+}
+
+/// Runs this in a transaction that stays open until the sender is dropped.
+pub(super) async fn holding(url: &str, text: &'static str) -> oneshot::Sender<()> {
+    let ((begun, wait), (hold, held)) = (oneshot::channel(), oneshot::channel::<()>());
+    let store = existing(url);
+    tokio::spawn(async move {
+        let work = async move |on: Arc<Connection>| {
+            on.run(text).await?;
+            begun.send(()).unwrap();
+            let _ = held.await;
+            on.run("ROLLBACK").await
+        };
+        store.pool.call(Duration::from_mins(1), work).await
+    });
+    wait.await.unwrap();
+    hold
+}
+
+fn quota(key: &'static str, expect: Precondition) -> Write<SealedBytes> {
+    let id = DocumentId::known(DocumentKind::ACME_QUOTA, key);
+    Write::PutDocument(Document::new(id, sealed(b"quota")), expect)
+}
+
+fn lineage(host: &str, fence: Fence) -> Write<SealedBytes> {
+    let lineage = Lineage::new(Tenant::default(), [pattern(host)]);
+    Write::PutLineage(lineage.unwrap(), fence)
+}
+
+/// Orders, challenges and quotas do not stand in line behind an import.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_announced_waits_for_no_counter() {
+    let url = database();
+    let store = create(&url);
+    store.head().await.unwrap();
+    let counter = holding(&url, "BEGIN; SELECT FROM sekisho.meta FOR UPDATE").await;
+    let again = vec![
+        quota("a", Precondition::Any),
+        lineage("a.example", Fence::Any),
+        Write::Require(DocumentId::new("check", "value"), Precondition::Absent),
+    ];
+    for _ in 0..2 {
+        in_time(store.write(Batch::unchecked(again.clone())))
+            .await
+            .unwrap();
+    }
+    let removed = vec![
+        Write::RemoveDocument(
+            DocumentId::known(DocumentKind::ACME_QUOTA, "a"),
+            Precondition::Version(1),
+        ),
+        Write::RemoveLineage(LineageName::parse("a.example").unwrap(), Fence::Any),
+    ];
+    in_time(store.write(Batch::unchecked(removed)))
+        .await
+        .unwrap();
+    drop(counter);
+}
+
+/// A row that another transaction has made, and not committed yet, can't be seen, nor
+/// locked: it is found when the own one is to be made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_another_makes_is_judged_once_it_is_there() {
+    let url = database();
+    let store = Arc::new(create(&url));
+    store.head().await.unwrap();
+    let (document, row) = (
+        "BEGIN; INSERT INTO sekisho.documents
+            SELECT 'acme-quota', 'a', 7, '\\x090909090909090909090909', 'b', NULL, 4",
+        "BEGIN; INSERT INTO sekisho.lineages (name, tenant, names, turn, attempts)
+            SELECT 'a.example', '', 'a.example', 0, 0",
+    );
+    for (text, absent, any) in [
+        (
+            document,
+            quota("a", Precondition::Absent),
+            quota("a", Precondition::Any),
+        ),
+        (
+            row,
+            lineage("a.example", Fence::Absent),
+            lineage("a.example", Fence::Any),
+        ),
+    ] {
+        let (commit, committed) = oneshot::channel::<()>();
+        let (begun, wait) = oneshot::channel();
+        let other = existing(&url);
+        tokio::spawn(async move {
+            let work = async move |on: Arc<Connection>| {
+                on.run(text).await?;
+                begun.send(()).unwrap();
+                let _ = committed.await;
+                on.run("COMMIT").await
+            };
+            other.pool.call(Duration::from_mins(1), work).await
+        });
+        wait.await.unwrap();
+        let [absent, any] = [absent, any].map(|write| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.write(Batch::unchecked(vec![write])).await })
+        });
+        waiting(&url, 2).await;
+        drop(commit);
+        let conflict = in_time(absent).await.unwrap().unwrap_err();
+        assert!(matches!(conflict, StoreError::Conflict(_)), "{conflict}");
+        in_time(any).await.unwrap().unwrap();
+    }
+    let id = DocumentId::known(DocumentKind::ACME_QUOTA, "a");
+    let read = store.document(&id).await.unwrap();
+    assert_eq!(read.unwrap().version, 5);
+}
+
+/// Waits until so many transactions of this database wait for a lock.
+pub(super) async fn waiting(url: &str, count: u32) {
+    let server = services::Postgres::shared();
+    let waits = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = '{}' AND wait_event_type = 'Lock'",
+        name_of(url)
+    );
+    in_time(async {
+        while server.sql("postgres", &waits).trim() != count.to_string() {
+            yield_now().await;
+        }
+    })
+    .await;
 }
 
 /// The median of several: one of them may meet a busy machine.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::future::{try_join, try_join5};
+use futures_util::future::{try_join, try_join3, try_join5};
+use tokio_postgres::Row;
 
 use super::super::connection::Connection;
 use super::super::fault::Step;
@@ -10,35 +11,46 @@ use super::super::lineages;
 use super::super::params::column;
 use super::super::read::now;
 use super::super::rows::{self, signed};
+use super::There;
 use crate::log_row;
 use crate::plan::{self, MIN_PRUNED, Plan};
 use crate::random::random;
-use sekisho_certs::credential::{CredentialId, KeyType};
+use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
 use sekisho_certs::record::HostRecord;
-use sekisho_certs::store::What;
+use sekisho_certs::store::{Document, What};
 
 /// Writes credentials, hosts, documents and lineages; returns the credentials that it
-/// deleted since no host refers to them any more.
-pub(super) async fn contents(on: &Connection, plan: &Plan) -> Step<Vec<CredentialId>> {
+/// deleted since no host refers to them any more. None if a row that is not `there` was
+/// made by another writer meanwhile.
+pub(super) async fn contents(
+    on: &Connection,
+    plan: &Plan,
+    there: &There,
+) -> Step<Option<Vec<CredentialId>>> {
     let dropped = column(&plan.dropped, |id| signed(id.as_u64()));
+    let orphan = |row: &Row| rows::number(row, 0);
     // Sent together and done in this order.
-    let ((), (), (), (), orphans) = try_join5(
+    let ((), (), documents, lineages, orphans) = try_join5(
         credentials(on, plan),
         hosts(on, plan),
-        documents(on, plan),
-        lineages::put(on, plan),
-        on.list(DROP_ORPHANS, &[&dropped], |row| rows::number(row, 0)),
+        documents(on, plan, there),
+        lineages::put(on, plan, there),
+        on.list_if(!dropped.is_empty(), DROP_ORPHANS, &[&dropped], orphan),
     )
     .await?;
+    if !documents || !lineages {
+        return Ok(None);
+    }
     let mut orphans = column(orphans, CredentialId::from_u64);
     orphans.sort_unstable();
-    Ok(orphans)
+    Ok(Some(orphans))
 }
 
 /// Announces the changes, cuts the log and what has expired a bounded piece at
 /// a time, stores the number, and commits.
 pub(super) async fn changes(on: &Connection, plan: &Plan, keep: u64, now: Option<i64>) -> Step<()> {
     let (number, floor) = (signed(plan.stored.number), signed(plan.floor(keep)));
+    let forgotten = signed(plan.stored.forgotten);
     let mark = i64::from_be_bytes(random());
     let all = &plan.changes;
     let rows = column(all, |one| log_row::columns(&one.subject));
@@ -54,7 +66,7 @@ pub(super) async fn changes(on: &Connection, plan: &Plan, keep: u64, now: Option
                 &mark,
             ],
         ),
-        on.query(CUT_LOG, &[&floor]),
+        on.query(CUT_LOG, &[&forgotten, &floor]),
         on.query(PRUNE_DOCUMENTS, &[&now, &signed(MIN_PRUNED)]),
         on.query(COUNT, &[&number, &floor]),
         on.run(NOTIFY_AND_COMMIT),
@@ -135,34 +147,52 @@ async fn hosts(on: &Connection, plan: &Plan) -> Step<()> {
     Ok(())
 }
 
-async fn documents(on: &Connection, plan: &Plan) -> Step<()> {
+/// Tells whether all rows were written that were to be new.
+async fn documents(on: &Connection, plan: &Plan, there: &There) -> Step<bool> {
     let gone = plan.documents.iter().filter(|one| one.1.is_none());
     let gone: Vec<_> = gone.map(|one| one.0).collect();
-    let puts: Vec<_> = plan.documents.values().flatten().collect();
-    let sealed = column(&puts, |one| &one.bytes);
-    try_join(
-        on.query(
-            REMOVE_DOCUMENTS,
+    let puts = plan.documents.values().flatten();
+    let (old, new): (Vec<_>, Vec<_>) = puts.partition(|one| there.documents.contains(&one.id));
+    let (kinds, keys) = (
+        column(&gone, |id| id.kind.as_str()),
+        column(&gone, |id| &*id.key),
+    );
+    let (_, _, made) = try_join3(
+        on.list_if(!gone.is_empty(), REMOVE_DOCUMENTS, &[&kinds, &keys], |_| {
+            Ok(())
+        }),
+        put_documents(on, &old, PUT_DOCUMENTS),
+        put_documents(on, &new, NEW_DOCUMENTS),
+    )
+    .await?;
+    Ok(made == new.len())
+}
+
+/// Returns how many rows the statement tells.
+async fn put_documents(
+    on: &Connection,
+    puts: &[&Document<SealedBytes>],
+    text: &str,
+) -> Step<usize> {
+    if puts.is_empty() {
+        return Ok(0);
+    }
+    let sealed = column(puts, |one| &one.bytes);
+    let rows = on
+        .query(
+            text,
             &[
-                &column(&gone, |id| id.kind.as_str()),
-                &column(&gone, |id| &*id.key),
-            ],
-        ),
-        on.query(
-            PUT_DOCUMENTS,
-            &[
-                &column(&puts, |one| one.id.kind.as_str()),
-                &column(&puts, |one| &*one.id.key),
+                &column(puts, |one| one.id.kind.as_str()),
+                &column(puts, |one| &*one.id.key),
                 &column(&sealed, |one| i64::from(one.key_id)),
                 &column(&sealed, |one| &one.nonce[..]),
                 &column(&sealed, |one| &one.bytes[..]),
-                &column(&puts, |one| one.expires),
-                &column(&puts, |one| signed(one.version)),
+                &column(puts, |one| one.expires),
+                &column(puts, |one| signed(one.version)),
             ],
-        ),
-    )
-    .await?;
-    Ok(())
+        )
+        .await?;
+    Ok(rows.len())
 }
 
 const PUT_ISSUERS: &str =
@@ -198,12 +228,26 @@ const REMOVE_DOCUMENTS: &str = "DELETE FROM sekisho.documents d
            USING unnest($1::text[], $2::text[]) AS gone (kind, key)
            WHERE d.kind = gone.kind AND d.key = gone.key";
 
-const PUT_DOCUMENTS: &str = "
+macro_rules! insert_documents {
+    ($conflict:literal) => {
+        concat!(
+            "
 INSERT INTO sekisho.documents (kind, key, key_id, nonce, bytes, expires, version)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[],
     $6::bigint[], $7::bigint[])
-ON CONFLICT (kind, key) DO UPDATE SET key_id = excluded.key_id, nonce = excluded.nonce,
-    bytes = excluded.bytes, expires = excluded.expires, version = excluded.version";
+ON CONFLICT (kind, key) ",
+            $conflict
+        )
+    };
+}
+
+const PUT_DOCUMENTS: &str = insert_documents!(
+    "DO UPDATE SET key_id = excluded.key_id, nonce = excluded.nonce,
+    bytes = excluded.bytes, expires = excluded.expires, version = excluded.version"
+);
+
+/// Tells a row for each that it has made.
+const NEW_DOCUMENTS: &str = insert_documents!("DO NOTHING RETURNING true");
 
 /// Deletes credentials that the whole batch left without a reference.
 const DROP_ORPHANS: &str = "DELETE FROM sekisho.credentials c WHERE c.id = ANY ($1)
@@ -217,17 +261,17 @@ const LOG: &str = "INSERT INTO sekisho.changes (number, subject, kind, key, remo
            FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::boolean[]) AS c";
 
 /// Spares the change with the number `forgotten`: a page read behind it gives its
-/// mark as `mark_before`. Without a lower bound, statistics decide whether the whole log
-/// is read.
-pub(crate) const CUT_LOG: &str = "DELETE FROM sekisho.changes
-           WHERE number >= (SELECT min(number) FROM sekisho.changes) AND number < $1";
+/// mark as `mark_before`. Begins where the cut before has ended: the index still holds
+/// what was cut for as long as a snapshot is open.
+pub(crate) const CUT_LOG: &str = "DELETE FROM sekisho.changes WHERE number >= $1 AND number < $2";
 
-/// Deletes expired documents. Readers don't see them: no change is announced.
+/// Deletes expired documents. Readers don't see them: no change is announced. One that a
+/// writer has locked stays for now.
 const PRUNE_DOCUMENTS: &str = concat!(
     "DELETE FROM sekisho.documents WHERE (kind, key) IN
          (SELECT kind, key FROM sekisho.documents WHERE expires <= ",
     now!("$1"),
-    " ORDER BY expires LIMIT $2)"
+    " ORDER BY expires LIMIT $2 FOR UPDATE SKIP LOCKED)"
 );
 
 const COUNT: &str = "UPDATE sekisho.meta SET number = $1, forgotten = $2";
