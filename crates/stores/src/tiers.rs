@@ -118,7 +118,7 @@ impl Store for Tiers {
     ///    that does not open is a miss.
     /// 3. Asks the store, under a deadline and a circuit breaker. Its answer is
     ///    offered to both caches and opened. An answer from an older state than
-    ///    was noted is read again.
+    ///    was noted, or from another log, is read again.
     /// 4. Only if the store failed with a retryable error (out of reach, too
     ///    slow, overloaded, or this call failed): asks Redis, unless step 2 did,
     ///    then the disk. The answer counts as stale.
@@ -227,7 +227,9 @@ impl Tiers {
             }
         }
         Err(StoreError::Unavailable(
-            "the store answered from an older state than this server has seen".into(),
+            "the store answered from an older state than this server has seen, or from \
+             another log"
+                .into(),
         ))
     }
 
@@ -301,10 +303,11 @@ impl Tiers {
 
 impl Question<'_> {
     /// Tells whether an answer is older than what had been seen before it was
-    /// asked for.
+    /// asked for. One of another log may be: a pooler may have led to another server, and
+    /// only the feed, which then starts over, tells which log is in use.
     fn is_older(&self, answer: &Answer<SealedBytes>) -> bool {
         let seen = self.noted.position.zip(answer.read_at);
-        seen.is_some_and(|(seen, read)| seen.log == read.log && read.number < seen.number)
+        seen.is_some_and(|(seen, read)| seen.log != read.log || read.number < seen.number)
     }
 }
 

@@ -110,7 +110,8 @@ fn an_answer_from_an_older_state_is_told_by_its_number() {
         (Some(at(1, 5)), None, false),
         (Some(at(1, 5)), Some(at(1, 4)), true),
         (Some(at(1, 5)), Some(at(1, 5)), false),
-        (Some(at(1, 5)), Some(at(2, 4)), false),
+        (Some(at(1, 5)), Some(at(2, 4)), true),
+        (Some(at(1, 5)), Some(at(2, 6)), true),
     ] {
         question.noted.position = seen;
         let answer = Answer {
@@ -154,6 +155,33 @@ async fn an_answer_older_than_what_was_seen_is_read_again() {
     *switch.lagging.lock().unwrap() = vec![old; MAX_READS];
     let error = answer(tiers).await.unwrap_err();
     assert!(error.is_retryable() && error.to_string().contains("older state"));
+}
+
+/// Another server than the feed reads, behind a pooler: its answer counts once the feed has
+/// met it, too.
+#[tokio::test]
+async fn an_answer_of_another_log_waits_for_the_feed() {
+    let (switch, mut other, tiers) = lagging().await;
+    let log = LogId([7; 16]);
+    other.read_at = Some(ReadAt { log, number: 99 });
+    *switch.lagging.lock().unwrap() = vec![other.clone(); MAX_READS];
+    let error = tiers.find(&name()).await.unwrap_err();
+    assert!(error.is_retryable() && error.to_string().contains("another log"));
+    // One answer of it is read again.
+    *switch.lagging.lock().unwrap() = vec![other.clone()];
+    let found = tiers.find(&name()).await.unwrap().found.unwrap();
+    assert_eq!(found.record.tenant.as_str(), "new");
+    let Origin::Catalog(sealer) = &tiers.origin else {
+        panic!("it is a catalog")
+    };
+    sealer.seen().restart(LogPosition {
+        log,
+        number: 99,
+        mark: 0,
+    });
+    *switch.lagging.lock().unwrap() = vec![other];
+    let found = tiers.find(&name()).await.unwrap().found.unwrap();
+    assert_eq!(found.record.tenant.as_str(), "old");
 }
 
 /// A catalog with a challenge of another server, and how this one reads it.

@@ -110,7 +110,11 @@ impl Catalog for Switch {
                 None => self.call(self.inner().find(name)).await,
             };
             let _open = self.gate.read().await;
-            answer
+            let mut answer = answer?;
+            if let Some(position) = &mut answer.read_at {
+                position.log = self.log(position.log);
+            }
+            Ok(answer)
         })
     }
 

@@ -33,7 +33,7 @@ async fn every_read_uses_an_index() {
         (lineages::LIST_LINEAGES, "NULL, 'h1.example', 10"),
         (lineages::LIST_FAILING, "NULL, 'h1.example', 10"),
         (lineages::HELD, "NULL, ARRAY['h1.example']"),
-        (lineages::CLAIM_DUE, "NULL, 'holder', 10, 10, 40"),
+        (lineages::CLAIM_DUE, "NULL, 'holder', 10, 10, 40, 100"),
         (
             lineages::CLAIM_NAMED,
             "5, 'holder', 10, ARRAY['h1.example']",
