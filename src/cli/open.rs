@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use sekisho_certs::Catalog;
+use sekisho_certs::metrics::Counter;
 use sekisho_certs::seal::{KeyError, KeyRing, KeySource, Keys, Sealer};
 use sekisho_server::admin::{MAX_TOKEN, Token};
 use sekisho_stores::disk_cache::{DiskCache, StartState};
@@ -29,6 +30,8 @@ mod serving;
 /// Open store, with its caches.
 pub(crate) struct Opened {
     pub(crate) store: Arc<Tiers>,
+    /// Connections that the store gave up since a lookup hung on them.
+    pub(crate) retired: Counter,
     /// Sealer of the store, if it is a catalog.
     pub(crate) catalog: Option<Sealer>,
     /// The Redis cache.

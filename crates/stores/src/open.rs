@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sekisho_certs::metrics::Counter;
 use sekisho_certs::store::Result;
 use sekisho_certs::{Catalog, HostName, Secret, Store, StoreError};
 use tokio::runtime::Handle;
@@ -55,6 +56,8 @@ pub struct Options {
     /// How long connecting to PostgreSQL and a read there may take; by default as
     /// long as a command waits.
     pub timeout: Option<Duration>,
+    /// Counts connections to PostgreSQL that were given up since a lookup hung on them.
+    pub retired: Counter,
 }
 
 /// Opens a store. `runtime` drives its connections. A store that is reached
@@ -73,6 +76,7 @@ pub fn open(url: &Url, options: &Options, runtime: &Handle) -> Result<OpenStore>
                 mode: options.mode,
                 connect: options.timeout.unwrap_or(defaults.connect),
                 read: options.timeout.unwrap_or(defaults.read),
+                retired: options.retired.clone(),
                 ..defaults
             };
             catalog(Postgres::new(url, &options, runtime)?)

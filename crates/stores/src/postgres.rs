@@ -42,6 +42,7 @@ use sekisho_certs::clock::Clock;
 use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
+use sekisho_certs::metrics::Counter;
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
@@ -126,6 +127,8 @@ pub struct Options {
     pub read: Duration,
     /// How long a write may take, which waits for other writers.
     pub write: Duration,
+    /// Counts connections that were given up since a lookup hung on them.
+    pub retired: Counter,
 }
 
 impl Default for Options {
@@ -137,6 +140,7 @@ impl Default for Options {
             connect: Duration::from_secs(5),
             read: Duration::from_secs(10),
             write: Duration::from_secs(30),
+            retired: Counter::default(),
         }
     }
 }

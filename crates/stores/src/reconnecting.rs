@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use sekisho_certs::store::{BoxFuture, Result, StoreError};
 
@@ -71,6 +71,19 @@ impl<C: Clone + Send + Sync + 'static> Reconnecting<C> {
     /// # Errors
     /// Says why the last attempt to connect failed.
     pub(crate) async fn up(&self, fits: impl Fn(&C) -> bool) -> Result<C> {
+        self.up_after(None, fits).await
+    }
+
+    /// Does the same for a caller whose connection was lost at this time. An attempt that
+    /// failed before says nothing of the next one, which is waited for.
+    ///
+    /// # Errors
+    /// Says why the last attempt to connect failed.
+    pub(crate) async fn up_after(
+        &self,
+        lost: Option<Instant>,
+        fits: impl Fn(&C) -> bool,
+    ) -> Result<C> {
         if let Some(connection) = self.own(&fits) {
             return Ok(connection);
         }
@@ -78,8 +91,8 @@ impl<C: Clone + Send + Sync + 'static> Reconnecting<C> {
         loop {
             let why = match &*state.borrow_and_update() {
                 State::Up(connection) if fits(connection) => return Ok(connection.clone()),
-                State::Down(why) => Some(why.clone()),
-                State::Up(_) | State::Connecting => None,
+                State::Down(why, at) if lost.is_none_or(|lost| *at >= lost) => Some(why.clone()),
+                State::Up(_) | State::Down(..) | State::Connecting => None,
             };
             if let Some(connection) = self.of_any_worker(&fits) {
                 return Ok(connection);
@@ -157,8 +170,8 @@ enum State<C> {
     /// The first attempt, or the first after a loss, is under way.
     Connecting,
     Up(C),
-    /// The last attempt failed; the next one follows by itself.
-    Down(StoreError),
+    /// The last attempt failed at this time; the next one follows by itself.
+    Down(StoreError, Instant),
 }
 
 async fn keep_up<C>(server: Arc<Server<C>>, state: watch::Sender<State<C>>) {
@@ -183,7 +196,7 @@ async fn keep_up<C>(server: Arc<Server<C>>, state: watch::Sender<State<C>>) {
                 if delays.is_at_start() {
                     tracing::warn!(server = name, %error, "no connection to server, trying again");
                 }
-                state.send_replace(State::Down(error));
+                state.send_replace(State::Down(error, Instant::now()));
                 sleep(delays.after_failure()).await;
             }
         }
@@ -192,3 +205,47 @@ async fn keep_up<C>(server: Arc<Server<C>>, state: watch::Sender<State<C>>) {
 
 /// Between two attempts to connect.
 const RECONNECT: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    /// Attempts to connect in their order: a connection of this number, or none.
+    fn scripted(attempts: impl IntoIterator<Item = Option<u32>>) -> Reconnecting<u32> {
+        let attempts = Mutex::new(VecDeque::from_iter(attempts));
+        let connect = move || {
+            let next = attempts.lock().unwrap().pop_front().flatten();
+            async move {
+                let connection =
+                    next.ok_or_else(|| StoreError::Unavailable("too many clients".into()))?;
+                let ended = Box::pin(std::future::pending());
+                Ok(Connected { connection, ended })
+            }
+        };
+        Reconnecting::new(&Handle::current(), "server".to_owned(), 0, connect)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_loss_an_older_failure_is_waited_out() {
+        let server = scripted([None, Some(2)]);
+        let error = server.up(|_| true).await.unwrap_err();
+        assert!(error.to_string().contains("too many clients"), "{error}");
+        // The second attempt is not made yet: others fail at once.
+        server.up(|_| true).await.unwrap_err();
+        tokio::time::advance(Duration::from_millis(1)).await;
+        let lost = Instant::now();
+        assert_eq!(server.up_after(Some(lost), |_| true).await.unwrap(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_loss_a_newer_failure_is_the_answer() {
+        let server = scripted([None, None, Some(3)]);
+        server.up(|_| true).await.unwrap_err();
+        tokio::time::advance(Duration::from_millis(1)).await;
+        let lost = Instant::now();
+        server.up_after(Some(lost), |_| true).await.unwrap_err();
+        assert!(lost.elapsed() <= RECONNECT.max);
+    }
+}

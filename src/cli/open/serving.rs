@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use sekisho_certs::metrics::Counter;
 use sekisho_certs::seal::Keys;
 use sekisho_certs::{Catalog, Sealer, Secret, StoreError};
 use sekisho_stores::disk_cache::{DiskCache, StartState};
@@ -18,12 +19,19 @@ use crate::config::{Config, SecretSource};
 /// Opens the store with its caches; the disk cache only `with_disk`. The
 /// current runtime drives its connections.
 pub(in crate::cli) async fn serving(config: &Config, with_disk: bool) -> Result<Opened> {
+    let retired = Counter::default();
+    let opened = counting(config, with_disk, retired.clone()).await?;
+    Ok(Opened { retired, ..opened })
+}
+
+async fn counting(config: &Config, with_disk: bool, retired: Counter) -> Result<Opened> {
     let url = &config.store.url;
     let options = Options {
         token: config.store.token.as_ref().map(store_token).transpose()?,
         ca: config.store.ca.clone(),
         // After this time, the client has given up its handshake.
         timeout: Some(STORE_TIMEOUT),
+        retired,
         ..Options::default()
     };
     let catalog = match sekisho_stores::open(url, &options, &Handle::current())? {
@@ -74,6 +82,7 @@ fn opened(
     start: Option<StartState>,
 ) -> Opened {
     Opened {
+        retired: Counter::default(),
         store: Arc::new(tiers),
         catalog,
         redis,

@@ -35,6 +35,9 @@ impl Measured<'_> {
         self.metrics.register(own);
         self.responder.register(own);
         self.lookup.register(own);
+        let help = "Connections to PostgreSQL that were given up since a lookup hung on them";
+        let retired = self.opened.retired.clone();
+        own.register("store_connections_retired", help, retired);
         if let Some(redis) = &self.opened.redis {
             redis.register(own);
         }

@@ -238,9 +238,11 @@ impl Connection {
         !*self.retired.borrow() && !self.client.is_closed()
     }
 
-    /// Keeps further calls away. Those under way go on.
-    pub(super) fn retire(&self) {
-        self.retired.send_replace(true);
+    /// Keeps further calls away. Those under way go on. Tells whether this was the first
+    /// call.
+    pub(super) fn retire(&self) -> bool {
+        let retire = |retired: &mut bool| !std::mem::replace(retired, true);
+        self.retired.send_if_modified(retire)
     }
 
     /// Resolves when the connection has ended or is retired.

@@ -49,6 +49,11 @@ impl Fault {
         let severity = error.as_db_error().map(DbError::parsed_severity);
         matches!(severity, None | Some(Some(Severity::Fatal)))
     }
+
+    /// Tells whether no server has answered.
+    pub(super) fn is_no_answer(&self) -> bool {
+        matches!(self, Self::Away(_)) || self.ends_connection()
+    }
 }
 
 impl From<tokio_postgres::Error> for Fault {

@@ -7,12 +7,14 @@
 //! their client, all else of the runtime that the pool was made with.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::Options;
 use super::connection::{Connection, Dialer};
@@ -37,6 +39,9 @@ pub(super) struct Pool {
     idle: Mutex<Vec<Arc<Connection>>>,
     /// Connection for lookups; none where the pool is one connection.
     pub(super) lookups: Option<Reconnecting<Arc<Connection>>>,
+    /// Connection for lookups that hang on another one, while there are any: one more than
+    /// the pool has.
+    spare: tokio::sync::Mutex<Weak<Connection>>,
 }
 
 impl Pool {
@@ -54,6 +59,7 @@ impl Pool {
             calls: Arc::new(Semaphore::new(url.pool + MAX_WAITING)),
             exclusive: Semaphore::new(exclusive),
             idle: Mutex::default(),
+            spare: tokio::sync::Mutex::default(),
         })
     }
 
@@ -68,6 +74,7 @@ impl Pool {
             calls: Arc::new(Semaphore::new(url.pool + MAX_WAITING)),
             exclusive: Semaphore::new(url.pool),
             idle: Mutex::default(),
+            spare: tokio::sync::Mutex::default(),
         })
     }
 
@@ -97,7 +104,7 @@ impl Pool {
         let runtime = worker.as_ref().unwrap_or(&self.runtime);
         let look_up = async move {
             match &pool.lookups {
-                Some(lookups) => pipelined(lookups, &name).await,
+                Some(lookups) => pool.pipelined(lookups, &name).await,
                 None => {
                     let alone = async move |on: Arc<Connection>| find::find(&on, &name).await;
                     pool.exclusively(alone).await
@@ -168,6 +175,68 @@ impl Pool {
         done
     }
 
+    /// Asks once more, on another connection, if one breaks or hangs: lookups only
+    /// read.
+    async fn pipelined(
+        &self,
+        lookups: &Reconnecting<Arc<Connection>>,
+        name: &HostName,
+    ) -> Step<Answer<SealedBytes>> {
+        let is_open = |connection: &Arc<Connection>| connection.is_open();
+        let first = lookups.up(is_open).await?;
+        let mut asked = pin!(find::find(&first, name));
+        match timeout(HANGS, &mut asked).await {
+            Ok(Err(fault)) if fault.ends_connection() => {}
+            Ok(done) => return done,
+            Err(_) => return self.hedged(&first, asked, name).await,
+        }
+        first.retire();
+        let lost = Instant::now();
+        let second = lookups.up_after(Some(lost), is_open).await?;
+        find::find(&second, name).await
+    }
+
+    /// Asks another connection beside the first one, and takes the answer of either. The
+    /// first is retired only if the second answers before it: a slow database would not
+    /// get faster by new connections.
+    async fn hedged<F>(
+        &self,
+        first: &Connection,
+        asked: Pin<&mut F>,
+        name: &HostName,
+    ) -> Step<Answer<SealedBytes>>
+    where
+        F: Future<Output = Step<Answer<SealedBytes>>>,
+    {
+        let second = pin!(async {
+            let spare = self.spare().await?;
+            find::find(&spare, name).await
+        });
+        match select(asked, second).await {
+            Either::Left((Err(fault), second)) if fault.ends_connection() => second.await,
+            Either::Left((done, _)) => done,
+            Either::Right((Err(fault), asked)) if fault.is_no_answer() => asked.await,
+            Either::Right((done, _)) => {
+                if first.retire() {
+                    self.dialer.options.retired.inc();
+                }
+                done
+            }
+        }
+    }
+
+    /// Returns a connection that no lookup hangs on: one for all that ask at the same time.
+    async fn spare(&self) -> Step<Arc<Connection>> {
+        let mut spare = self.spare.lock().await;
+        let kept = spare.upgrade().filter(|connection| connection.is_open());
+        if let Some(connection) = kept {
+            return Ok(connection);
+        }
+        let connection = self.dialer.dial().await?;
+        *spare = Arc::downgrade(&connection);
+        Ok(connection)
+    }
+
     /// Returns the open connections.
     fn idle(&self) -> MutexGuard<'_, Vec<Arc<Connection>>> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -187,25 +256,6 @@ async fn dial(dialer: Arc<Dialer>) -> Result<Connected<Arc<Connection>>> {
     Ok(Connected { connection, ended })
 }
 
-/// Asks once more, on another connection, if one breaks or hangs: lookups only
-/// read.
-async fn pipelined(
-    lookups: &Reconnecting<Arc<Connection>>,
-    name: &HostName,
-) -> Step<Answer<SealedBytes>> {
-    let is_open = |connection: &Arc<Connection>| connection.is_open();
-    let first = lookups.up(is_open).await?;
-    match timeout(HANGS, find::find(&first, name)).await {
-        Ok(Err(fault)) if fault.ends_connection() => {}
-        Ok(done) => return done,
-        Err(_) => {}
-    }
-    first.retire();
-    drop(first);
-    let second = lookups.up(is_open).await?;
-    find::find(&second, name).await
-}
-
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
@@ -220,5 +270,5 @@ const EXCLUSIVE_SHARE: usize = 3;
 /// Calls that wait for a connection; a longer queue would outlive deadlines.
 const MAX_WAITING: usize = 1024;
 /// A lookup takes a millisecond. After this time the server process, or the way
-/// to it, is taken for dead, and three quarters of a server's 2 s are left.
+/// to it, may be dead, and three quarters of a server's 2 s are left.
 const HANGS: Duration = Duration::from_millis(500);

@@ -234,7 +234,7 @@ impl Postgres {
         let folder = self.folder.display();
         let settings = format!(
             "listen_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = '{folder}'\n\
-             max_connections = 300\nfsync = off\nssl = on\nssl_cert_file = '{folder}/tls.crt'\n\
+             max_connections = 1000\nfsync = off\nssl = on\nssl_cert_file = '{folder}/tls.crt'\n\
              ssl_key_file = '{folder}/tls.key'\n",
             self.port
         );

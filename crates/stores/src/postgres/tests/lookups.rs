@@ -5,6 +5,7 @@ use std::process::Command;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::timeout;
 
+use super::together::{holding, waiting};
 use super::*;
 
 /// Creates a store with the host a.example.
@@ -100,7 +101,32 @@ async fn a_lookup_survives_the_end_of_its_connection() {
         let found = timeout(Duration::from_secs(9), finds(&store, "a.example")).await;
         tell("-CONT");
         assert!(found.expect("before its deadline"), "{signal}");
+        // What ended by itself is not counted.
+        let hung = u64::from(signal == "-STOP");
+        assert_eq!(store.options().retired.get(), hung, "{signal}");
     }
+}
+
+/// A slow database does not get faster by new connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_answer_keeps_its_connection() {
+    let url = database();
+    with_a_host(&url).await;
+    let store = Arc::new(existing(&format!("{url}&application_name=slow")));
+    assert!(finds(&store, "a.example").await);
+    let lock = holding(&url, "BEGIN; LOCK TABLE sekisho.hosts").await;
+    let finding = Arc::clone(&store);
+    let found = tokio::spawn(async move { finds(&finding, "a.example").await });
+    // The second connection waits as well, before it can ask.
+    waiting(&url, 2).await;
+    drop(lock);
+    assert!(in_time(found).await.unwrap());
+    assert_eq!(store.options().retired.get(), 0);
+    let first = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'slow'
+        AND query LIKE '%sekisho.credentials c ON%'";
+    let first = services::Postgres::shared().sql("postgres", first);
+    assert_eq!(first.trim(), "1", "the spare connection is closed");
+    assert!(finds(&store, "a.example").await);
 }
 
 /// A call that is given up may leave an open transaction, whose connection is
