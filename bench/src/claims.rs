@@ -75,7 +75,9 @@ async fn measure(options: &Options) -> Result<Vec<Figures>> {
         let begun = Instant::now();
         let counted = sealer.catalog().count_lineages().await?;
         let took = begun.elapsed().as_millis();
-        ensure!(counted == options.lineages as u64, "{name} has {counted}");
+        // PostgreSQL estimates many.
+        let off = counted.abs_diff(options.lineages as u64);
+        ensure!(off <= options.lineages as u64 / 10, "{name} has {counted}");
         println!("{name}: counted {counted} lineages in {took} ms");
         let vacuum = || catalogs.vacuum(name);
         let times = times(&sealer, options.repeats, vacuum).await?;

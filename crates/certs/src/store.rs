@@ -198,8 +198,8 @@ pub trait Catalog: ChangeLog {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>>;
 
-    /// Counts the lineages. It may scan an index of them: a server asks about once
-    /// an hour.
+    /// Counts the lineages; more than 10,000 may be estimated. It may scan an index of
+    /// them: a server asks about once an hour.
     fn count_lineages(&self) -> BoxFuture<'_, Result<u64>>;
 
     /// Takes the lease for `ttl` if no other holder has it, or prolongs the

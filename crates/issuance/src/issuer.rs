@@ -54,6 +54,7 @@ use crate::solver::Solvers;
 use attempt::{Task, When};
 use failure::Failure;
 pub use first_access::OnDemand;
+use renewal::UNCOUNTED;
 use shares::Shares;
 use turns::Turns;
 pub use under_way::left_of;
@@ -86,7 +87,7 @@ pub struct Issuer {
     due: Notify,
     /// Told when a CA that was passed over works again.
     opened: Notify,
-    /// Lineages of the catalog, as last counted.
+    /// Lineages of the catalog, as last counted; [`UNCOUNTED`] before that.
     lineages: AtomicU64,
     /// Name of this process among the holders of claims.
     holder: String,
@@ -154,7 +155,7 @@ impl Issuer {
             turns: Turns::default(),
             due: Notify::new(),
             opened: Notify::new(),
-            lineages: AtomicU64::new(0),
+            lineages: AtomicU64::new(UNCOUNTED),
             holder: holder::fresh(),
             metrics: Metrics::default(),
             sealer,
@@ -189,6 +190,7 @@ impl Issuer {
     /// # Errors
     /// [`NoCertificate`]; the lineage says the same.
     pub async fn issue(self: &Arc<Self>, name: &LineageName) -> Result<Issued, NoCertificate> {
+        self.count_once().await;
         let before = self
             .version(name)
             .await

@@ -331,11 +331,12 @@ impl Catalog for Postgres {
     }
 
     fn count_lineages(&self) -> BoxFuture<'_, Result<u64>> {
-        self.read(async move |on| {
+        let count = async move |on: Arc<Connection>| {
             let count = |row: &Row| rows::number(row, 0);
             let counted = on.list(lineages::COUNT, &[], count).await?;
             Ok(counted.into_iter().sum())
-        })
+        };
+        Box::pin(self.pool.call(lineages::COUNT_TIMEOUT, count))
     }
 
     fn lease<'a>(

@@ -270,6 +270,16 @@ mod tests {
         assert_eq!(lineage.last_error.unwrap().text, *why);
     }
 
+    /// A count that fails must not look like an empty catalog, whose lineages are looked at
+    /// each 6 hours.
+    #[tokio::test]
+    async fn lineages_count_as_many_until_they_are_counted() {
+        let (issuer, ..) = claimed().await;
+        assert_eq!(issuer.renewal_info_pause(None), 1_000_000);
+        issuer.count_once().await;
+        assert_eq!(issuer.renewal_info_pause(None), 6 * 3600);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_lost_claim_says_why() {
         let (issuer, memory, name, claim) = claimed().await;

@@ -25,11 +25,11 @@ impl Issuer {
     }
 
     async fn renew(self: Arc<Self>) {
-        let mut counted = None::<Instant>;
+        let mut count_at = Instant::now();
         loop {
-            if counted.is_none_or(|at| at.elapsed() > COUNT) {
-                self.count().await;
-                counted = Some(Instant::now());
+            if Instant::now() >= count_at {
+                let is_counted = self.count().await;
+                count_at = Instant::now() + if is_counted { COUNT } else { COUNT_AGAIN };
             }
             let more = self.take_due().await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "what is due for renewal is not known");
@@ -76,10 +76,27 @@ impl Issuer {
         Ok(more)
     }
 
-    async fn count(&self) {
+    /// Counts the lineages, which sets the pace of questions to CAs. Tells whether that
+    /// went well.
+    pub(super) async fn count(&self) -> bool {
         match self.sealer.catalog().count_lineages().await {
-            Ok(count) => self.lineages.store(count, Ordering::Relaxed),
-            Err(error) => tracing::debug!(%error, "lineages not counted"),
+            Ok(count) => {
+                self.lineages.store(count, Ordering::Relaxed);
+                true
+            }
+            Err(error) => {
+                let assumed = self.lineages.load(Ordering::Relaxed);
+                tracing::warn!(%error, assumed, "lineages not counted: a wrong count makes \
+                    questions to CAs for renewal windows too frequent or too rare");
+                false
+            }
+        }
+    }
+
+    /// Counts the lineages in a process that does not renew, such as a command.
+    pub(super) async fn count_once(&self) {
+        if self.lineages.load(Ordering::Relaxed) == UNCOUNTED {
+            self.count().await;
         }
     }
 
@@ -196,6 +213,12 @@ const PAUSE: Duration = Duration::from_secs(5);
 const BREATH: Duration = Duration::from_millis(250);
 /// Time between two counts of the lineages.
 const COUNT: Duration = Duration::from_hours(1);
+/// Time until the next count after one that failed.
+const COUNT_AGAIN: Duration = Duration::from_mins(1);
+/// Number of lineages until they are counted: as many as a catalog is made for. With too
+/// many, a CA is asked too rarely for a while. With too few, all of 10 million would be
+/// looked at each 6 hours, for ever.
+pub(super) const UNCOUNTED: u64 = 10_000_000;
 /// Pause after a panic, which the same lineage may cause again.
 const RESTART: Duration = Duration::from_secs(10);
 

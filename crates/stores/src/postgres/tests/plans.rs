@@ -133,6 +133,33 @@ async fn an_open_snapshot_slows_no_lookup() {
     drop(dump);
 }
 
+#[tokio::test]
+async fn many_lineages_are_estimated() {
+    let url = database();
+    let store = create(&url);
+    store.head().await.unwrap();
+    let sql = |sql: &str| services::Postgres::shared().sql(name_of(&url), sql);
+    sql(
+        "ALTER TABLE sekisho.lineages SET (autovacuum_enabled = off);
+        INSERT INTO sekisho.lineages (name, tenant, names, turn, attempts)
+            SELECT 'h' || n || '.example.com', '', 'h' || n || '.example.com', 0, 0
+            FROM generate_series(1, 40000) n",
+    );
+    // Without statistics at all: some.
+    let counted = store.count_lineages().await.unwrap();
+    assert!((10_001..=40_000).contains(&counted), "{counted}");
+    sql("VACUUM sekisho.lineages");
+    let counted = store.count_lineages().await.unwrap();
+    assert!((36_000..=44_000).contains(&counted), "{counted}");
+    let size = sql("SELECT pg_relation_size('sekisho.lineages') / 8192");
+    let plan = sql(&format!(
+        "EXPLAIN (ANALYZE, BUFFERS, COSTS off, TIMING off) {}",
+        lineages::COUNT
+    ));
+    let (read, all) = (pages(&plan), size.trim().parse::<u32>().unwrap());
+    assert!(read < all / 2, "{read} pages of {all}\n{plan}");
+}
+
 /// Returns how many pages a plan has read: its first line of that kind is that of the whole
 /// statement.
 fn pages(plan: &str) -> u32 {
