@@ -258,6 +258,13 @@ bench-renewal: ## Claim due lineages among LINEAGES=2000000 in SQLite and Postgr
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench claims --lineages $(LINEAGES)
 
+.PHONY: scale
+scale: HOSTS = 10000000
+scale: ## Look up HOSTS=10000000 in PostgreSQL under a snapshot open for MINUTES=10
+	@tools/need build postgresql
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-bench scale --hosts $(HOSTS) --minutes $(MINUTES)
+
 .PHONY: bench-stores
 bench-stores: trained ## Measure Redis and PostgreSQL as stores; writes such a report too
 	@tools/need build nginx nginx-lua openssl redis postgresql

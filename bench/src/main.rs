@@ -18,6 +18,7 @@ mod load;
 mod metrics;
 mod redis;
 mod renewal_year;
+mod scale;
 mod server;
 mod sites;
 mod smuggling;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::AcmeFaults(options) => acme_faults::run(&options),
         Command::Claims(options) => claims::run(&options),
         Command::RenewalYear(options) => renewal_year::run(&options),
+        Command::Scale(options) => scale::run(&options),
         Command::H2spec(options) => h2spec::run(&options),
         Command::Smuggling(options) => smuggling::run(&options),
         Command::Sites(options) => sites::run(&options),
@@ -92,6 +94,9 @@ enum Command {
     /// Simulate a year of renewals and judge how evenly they spread.
     #[command(after_help = renewal_year::EXAMPLES)]
     RenewalYear(renewal_year::Options),
+    /// Look up hosts among millions while others write, without and under a snapshot.
+    #[command(after_help = scale::EXAMPLES)]
+    Scale(scale::Options),
     /// Run h2spec on files and through the proxy.
     #[command(after_help = h2spec::EXAMPLES)]
     H2spec(h2spec::Options),
