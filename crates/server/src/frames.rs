@@ -13,7 +13,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use answers::Answers;
-use budget::Budget;
+pub(crate) use budget::Budget;
 use parser::{HEADERS, Parser, RST_STREAM};
 
 /// Frame counters of both directions of one HTTP/2 connection.
@@ -55,7 +55,7 @@ impl Frames {
             ..
         } = self;
         received.feed(bytes, |head| {
-            budget.received(head, now);
+            budget.received(head, || now);
             match head.kind {
                 HEADERS if head.stream > *newest => {
                     *newest = head.stream;

@@ -22,6 +22,7 @@ mod identity;
 mod lease;
 mod limits;
 mod loop_id;
+mod metered;
 mod opening;
 mod places;
 mod pool;
@@ -189,7 +190,7 @@ async fn pass(
     }
     let in_flight = InFlight {
         lease,
-        _chosen: chosen,
+        chosen,
         exchange,
         at_upstream,
     };

@@ -43,7 +43,7 @@ struct Last(bool);
 
 impl Parser {
     /// Makes a parser of what a server receives: the preface comes first.
-    pub(super) fn server() -> Self {
+    pub(crate) fn server() -> Self {
         Self {
             skip: PREFACE,
             ..Self::default()

@@ -29,7 +29,7 @@ use crate::timeouts::AtUpstream;
 /// Parts of a request in flight, which the end of its answer ends.
 pub(super) struct InFlight {
     pub(super) lease: Option<Lease>,
-    pub(super) _chosen: Chosen,
+    pub(super) chosen: Chosen,
     pub(super) exchange: Option<Arc<Exchange>>,
     pub(super) at_upstream: AtUpstream,
 }
@@ -194,7 +194,7 @@ impl Passed {
                 Poll::Ready(None) => return self.finish(),
                 Poll::Ready(Some(Err(error))) => {
                     self.broken = Some(error);
-                    self.in_flight = None;
+                    self.break_off();
                     return;
                 }
                 Poll::Pending => return,
@@ -229,6 +229,17 @@ impl Passed {
             lease.release(self.keep);
         }
         self.in_flight = None;
+    }
+
+    /// Ends the request with an incomplete answer. A flood is the server's failure, an
+    /// answer that breaks off is the client's to judge.
+    fn break_off(&mut self) {
+        if let Some(in_flight) = self.in_flight.take()
+            && let Some(lease) = in_flight.lease.as_ref().filter(|it| it.is_misused())
+            && lease.blames_server()
+        {
+            in_flight.chosen.broke_off();
+        }
     }
 
     /// Notes since when the upstream sends nothing, if it does.
@@ -294,7 +305,7 @@ impl http_body::Body for Passed {
                 Poll::Ready(Some(Ok(clean_frame(frame))))
             }
             Poll::Ready(Some(Err(error))) => {
-                this.in_flight = None;
+                this.break_off();
                 Poll::Ready(Some(Err(io::Error::other(error))))
             }
             Poll::Ready(None) => {

@@ -162,6 +162,16 @@ impl Chosen {
         self.count(UpstreamResult::Refused);
     }
 
+    /// Notes that no answer came, by a failure that was noted before.
+    pub(super) fn unanswered(&mut self) {
+        self.count(UpstreamResult::NoAnswer);
+    }
+
+    /// Notes a failure behind the answer's head.
+    pub(super) fn broke_off(&self) {
+        self.server.failed(FailureKind::Own, self.site);
+    }
+
     /// Takes a retry from the server's budget; false if there is none for the tenant.
     pub(crate) fn may_retry(&self) -> bool {
         let (common, retries) = (&self.server.common, &self.server.retries);

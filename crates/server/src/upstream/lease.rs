@@ -87,6 +87,23 @@ impl Lease {
         }
     }
 
+    /// Returns whether the connection ended since the server did not keep to a limit.
+    pub(super) fn is_misused(&self) -> bool {
+        match &self.connection {
+            Leased::Two(shared, _) => shared.streams.is_misused(),
+            Leased::One(_) | Leased::None => false,
+        }
+    }
+
+    /// Returns whether a failure of this request is one of the server's own. A connection
+    /// that ended for a flood of the server is one failure, not one of each stream.
+    pub(super) fn blames_server(&self) -> bool {
+        match &self.connection {
+            Leased::Two(shared, _) if shared.streams.is_misused() => shared.streams.blame(),
+            _ => true,
+        }
+    }
+
     /// Returns the wakes of an HTTP/1.1 connection.
     pub(super) fn wakes(&self) -> Option<&Wakes> {
         match &self.connection {

@@ -142,7 +142,10 @@ impl Sending<'_> {
                 },
                 Err(failure) => {
                     if failure.is_of_server() {
-                        chosen.note(Outcome::NoAnswer);
+                        match leased.blames_server() {
+                            true => chosen.note(Outcome::NoAnswer),
+                            false => chosen.unanswered(),
+                        }
                     }
                     return Err(failure);
                 }
@@ -235,7 +238,8 @@ impl Sending<'_> {
             _ => {}
         }
         let failure = Failure::Answer(error.into());
-        match lease.is_reused() && lease.ended_unanswered() {
+        // A server that floods would do so again.
+        match lease.is_reused() && lease.ended_unanswered() && !lease.is_misused() {
             true => Ok(Sent::Unanswered(failure)),
             false => Err(failure),
         }

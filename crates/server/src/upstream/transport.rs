@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -15,6 +15,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::descriptors::Descriptor;
+use super::metered::Metered;
 use crate::site::Address;
 
 /// Place where an upstream server listens.
@@ -57,7 +58,7 @@ pub(crate) struct Transport {
 enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<Metered>>),
 }
 
 impl From<Stream> for Transport {
@@ -109,6 +110,7 @@ impl Transport {
         let Stream::Tcp(socket) = self.stream else {
             return Err(io::Error::other("TLS needs a TCP connection"));
         };
+        let socket = Metered::new(socket);
         let stream = TlsConnector::from(config).connect(name, socket).await?;
         Ok(Self {
             stream: Stream::Tls(Box::new(stream)),
@@ -134,7 +136,7 @@ impl Transport {
     pub(super) fn keep_written(&self) -> io::Result<()> {
         let socket = match &self.stream {
             Stream::Tcp(socket) => socket,
-            Stream::Tls(stream) => stream.get_ref().0,
+            Stream::Tls(stream) => &stream.get_ref().0.socket,
             Stream::Unix(_) => return Ok(()),
         };
         socket.set_linger(None)
@@ -165,7 +167,16 @@ impl AsyncRead for Transport {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        each!(self, stream => Pin::new(stream).poll_read(cx, buf))
+        let before = buf.filled().len();
+        match &mut self.get_mut().stream {
+            Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+            Stream::Tls(stream) => {
+                ready!(Pin::new(&mut **stream).poll_read(cx, buf))?;
+                stream.get_mut().0.opened(buf.filled().len() - before);
+                Poll::Ready(Ok(()))
+            }
+        }
     }
 }
 

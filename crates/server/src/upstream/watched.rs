@@ -1,40 +1,48 @@
-//! Transport to an upstream whose received bytes are judged: informational answers
-//! are bounded.
+//! Transport to an upstream whose bytes are judged: informational answers and frames of
+//! HTTP/2 are bounded.
 //!
-//! hyper reads any number of them over HTTP/1.1. Over HTTP/2, h2 queues each until the
-//! request's task passes over it. An upstream that sends them for ever would keep both
-//! busy.
+//! hyper reads any number of informational answers over HTTP/1.1. Over HTTP/2, h2 queues
+//! each until the request's task passes over it, and answers each PING and SETTINGS. An
+//! upstream that sends them for ever would keep both busy.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use sekisho_certs::clock;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
 
 use super::pool::Streams;
 use super::transport::Transport;
 use super::watch::Watch;
+use crate::frames::Budget;
 use crate::frames::parser::{HEADERS, Parser, SETTINGS};
 
-/// Transport whose received bytes are judged.
+/// Transport whose bytes are judged.
 pub(super) struct Watched {
     inner: Transport,
     judge: Judge,
 }
 
-/// Judge of received bytes.
+/// Judge of bytes.
 enum Judge {
     /// Reads the heads of HTTP/1.1.
     One(Arc<Watch>),
-    /// Charges the HEADERS frames of HTTP/2 to the streams of the connection, and tells
-    /// them of SETTINGS.
-    Two {
-        frames: Parser,
-        streams: Arc<Streams>,
-        /// The current frame is SETTINGS.
-        in_settings: bool,
-    },
+    Two(Box<Frames>),
+}
+
+/// Judge of HTTP/2: charges the server's frames to a budget, and its HEADERS also to the
+/// streams of the connection. Tells these of SETTINGS.
+struct Frames {
+    received: Parser,
+    sent: Parser,
+    budget: Budget,
+    begun: Instant,
+    streams: Arc<Streams>,
+    /// The current frame is SETTINGS.
+    in_settings: bool,
 }
 
 impl Watched {
@@ -46,11 +54,15 @@ impl Watched {
 
     /// Watches a connection of HTTP/2.
     pub(super) fn two(inner: Transport, streams: Arc<Streams>) -> Self {
-        let judge = Judge::Two {
-            frames: Parser::client(),
+        let judge = Judge::Two(Box::new(Frames {
+            received: Parser::client(),
+            // What a server receives is what we send.
+            sent: Parser::server(),
+            budget: Budget::of_upstream(),
+            begun: clock::monotonic(),
             streams,
             in_settings: false,
-        };
+        }));
         Self { inner, judge }
     }
 
@@ -60,29 +72,59 @@ impl Watched {
 }
 
 impl Judge {
-    /// Notes received bytes. Returns false if they hold too many informational answers.
-    fn received(&mut self, bytes: &[u8]) -> bool {
+    /// Notes received bytes. Returns what there is too much of, if anything.
+    fn received(&mut self, bytes: &[u8]) -> Option<&'static str> {
         match self {
-            Self::One(watch) => watch.received(bytes),
-            Self::Two {
-                frames,
-                streams,
-                in_settings,
-            } => {
-                let (mut is_flood, mut has_settings) = (false, false);
-                frames.feed(bytes, |head| {
-                    has_settings |= *in_settings;
-                    *in_settings = head.kind == SETTINGS;
-                    is_flood |= head.kind == HEADERS && !streams.take_block();
-                });
-                if *in_settings && frames.rest() == 0 {
-                    (has_settings, *in_settings) = (true, false);
-                }
-                if has_settings {
-                    streams.settings_came();
-                }
-                !is_flood
-            }
+            Self::One(watch) => (!watch.received(bytes)).then_some(INFORMATIONAL),
+            Self::Two(frames) => frames.received(bytes),
+        }
+    }
+
+    /// Notes sent bytes.
+    fn sent(&mut self, bytes: &[u8]) {
+        if let Self::Two(frames) = self {
+            let Frames { sent, budget, .. } = &mut **frames;
+            sent.feed(bytes, |head| budget.sent(head));
+        }
+    }
+
+    /// Makes the error of a server that does not keep to its limits.
+    fn misused(&self, error: io::Error) -> io::Error {
+        if let Self::Two(frames) = self
+            && error.kind() == io::ErrorKind::InvalidData
+        {
+            frames.streams.misused();
+        }
+        error
+    }
+}
+
+impl Frames {
+    fn received(&mut self, bytes: &[u8]) -> Option<&'static str> {
+        let Self {
+            received,
+            budget,
+            begun,
+            streams,
+            in_settings,
+            ..
+        } = self;
+        let (mut has_informational, mut has_settings) = (false, false);
+        received.feed(bytes, |head| {
+            has_settings |= *in_settings;
+            *in_settings = head.kind == SETTINGS;
+            has_informational |= head.kind == HEADERS && !streams.take_block();
+            budget.received(head, || clock::monotonic() - *begun);
+        });
+        if *in_settings && received.rest() == 0 {
+            (has_settings, *in_settings) = (true, false);
+        }
+        if has_settings {
+            streams.settings_came();
+        }
+        match has_informational {
+            true => Some(INFORMATIONAL),
+            false => budget.is_spent().then_some(FRAMES),
         }
     }
 }
@@ -93,13 +135,14 @@ impl AsyncRead for Watched {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
         let before = buf.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
-        if self.judge.received(&buf.filled()[before..]) {
-            return Poll::Ready(Ok(()));
-        }
-        let flood = "over 8 informational answers";
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, flood)))
+        let read = ready!(Pin::new(&mut this.inner).poll_read(cx, buf));
+        let judged = read.and_then(|()| match this.judge.received(&buf.filled()[before..]) {
+            None => Ok(()),
+            Some(flood) => Err(io::Error::new(io::ErrorKind::InvalidData, flood)),
+        });
+        Poll::Ready(judged.map_err(|error| this.judge.misused(error)))
     }
 }
 
@@ -109,7 +152,9 @@ impl AsyncWrite for Watched {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, buf)
+        let written = ready!(Pin::new(&mut self.inner).poll_write(cx, buf))?;
+        self.judge.sent(&buf[..written]);
+        Poll::Ready(Ok(written))
     }
 
     fn poll_write_vectored(
@@ -117,7 +162,14 @@ impl AsyncWrite for Watched {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
+        let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, bufs))?;
+        let mut left = written;
+        for buf in bufs {
+            let taken = buf.len().min(left);
+            self.judge.sent(&buf[..taken]);
+            left -= taken;
+        }
+        Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -132,3 +184,6 @@ impl AsyncWrite for Watched {
         Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 }
+
+const INFORMATIONAL: &str = "over 8 informational answers";
+const FRAMES: &str = "more frames of HTTP/2 than its answers need";

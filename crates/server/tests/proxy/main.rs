@@ -30,4 +30,5 @@ mod timeouts;
 mod tls;
 mod upgrade_log;
 mod upgrades;
+mod upstream_floods;
 mod world;

@@ -28,6 +28,10 @@ pub(in crate::upstream) struct Streams {
     blocks: AtomicUsize,
     /// Number of open streams that the server allows at most.
     most: AtomicUsize,
+    /// The server did not keep to a limit: the connection ended with all streams.
+    misused: AtomicBool,
+    /// A request was the first to fail by that.
+    blamed: AtomicBool,
     /// When the last stream ended.
     used: Mutex<Instant>,
     /// Makes room for another connection.
@@ -67,6 +71,8 @@ impl Streams {
             open: AtomicUsize::new(0),
             blocks: AtomicUsize::new(0),
             most: AtomicUsize::new(MAX_STREAMS),
+            misused: AtomicBool::new(false),
+            blamed: AtomicBool::new(false),
             used: Mutex::new(Instant::now()),
             is_spare: AtomicBool::new(false),
             reader: AtomicWaker::new(),
@@ -124,6 +130,21 @@ impl Streams {
         let left = self.blocks.load(Relaxed).checked_sub(1);
         self.blocks.store(left.unwrap_or(0), Relaxed);
         left.is_some()
+    }
+
+    /// Notes that the server did not keep to a limit.
+    pub(in crate::upstream) fn misused(&self) {
+        self.misused.store(true, Relaxed);
+    }
+
+    /// Returns whether the server did not keep to a limit.
+    pub(in crate::upstream) fn is_misused(&self) -> bool {
+        self.misused.load(Relaxed)
+    }
+
+    /// Returns true once, for the stream that is the server's one failure.
+    pub(in crate::upstream) fn blame(&self) -> bool {
+        !self.blamed.swap(true, Relaxed)
     }
 
     pub(super) fn used(&self) -> MutexGuard<'_, Instant> {

@@ -1,0 +1,187 @@
+//! Socket below TLS whose records are charged.
+//!
+//! rustls reads messages of its own, such as tickets, without showing a byte of
+//! plaintext: hyper would not see a server that sends them for ever, not even on an
+//! unused connection.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use sekisho_certs::clock;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use crate::frames::Budget;
+
+/// Socket whose received records of TLS are charged.
+#[derive(Debug)]
+pub(super) struct Metered {
+    pub(super) socket: TcpStream,
+    records: Records,
+    begun: Instant,
+}
+
+/// Budget of records: each costs tokens, and plaintext returns them.
+#[derive(Debug)]
+struct Records {
+    budget: Budget,
+    head: [u8; HEAD],
+    /// Bytes of the head that have arrived.
+    have: usize,
+    /// Bytes to skip before the next head.
+    skip: usize,
+}
+
+impl Metered {
+    pub(super) fn new(socket: TcpStream) -> Self {
+        Self {
+            socket,
+            records: Records::new(),
+            begun: clock::monotonic(),
+        }
+    }
+
+    /// Notes so many bytes of plaintext.
+    pub(super) fn opened(&mut self, bytes: usize) {
+        self.records.opened(bytes);
+    }
+}
+
+impl Records {
+    fn new() -> Self {
+        Self {
+            budget: Budget::of_records(),
+            head: [0; HEAD],
+            have: 0,
+            skip: 0,
+        }
+    }
+
+    /// A record with plaintext costs nothing: one token at most for each byte of it.
+    fn opened(&mut self, bytes: usize) {
+        self.budget.give(u32::try_from(bytes).unwrap_or(u32::MAX));
+    }
+
+    /// Charges received bytes. Returns false once the budget is spent.
+    fn received(&mut self, mut bytes: &[u8], now: impl Fn() -> std::time::Duration) -> bool {
+        while !bytes.is_empty() {
+            let skipped = self.skip.min(bytes.len());
+            self.skip -= skipped;
+            bytes = &bytes[skipped..];
+            let taken = (HEAD - self.have).min(bytes.len());
+            self.head[self.have..self.have + taken].copy_from_slice(&bytes[..taken]);
+            self.have += taken;
+            bytes = &bytes[taken..];
+            if self.have == HEAD {
+                let length = u16::from_be_bytes([self.head[3], self.head[4]]);
+                (self.have, self.skip) = (0, length.into());
+                self.budget.charge(1 + u32::from(length) / COSTLY, &now);
+            }
+        }
+        !self.budget.is_spent()
+    }
+}
+
+impl AsyncRead for Metered {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut this.socket).poll_read(cx, buf))?;
+        let now = || clock::monotonic() - this.begun;
+        if this.records.received(&buf.filled()[before..], now) {
+            return Poll::Ready(Ok(()));
+        }
+        let flood = "too many records of TLS without data";
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, flood)))
+    }
+}
+
+impl AsyncWrite for Metered {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}
+
+/// Bytes of a record's head (RFC 8446, section 5.1).
+const HEAD: usize = 5;
+/// Bytes of a record that cost a token more: a record may hold 200 tickets. Servers
+/// that pad each event to 16 KiB may still send six per second.
+const COSTLY: u32 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Makes a record of application data, as all are after the handshake.
+    fn record(length: u16) -> Vec<u8> {
+        let mut record = vec![23, 3, 3];
+        record.extend(length.to_be_bytes());
+        record.resize(HEAD + usize::from(length), 7);
+        record
+    }
+
+    /// Returns how many of these records are taken within a second.
+    fn taken(length: u16, plain: usize, cut: usize) -> usize {
+        let mut records = Records::new();
+        let all = (0..10_000).take_while(|_| {
+            let record = record(length);
+            let mut pieces = record.chunks(cut);
+            let taken = pieces.all(|piece| records.received(piece, || Duration::from_secs(1)));
+            records.opened(plain);
+            taken
+        });
+        all.count()
+    }
+
+    #[test]
+    fn records_without_plaintext_are_bounded() {
+        for cut in [1, 7, usize::MAX] {
+            assert_eq!(taken(60, 0, cut), 512 + 100);
+            assert_eq!(taken(16_384, 0, cut), (512 + 100) / 17);
+            // One byte in each is enough.
+            assert_eq!(taken(18, 1, cut), 10_000);
+            assert_eq!(taken(16_401, 16_384, cut), 10_000);
+        }
+    }
+
+    #[test]
+    fn a_second_returns_as_many_as_a_server_may_send_in_it() {
+        let mut records = Records::new();
+        for second in 1..1000 {
+            let now = || Duration::from_secs(second);
+            assert!((0..100).all(|_| records.received(&record(60), now)));
+        }
+    }
+}
