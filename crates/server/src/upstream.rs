@@ -87,6 +87,8 @@ pub(crate) struct Way<'a> {
 ///
 /// - 400 if the head can't be passed on, or the client's body breaks off;
 /// - 405 for a CONNECT that names no protocol;
+/// - 408 if the body waits for its client, whose network has most connections, while another
+///   network needs one;
 /// - 413 if the body is longer than the site allows;
 /// - 501 for an upgrade towards an upstream of HTTP/2 alone, and for an extended
 ///   CONNECT of another protocol than WebSocket;

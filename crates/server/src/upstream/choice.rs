@@ -151,9 +151,9 @@ impl Choice<'_> {
     }
 
     fn has_room(&self, (_, server): &Picked) -> bool {
-        server
-            .slots
-            .has_room(self.site.tenant, self.options.connections)
+        let (tenant, client) = (self.site.tenant, self.by.client.into());
+        let connections = self.options.connections;
+        server.slots.has_room(tenant, client, connections)
     }
 
     fn load(&self, (index, server): &Picked) -> Load {

@@ -11,6 +11,7 @@ use super::limits::{Asker, Bounds, Denied, Slot, Slots};
 use super::resolve::Unresolved;
 use super::servers::Server;
 use super::transport::Endpoint;
+use crate::budget::Prefix;
 use crate::metrics::UpstreamResult;
 use crate::site::UpstreamOptions;
 
@@ -21,6 +22,7 @@ pub(crate) struct Chosen {
     pub(super) server: Arc<Server>,
     /// Hash of the request's host.
     host: u64,
+    client: Prefix,
     /// Sites that fail with the request's.
     site: Site,
     /// Rights to try the server, to be given back.
@@ -63,6 +65,7 @@ impl Chosen {
         index: usize,
         server: Arc<Server>,
         host: u64,
+        client: Prefix,
         site: Site,
         trials: Trials,
     ) -> Self {
@@ -71,6 +74,7 @@ impl Chosen {
             index,
             server,
             host,
+            client,
             site,
             trials,
             is_noted: false,
@@ -87,10 +91,10 @@ impl Chosen {
         self.site.tenant
     }
 
-    /// Returns the right to use one connection to the server, if no request of the tenant
-    /// has to wait for one.
+    /// Returns the right to use one connection to the server, if none
+    /// of its client prefix has to wait for one.
     pub(super) fn slot_at_once(&self, options: &UpstreamOptions) -> Option<Slot> {
-        Slots::take(&self.server.slots, self.site.tenant, options.connections)
+        Slots::take(&self.server.slots, self.asker(), options.connections)
     }
 
     /// Waits for the right to use one connection to the server. To be held while a
@@ -107,11 +111,7 @@ impl Chosen {
             connections: options.connections,
             waiting: options.waiting,
         };
-        let asker = Asker {
-            tenant: self.site.tenant,
-            host: self.host,
-        };
-        let slot = Slots::enter(&self.server.slots, asker, bounds, until).await;
+        let slot = Slots::enter(&self.server.slots, self.asker(), bounds, until).await;
         slot.map_err(|denied| {
             self.refused();
             match denied {
@@ -119,6 +119,14 @@ impl Chosen {
                 Denied::TimedOut => Unavailable::TimedOut,
             }
         })
+    }
+
+    fn asker(&self) -> Asker {
+        Asker {
+            tenant: self.site.tenant,
+            host: self.host,
+            client: self.client,
+        }
     }
 
     /// Returns the places where the server listens, one at least, in the order in

@@ -11,7 +11,8 @@ use sekisho_certs::clock;
 use tokio::time::Instant;
 
 /// State of one request with a body. Relaxed ordering suffices: all tasks of a
-/// worker run on its thread.
+/// worker run on its thread. Another worker that looks how long the body waits may see
+/// the state of a moment ago.
 #[derive(Debug)]
 pub(super) struct Exchange {
     start: Instant,
@@ -65,6 +66,20 @@ impl Exchange {
         }
     }
 
+    /// Returns since when the body waits for the client; None if it does not, or need not
+    /// any more.
+    pub(super) fn waiting_since(&self) -> Option<Instant> {
+        let waits = self.is(WAITING) && !self.is(ANSWERED | CLOSED);
+        waits.then(|| self.start + Duration::from_millis(self.progress.load(Relaxed)))
+    }
+
+    /// Ends the body, whose request has a connection that another one needs. Other
+    /// workers call this: the body's task sees the flags once it is woken.
+    pub(super) fn give_way(&self) {
+        self.set(GAVE_WAY);
+        self.close();
+    }
+
     /// Ends the body: the rest of it is not read.
     pub(super) fn close(&self) {
         self.set(CLOSED);
@@ -103,3 +118,5 @@ pub(super) const WAITING: u8 = 16;
 pub(super) const TOO_LARGE: u8 = 32;
 /// The client's side of the body failed.
 pub(super) const FAILED: u8 = 64;
+/// The body waited long for its client, and another request needed its connection.
+pub(super) const GAVE_WAY: u8 = 128;

@@ -44,6 +44,8 @@ pub(crate) enum Failure {
     Client,
     /// The request's body is longer than the site allows.
     TooLarge,
+    /// The body waited for its client while another client network needed its connection.
+    GaveWay,
 }
 
 /// Reason on this side why there is no connection to a server. Failures of this kind
@@ -151,6 +153,7 @@ impl Failure {
             Self::Own(own) => own.status(),
             Self::Client => StatusCode::BAD_REQUEST,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::GaveWay => StatusCode::REQUEST_TIMEOUT,
         }
     }
 
@@ -176,6 +179,10 @@ impl Failure {
             }
             Self::Answer(_) => "the server's own log may say why; it must speak `protocol`",
             Self::Late => "the server took longer than `timeouts.first_byte`",
+            Self::GaveWay => {
+                "the client's network holds most of the tenant's `connections` to the server, and \
+                 the body waited longest: slow uploads may be an attack, else raise `connections`"
+            }
             Self::Unavailable(Unavailable::Tried) => "no server of the site is left",
             Self::Unavailable(_) => {
                 "the server is too slow for its requests, or `connections` and `waiting` of the \
@@ -293,6 +300,9 @@ impl fmt::Display for Failure {
             Self::Late => f.write_str("no answer in time"),
             Self::Client => f.write_str("the client's body failed"),
             Self::TooLarge => f.write_str("the client's body is too large"),
+            Self::GaveWay => {
+                f.write_str("the client's body waited while another network needed its connection")
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::exchange::Exchange;
 use super::limits::Slot;
 use super::pool::{Key, One, OpenStream, Shared};
 use super::wakes::Wakes;
@@ -109,6 +110,13 @@ impl Lease {
         match &self.connection {
             Leased::One(one) => Some(&one.wakes),
             Leased::Two(..) | Leased::None => None,
+        }
+    }
+
+    /// Lets the request's body give way where its tenant has no connection left.
+    pub(super) fn watch(&mut self, body: &Arc<Exchange>) {
+        if let Some(slot) = &mut self.slot {
+            slot.watch(body);
         }
     }
 

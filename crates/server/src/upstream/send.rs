@@ -13,7 +13,7 @@ use sekisho_certs::clock;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::chosen::{Chosen, Outcome, Unavailable};
-use super::exchange::{Exchange, FAILED, HELD, TOO_LARGE};
+use super::exchange::{Exchange, FAILED, GAVE_WAY, HELD, TOO_LARGE};
 use super::failure::Failure;
 use super::head;
 use super::lease::{Lease, Leased};
@@ -196,6 +196,9 @@ impl Sending<'_> {
                 });
             }
         }
+        if let Some(exchange) = self.exchange {
+            lease.watch(exchange);
+        }
         let limit = self.upstream.options().timeouts.first_byte;
         let sent = match &mut lease.connection {
             Leased::One(one) if self.exchange.is_none() => {
@@ -234,6 +237,7 @@ impl Sending<'_> {
     fn failed(&self, error: hyper::Error, lease: &Lease) -> Result<Sent, Failure> {
         match self.exchange {
             Some(exchange) if exchange.is(TOO_LARGE) => return Err(Failure::TooLarge),
+            Some(exchange) if exchange.is(GAVE_WAY) => return Err(Failure::GaveWay),
             Some(exchange) if exchange.is(FAILED) => return Err(Failure::Client),
             _ => {}
         }

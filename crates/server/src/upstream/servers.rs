@@ -152,7 +152,8 @@ impl Servers {
             server.retries.request();
         }
         let host = self.hasher.hash_one(by.host);
-        Ok(Chosen::new(index, server, host, site, trials))
+        let client = by.client.into();
+        Ok(Chosen::new(index, server, host, client, site, trials))
     }
 
     /// Returns the state of a server.

@@ -60,11 +60,11 @@ impl Passing {
         if self.exchange.is(WAITING) == waits {
             return;
         }
+        self.exchange.moved();
         if waits {
             self.exchange.set(WAITING);
         } else {
             self.exchange.clear(WAITING);
-            self.exchange.moved();
         }
         self.timeouts.wait_for_body(waits);
         if let Some(progress) = &self.progress {

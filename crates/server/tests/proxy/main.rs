@@ -8,6 +8,7 @@ mod balance;
 mod behind_proxies;
 mod certificate_of;
 mod certificates;
+mod client_shares;
 mod connecting;
 mod defaults;
 mod descriptors;

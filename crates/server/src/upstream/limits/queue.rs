@@ -1,11 +1,15 @@
-//! Requests that wait for a connection, by tenant and host.
+//! Requests that wait for a connection, by tenant, client prefix and host.
 
-use std::collections::{BTreeMap, HashMap};
+mod line;
+
+use std::collections::HashMap;
 
 use foldhash::quality::RandomState;
 use tokio::sync::oneshot;
 
 use super::{Asker, Bounds, Denied, MOST, Slot};
+use crate::budget::Prefix;
+use line::Line;
 
 /// Requests that wait for a connection to one server. Each step takes a time that hardly
 /// grows with their number: requests of all tenants share the server's lock.
@@ -15,18 +19,6 @@ pub(super) struct Queue {
     all: u32,
     /// Requests that entered.
     entered: u64,
-}
-
-/// Requests of one tenant. Its hosts take turns, with one request of each in a round
-/// (*virtual time* of fair queuing).
-#[derive(Debug, Default)]
-struct Line {
-    waiting: u32,
-    /// Requests by the bound that each brought, in the order of their turns.
-    by_bound: BTreeMap<u32, BTreeMap<Turn, Waiting>>,
-    hosts: HashMap<u64, Host, RandomState>,
-    /// Round of the last request that got a slot.
-    round: u64,
 }
 
 /// Order of requests: by round, and in a round as they came.
@@ -42,18 +34,11 @@ struct Waiting {
     slot: oneshot::Sender<Slot>,
 }
 
-/// Requests of one host.
-#[derive(Debug)]
-struct Host {
-    waiting: u32,
-    /// Round of the newest.
-    last: u64,
-}
-
 /// Place of a request in the queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    pub(super) tenant: u64,
+    tenant: u64,
+    client: Prefix,
     connections: u32,
     turn: Turn,
 }
@@ -61,52 +46,90 @@ pub(super) struct Place {
 impl Queue {
     /// Returns how many requests of a tenant wait.
     pub(super) fn of_tenant(&self, tenant: u64) -> u32 {
-        self.lines.get(&tenant).map_or(0, |line| line.waiting)
+        self.lines.get(&tenant).map_or(0, Line::len)
     }
 
-    /// Adds a request. If no more of the tenant may wait, the newest of its host with
-    /// most of them makes room.
+    /// Returns how many requests of a tenant's client prefix wait.
+    pub(super) fn of_client(&self, tenant: u64, client: Prefix) -> u32 {
+        let line = self.lines.get(&tenant);
+        line.map_or(0, |line| line.of_client(client))
+    }
+
+    /// Adds a request, whose client has `held` slots. A client prefix has fewer places of
+    /// its tenant's than are left. If there is none, a request makes room:
+    ///
+    /// - in a full line, the newest of the prefix with most, if that has more than the asker's, or
+    ///   else if its host has more waiting than the asker's;
+    /// - in the prefix's own part, the newest of its host with most.
     ///
     /// # Errors
-    /// [`Denied::Full`] for a host whose own requests are about as many.
+    /// [`Denied::Full`] if none has more than the asker.
     pub(super) fn enter(
         &mut self,
         asker: Asker,
+        held: u32,
         bounds: Bounds,
     ) -> Result<(Place, oneshot::Receiver<Slot>), Denied> {
-        let tenant = asker.tenant;
+        let Asker {
+            tenant,
+            host,
+            client,
+        } = asker;
         let most = bounds.waiting.min(MOST.saturating_sub(self.all));
-        if self.of_tenant(tenant) >= most {
-            let line = self.lines.get_mut(&tenant).ok_or(Denied::Full)?;
-            // Dropping the sender refuses its request.
-            line.make_room(asker.host).map(drop).ok_or(Denied::Full)?;
-            self.all -= 1;
+        if let Some(line) = self.lines.get_mut(&tenant) {
+            let (own, left) = (line.of_client(client), most.saturating_sub(line.len()));
+            if own >= left {
+                let from = match own + line.len() {
+                    all if all <= most => line.largest(),
+                    _ => Some(client),
+                };
+                let made = from.and_then(|from| line.make_room(from, own, host));
+                // Dropping the sender refuses its request.
+                made.map(drop).ok_or(Denied::Full)?;
+                self.all -= 1;
+            }
+        } else if most == 0 {
+            return Err(Denied::Full);
         }
         self.entered += 1;
         let (slot, receiver) = oneshot::channel();
         let line = self.lines.entry(tenant).or_default();
         let turn = Turn {
-            round: line.next_round(asker.host),
+            round: line.next_round(host),
             number: self.entered,
         };
-        let host = asker.host;
-        line.add(bounds.connections, turn, Waiting { host, slot });
+        let connections = bounds.connections;
+        line.add(client, held, connections, turn, Waiting { host, slot });
         self.all += 1;
         let place = Place {
             tenant,
-            connections: bounds.connections,
+            client,
+            connections,
             turn,
         };
         Ok((place, receiver))
     }
 
-    /// Takes the tenant's next request whose bound lies above the `used` connections.
-    pub(super) fn next(&mut self, tenant: u64, used: u32) -> Option<oneshot::Sender<Slot>> {
+    /// Takes the tenant's next request that may have one more slot, where `used` of them
+    /// are in use and `most` could be. Returns its client prefix, too.
+    pub(super) fn next(
+        &mut self,
+        tenant: u64,
+        used: u32,
+        most: u32,
+    ) -> Option<(Prefix, oneshot::Sender<Slot>)> {
         let line = self.lines.get_mut(&tenant)?;
-        let next = line.next(used)?;
+        let next = line.next(used, most)?;
         self.all -= 1;
         self.forget(tenant);
         Some(next)
+    }
+
+    /// Notes how many slots a client prefix has.
+    pub(super) fn recount(&mut self, tenant: u64, client: Prefix, held: u32) {
+        if let Some(line) = self.lines.get_mut(&tenant) {
+            line.recount(client, held);
+        }
     }
 
     /// Removes a request, if it still waits.
@@ -114,7 +137,8 @@ impl Queue {
         let Some(line) = self.lines.get_mut(&place.tenant) else {
             return;
         };
-        if line.remove(place.connections, place.turn).is_some() {
+        let left = line.remove(place.client, place.connections, place.turn);
+        if left.is_some() {
             self.all -= 1;
             self.forget(place.tenant);
         }
@@ -127,68 +151,3 @@ impl Queue {
         }
     }
 }
-
-impl Line {
-    /// Returns the round of a host's next request.
-    fn next_round(&self, host: u64) -> u64 {
-        let own = self.hosts.get(&host).map_or(0, |host| host.last);
-        self.round.max(own) + 1
-    }
-
-    fn add(&mut self, connections: u32, turn: Turn, waiting: Waiting) {
-        let none = Host {
-            waiting: 0,
-            last: 0,
-        };
-        let host = self.hosts.entry(waiting.host).or_insert(none);
-        host.waiting += 1;
-        host.last = turn.round;
-        self.waiting += 1;
-        let of_bound = self.by_bound.entry(connections).or_default();
-        of_bound.insert(turn, waiting);
-    }
-
-    fn remove(&mut self, connections: u32, turn: Turn) -> Option<oneshot::Sender<Slot>> {
-        let of_bound = self.by_bound.get_mut(&connections)?;
-        let Waiting { host, slot } = of_bound.remove(&turn)?;
-        if of_bound.is_empty() {
-            self.by_bound.remove(&connections);
-        }
-        self.waiting -= 1;
-        if let Some(of_host) = self.hosts.get_mut(&host) {
-            of_host.waiting -= 1;
-            if of_host.waiting == 0 {
-                self.hosts.remove(&host);
-            }
-        }
-        Some(slot)
-    }
-
-    fn next(&mut self, used: u32) -> Option<oneshot::Sender<Slot>> {
-        let eligible = self.by_bound.range(used.saturating_add(1)..).rev();
-        let firsts = eligible.take(BOUNDS).filter_map(|(bound, requests)| {
-            let (turn, _) = requests.first_key_value()?;
-            Some((*turn, *bound))
-        });
-        let (turn, connections) = firsts.min()?;
-        self.round = self.round.max(turn.round);
-        self.remove(connections, turn)
-    }
-
-    /// Removes the newest request of the host with most of them: that of the last round.
-    /// None if one of this host would have as late a turn.
-    fn make_room(&mut self, host: u64) -> Option<oneshot::Sender<Slot>> {
-        let lasts = self.by_bound.iter().take(BOUNDS);
-        let lasts = lasts.filter_map(|(bound, requests)| {
-            let (turn, _) = requests.last_key_value()?;
-            Some((*turn, *bound))
-        });
-        let (turn, connections) = lasts.max()?;
-        let makes_room = turn.round > self.next_round(host);
-        makes_room.then(|| self.remove(connections, turn))?
-    }
-}
-
-/// Bounds of one tenant that are looked at. Few tenants have sites with different bounds
-/// for one server.
-const BOUNDS: usize = 16;

@@ -1,18 +1,47 @@
-use std::time::Duration;
+use std::net::{IpAddr, Ipv4Addr};
 
 use futures_util::FutureExt as _;
 use tokio::task::JoinHandle;
 use tokio::time::advance;
 
 use super::*;
+use crate::upstream::exchange::{GAVE_WAY, WAITING};
+
+mod clients;
 
 const ACME: u64 = 7;
 const OTHER: u64 = 8;
-const A: Asker = asker(ACME, 1);
-const B: Asker = asker(ACME, 2);
 
-const fn asker(tenant: u64, host: u64) -> Asker {
-    Asker { tenant, host }
+/// Makes a request to host 1 of the tenant.
+fn a() -> Asker {
+    asker(ACME, 1)
+}
+
+/// Makes a request to host 2 of the tenant.
+fn b() -> Asker {
+    asker(ACME, 2)
+}
+
+/// Makes a request to a host with a client of its own.
+fn asker(tenant: u64, host: u64) -> Asker {
+    let client = client(u32::try_from(host).unwrap());
+    Asker {
+        tenant,
+        host,
+        client,
+    }
+}
+
+/// Makes a request of a client prefix to host 1 of the tenant.
+fn of_client(number: u32) -> Asker {
+    Asker {
+        client: client(number),
+        ..a()
+    }
+}
+
+fn client(number: u32) -> Prefix {
+    IpAddr::from(Ipv4Addr::from(number << 8)).into()
 }
 
 fn bounds(connections: u32, waiting: u32) -> Bounds {
@@ -28,7 +57,11 @@ fn later() -> Instant {
 
 /// Takes a slot that is free.
 fn taken(slots: &Arc<Slots>, connections: u32) -> Slot {
-    let entered = Slots::enter(slots, A, bounds(connections, 0), later());
+    taken_by(slots, a(), connections)
+}
+
+fn taken_by(slots: &Arc<Slots>, asker: Asker, connections: u32) -> Slot {
+    let entered = Slots::enter(slots, asker, bounds(connections, 0), later());
     let entered = entered.now_or_never();
     entered.expect("no wait").expect("a slot")
 }
@@ -56,22 +89,23 @@ async fn denied(waits: JoinHandle<Result<Slot, Denied>>) -> Denied {
 async fn a_returned_slot_goes_to_the_one_that_waits() {
     let slots = Arc::new(Slots::default());
     let first = taken(&slots, 1);
-    let second = waits(&slots, A, 1, 8).await;
+    let second = waits(&slots, a(), 1, 8).await;
     assert!(!second.is_finished());
     drop(first);
     let second = second.await.unwrap().unwrap();
-    assert!(!slots.has_room(ACME, 1));
+    assert!(!slots.has_room(ACME, client(1), 1));
     drop(second);
-    assert!(slots.has_room(ACME, 1));
+    assert!(slots.has_room(ACME, client(1), 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_at_its_deadline() {
     let slots = Arc::new(Slots::default());
     let held = taken(&slots, 1);
-    let waiting = waits(&slots, A, 1, 8).await;
-    advance(Duration::from_millis(5_001)).await;
+    let begun = Instant::now();
+    let waiting = waits(&slots, a(), 1, 8).await;
     assert_eq!(denied(waiting).await, Denied::TimedOut);
+    assert_eq!(begun.elapsed().as_millis() / 10, 500);
     drop(held);
     // The one that left keeps nothing.
     drop(taken(&slots, 1));
@@ -81,9 +115,9 @@ async fn a_wait_ends_at_its_deadline() {
 async fn more_than_the_queue_holds_are_refused() {
     let slots = Arc::new(Slots::default());
     let _held = taken(&slots, 1);
-    let _first = waits(&slots, A, 1, 1).await;
-    assert_eq!(denied(waits(&slots, A, 1, 1).await).await, Denied::Full);
-    let entered = Slots::enter(&slots, B, bounds(1, 0), later());
+    let _first = waits(&slots, a(), 1, 1).await;
+    assert_eq!(denied(waits(&slots, a(), 1, 1).await).await, Denied::Full);
+    let entered = Slots::enter(&slots, b(), bounds(1, 0), later());
     assert_eq!(entered.await.err(), Some(Denied::Full));
 }
 
@@ -92,10 +126,10 @@ async fn a_host_that_fills_the_queue_makes_room_for_others() {
     let slots = Arc::new(Slots::default());
     let held = taken(&slots, 1);
     let mut flood = Vec::new();
-    for _ in 0..4 {
-        flood.push(waits(&slots, A, 1, 4).await);
+    for number in 11..15 {
+        flood.push(waits(&slots, of_client(number), 1, 4).await);
     }
-    let other = waits(&slots, B, 1, 4).await;
+    let other = waits(&slots, b(), 1, 4).await;
     let newest = flood.pop().unwrap();
     assert_eq!(denied(newest).await, Denied::Full);
     // Then the hosts take turns.
@@ -110,9 +144,9 @@ async fn a_host_that_fills_the_queue_makes_room_for_others() {
 #[tokio::test(start_paused = true)]
 async fn a_site_with_more_connections_does_not_wait_for_one_with_fewer() {
     let slots = Arc::new(Slots::default());
-    let (first, _second) = (taken(&slots, 2), taken(&slots, 2));
-    let few = waits(&slots, A, 1, 8).await;
-    let many = waits(&slots, B, 3, 8).await;
+    let (first, _second) = (taken(&slots, 2), taken_by(&slots, of_client(9), 2));
+    let few = waits(&slots, a(), 1, 8).await;
+    let many = waits(&slots, b(), 3, 8).await;
     let _many = many.await.unwrap().unwrap();
     drop(first);
     assert!(!few.is_finished());
@@ -122,8 +156,8 @@ async fn a_site_with_more_connections_does_not_wait_for_one_with_fewer() {
 async fn a_slot_is_not_lost_with_a_request_that_left() {
     let slots = Arc::new(Slots::default());
     let held = taken(&slots, 1);
-    let left = waits(&slots, A, 1, 8).await;
-    let stays = waits(&slots, A, 1, 8).await;
+    let left = waits(&slots, a(), 1, 8).await;
+    let stays = waits(&slots, a(), 1, 8).await;
     left.abort();
     assert!(left.await.unwrap_err().is_cancelled());
     drop(held);
@@ -142,10 +176,10 @@ async fn a_tenant_with_a_high_bound_leaves_another_its_own() {
         }
         crowd
     };
-    assert!(slots.has_room(OTHER, 1));
+    assert!(slots.has_room(OTHER, client(1), 1));
     let entered = Slots::enter(&slots, asker(OTHER, 1), bounds(1, 1), later()).now_or_never();
     let held = entered.expect("no wait").expect("a slot");
-    assert!(!slots.has_room(OTHER, 1));
+    assert!(!slots.has_room(OTHER, client(1), 1));
     let waiting = waits(&slots, asker(OTHER, 1), 1, 1).await;
     assert!(!waiting.is_finished());
     drop(held);
@@ -171,11 +205,14 @@ async fn requests_that_left_keep_no_room() {
 async fn a_host_that_comes_back_at_once_stands_behind_another() {
     let slots = Arc::new(Slots::default());
     let held = taken(&slots, 1);
-    let first = waits(&slots, A, 1, 8).await;
-    let (other, second) = (waits(&slots, B, 1, 8).await, waits(&slots, B, 1, 8).await);
+    let first = waits(&slots, a(), 1, 8).await;
+    let (other, second) = (
+        waits(&slots, b(), 1, 8).await,
+        waits(&slots, b(), 1, 8).await,
+    );
     drop(held);
     let first = first.await.unwrap().unwrap();
-    let again = waits(&slots, A, 1, 8).await;
+    let again = waits(&slots, a(), 1, 8).await;
     drop(first);
     let other = other.await.unwrap().unwrap();
     assert!(!again.is_finished() && !second.is_finished());
@@ -189,7 +226,7 @@ fn tenants_share_the_bound_of_a_server() {
     let mut used = Used::default();
     let takes = |used: &mut Used, tenant| {
         (0..MOST)
-            .take_while(|_| used.take(tenant, u32::MAX))
+            .take_while(|number| used.take(tenant, client(*number), u32::MAX))
             .count()
     };
     let most = usize::try_from(MOST).unwrap();
@@ -197,7 +234,7 @@ fn tenants_share_the_bound_of_a_server() {
     assert_eq!(takes(&mut used, OTHER), most / 4);
     assert_eq!(takes(&mut used, ACME), 0);
     for tenant in 100..10_000 {
-        used.take(tenant, 1);
+        used.take(tenant, client(1), 1);
     }
     assert!(used.all < MOST);
 }
@@ -231,5 +268,5 @@ async fn no_slot_is_lost_or_made_between_threads() {
     assert_eq!(slots.in_use.load(Ordering::SeqCst), 0);
     let state = slots.lock();
     assert!((0..3).all(|tenant| state.queue.of_tenant(tenant) == 0));
-    assert!(state.used.by_tenant.is_empty());
+    assert!(state.used.is_empty());
 }
