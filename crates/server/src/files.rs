@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
-use sekisho_certs::HostName;
 use sekisho_certs::metrics::{Collector, DescriptorEncoder, Registry, gauge};
+use sekisho_certs::{HostName, Tenant};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -60,12 +60,11 @@ impl Files {
         }))
     }
 
-    /// Answers a request of `host` for a file below `root`: for the file of the
-    /// request's path, or the first of the paths that its rule tries.
+    /// Answers a request for a file of a folder: for the file of the request's path, or
+    /// the first of the paths that its rule tries.
     pub(crate) async fn respond(
         &self,
-        root: &Root,
-        host: &HostName,
+        folder: Folder<'_>,
         asked: Asked<'_>,
         open: Opener<'_>,
     ) -> Response<Body> {
@@ -76,13 +75,13 @@ impl Files {
             Err(refused @ PathError::Malformed) => return plain(refused.status()),
             _ if !asked.tried().is_empty() => {
                 // Boxed: requests that try nothing have no room for it.
-                let first = Box::pin(self.first_tried(root, host, &asked, open));
+                let first = Box::pin(self.first_tried(folder, &asked, open));
                 return first.await;
             }
             Err(refused @ PathError::Missing) => return plain(refused.status()),
             Ok(path) => path,
         };
-        match self.serve(root, host, &asked, &path, open).await {
+        match self.serve(folder, &asked, &path, open).await {
             Ok(response) => response,
             Err(NoFile::Directory) => asked.with_slash(),
             Err(NoFile::Missing) => plain(StatusCode::NOT_FOUND),
@@ -92,13 +91,12 @@ impl Files {
     /// Answers with the file of one path.
     async fn serve(
         &self,
-        root: &Root,
-        host: &HostName,
+        folder: Folder<'_>,
         asked: &Asked<'_>,
         path: &FilePath<'_>,
         open: Opener<'_>,
     ) -> Result<Response<Body>, NoFile> {
-        let mut found = self.find(root, host, path, true).await;
+        let mut found = self.find(folder, path, true).await;
         let mut permit = None;
         if let Found::Large { .. } | Found::Noted = found {
             permit = self.0.open.try_permit(open);
@@ -109,7 +107,7 @@ impl Files {
                 permit = self.0.open.permit(open).await;
             }
             if permit.is_some() && matches!(found, Found::Noted) {
-                found = self.find(root, host, path, false).await;
+                found = self.find(folder, path, false).await;
             }
         }
         Ok(match found {
@@ -121,7 +119,7 @@ impl Files {
             },
             Found::Large { file, .. } => match permit {
                 Some(permit) => {
-                    let share = self.0.turns.share(root, host);
+                    let share = self.0.turns.share(folder);
                     answer::streamed(asked, *file, share, permit)
                 }
                 None => plain(StatusCode::SERVICE_UNAVAILABLE),
@@ -157,7 +155,8 @@ impl Files {
     /// (stale-while-revalidate). Else the disk is read first. A stale file is
     /// served if that takes longer than [`KNOWN_WAIT`]. If `noted`, a file that
     /// was too large for the cache in the last 10 s is not opened.
-    async fn find(&self, root: &Root, host: &HostName, path: &FilePath<'_>, noted: bool) -> Found {
+    async fn find(&self, folder: Folder<'_>, path: &FilePath<'_>, noted: bool) -> Found {
+        let Folder { root, host, .. } = folder;
         let key = KeyRef {
             root: root.text(),
             host: root.variable(host),
@@ -173,7 +172,7 @@ impl Files {
             }
             Some((entry, Age::Fresh)) => return Found::Entry(entry),
             Some((entry, Age::Refresh)) => {
-                self.refresh(&key, root, host, &entry);
+                self.refresh(&key, folder, &entry);
                 return Found::Entry(entry);
             }
             Some((entry, Age::Stale)) => Some(entry),
@@ -181,7 +180,7 @@ impl Files {
         };
         // A stale directory or absence is not served: the file may exist by now.
         let fallback = known.clone().filter(|entry| entry.is_file());
-        let share = self.0.turns.share(root, host);
+        let share = self.0.turns.share(folder);
         let reading = self.read(key.to_key(), root.clone(), share, known);
         match fallback {
             None => reading.await,
@@ -217,18 +216,26 @@ impl Files {
     /// Revalidates an entry in the background, once at a time. While the disk
     /// is busy it does nothing: the entry grows old, and the next request waits
     /// for the read.
-    fn refresh(&self, key: &KeyRef<'_>, root: &Root, host: &HostName, entry: &Arc<Entry>) {
+    fn refresh(&self, key: &KeyRef<'_>, folder: Folder<'_>, entry: &Arc<Entry>) {
         let Some(claim) = entry.claim() else { return };
-        let Some(turn) = self.0.turns.share(root, host).try_turn() else {
+        let Some(turn) = self.0.turns.share(folder).try_turn() else {
             return;
         };
-        let (shared, key, root) = (Arc::clone(&self.0), key.to_key(), root.clone());
+        let (shared, key, root) = (Arc::clone(&self.0), key.to_key(), folder.root.clone());
         spawn_blocking(move || {
             let known = claim.entry();
             shared.load(key, &root, Some(known));
             drop(turn);
         });
     }
+}
+
+/// Folder that files are served from: a root, for one host of a tenant.
+#[derive(Clone, Copy)]
+pub(crate) struct Folder<'a> {
+    pub(crate) root: &'a Root,
+    pub(crate) host: &'a HostName,
+    pub(crate) tenant: &'a Tenant,
 }
 
 /// Request for a file.

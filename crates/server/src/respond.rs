@@ -9,11 +9,11 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use sekisho_certs::HostName;
 use sekisho_certs::metrics::Registry;
+use sekisho_certs::{HostName, Tenant};
 
 use crate::body::{Body, method_not_allowed, plain};
-use crate::files::{Asked, Files, OpenFiles, Opener};
+use crate::files::{Asked, Files, Folder, OpenFiles, Opener};
 use crate::http::rest;
 use crate::metrics::RequestRefusal;
 use crate::request::RequestContext;
@@ -96,7 +96,8 @@ impl Responder {
                     Ok(()) => {
                         author = Author::of(action);
                         let open = context.opener();
-                        self.act(rule, &path, context.host, &head, open).await
+                        let owner = (context.host, context.tenant);
+                        self.act(rule, &path, owner, &head, open).await
                     }
                     Err(refused) => refused.answer(context.connection.metrics()),
                 }
@@ -121,11 +122,14 @@ impl Responder {
         mut response: Response<Body>,
     ) -> Response<Body> {
         match (author, &options.errors) {
-            (Author::Server, Some(folder)) if response.status().as_u16() >= 400 => {
+            (Author::Server, Some(root)) if response.status().as_u16() >= 400 => {
                 let open = context.opener();
-                let page = self
-                    .files
-                    .page(folder, context.host, is_head, response, open);
+                let folder = Folder {
+                    root,
+                    host: context.host,
+                    tenant: context.tenant,
+                };
+                let page = self.files.page(folder, is_head, response, open);
                 // Boxed: answers without a page have no room for it.
                 response = Box::pin(page).await;
             }
@@ -136,7 +140,8 @@ impl Responder {
         response
     }
 
-    /// Answers a request to `host` that needs nothing of its connection.
+    /// Answers a request to `host`, which has no tenant, that needs nothing of its
+    /// connection.
     ///
     /// Never blocks: uncached files are read on the runtime's blocking pool.
     pub async fn respond_locally(
@@ -157,7 +162,8 @@ impl Responder {
             connection: open,
             prefix: IpAddr::from(Ipv4Addr::UNSPECIFIED).into(),
         };
-        self.act(rule, &path, host, head, open).await
+        let owner = (host, &Tenant::default());
+        self.act(rule, &path, owner, head, open).await
     }
 
     /// Answers by a rule without an upstream.
@@ -165,7 +171,7 @@ impl Responder {
         &self,
         rule: &Rule,
         path: &SitePath<'_>,
-        host: &HostName,
+        (host, tenant): (&HostName, &Tenant),
         head: &Parts,
         open: Opener<'_>,
     ) -> Response<Body> {
@@ -177,7 +183,8 @@ impl Responder {
                     rewritten: &path.rewritten(rule),
                     options: rule.options.as_deref(),
                 };
-                self.files.respond(root, host, asked, open).await
+                let folder = Folder { root, host, tenant };
+                self.files.respond(folder, asked, open).await
             }
             Action::Upstream(_) => plain(StatusCode::BAD_GATEWAY),
             Action::Redirect(redirect) => redirect.respond(host, &head.uri),

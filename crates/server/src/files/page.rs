@@ -1,14 +1,12 @@
 //! Error pages from a site's folder.
 
 use http::{Response, StatusCode};
-use sekisho_certs::HostName;
 
 use super::cache::What;
 use super::load::LargeFile;
 use super::path::FilePath;
-use super::{Files, Found, Opener, Stream, answer};
+use super::{Files, Folder, Found, Opener, Stream, answer};
 use crate::body::Body;
-use crate::site::Root;
 
 impl Files {
     /// Replaces the content of an error by the page of its status in `folder`.
@@ -18,8 +16,7 @@ impl Files {
     /// sections 13.2.1 and 14.2).
     pub(crate) async fn page(
         &self,
-        folder: &Root,
-        host: &HostName,
+        folder: Folder<'_>,
         is_head: bool,
         error: Response<Body>,
         open: Opener<'_>,
@@ -28,7 +25,7 @@ impl Files {
         let Some(Ok(path)) = path else {
             return error;
         };
-        match self.find(folder, host, &path, false).await {
+        match self.find(folder, &path, false).await {
             Found::Entry(entry) => match &entry.what {
                 What::File(file) => {
                     answer::page(error, is_head, &file.head, || file.body.clone().into())
@@ -41,7 +38,7 @@ impl Files {
                 };
                 let LargeFile { head, file } = *file;
                 answer::page(error, is_head, &head, || {
-                    let share = self.0.turns.share(folder, host);
+                    let share = self.0.turns.share(folder);
                     Stream::new(file, 0, head.len, share, permit).into()
                 })
             }

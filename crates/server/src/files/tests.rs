@@ -54,8 +54,18 @@ impl Fixture {
     }
 
     async fn answer(&self, root: &Root, host: &str, path: &str) -> Response<Body> {
+        let of = (host, &Tenant::default());
+        self.answer_tenant(root, of, path).await
+    }
+
+    async fn answer_tenant(
+        &self,
+        root: &Root,
+        (host, tenant): (&str, &Tenant),
+        path: &str,
+    ) -> Response<Body> {
         let (parts, ()) = Request::get(path).body(()).unwrap().into_parts();
-        let host = HostName::parse(host).unwrap();
+        let host = &HostName::parse(host).unwrap();
         let Some(path) = SitePath::of_text(parts.uri.path()) else {
             return plain(StatusCode::BAD_REQUEST);
         };
@@ -69,7 +79,20 @@ impl Fixture {
             connection: &OpenFiles::default(),
             prefix: IpAddr::from([127, 0, 0, 1]).into(),
         };
-        self.files.respond(root, &host, asked, open).await
+        let folder = Folder { root, host, tenant };
+        self.files.respond(folder, asked, open).await
+    }
+
+    /// Finds a path of a.example, without a tenant.
+    async fn find(&self, root: &Root, path: &str, noted: bool) -> Found {
+        let path = SitePath::of_text(path).unwrap();
+        let folder = Folder {
+            root,
+            host: &HostName::parse("a.example").unwrap(),
+            tenant: &Tenant::default(),
+        };
+        let path = FilePath::parse(&path).unwrap();
+        self.files.find(folder, &path, noted).await
     }
 
     /// Resolves when no read is in flight.
@@ -237,10 +260,7 @@ async fn an_unchanged_file_is_not_read_again() {
     fixture.fetch("/page.txt").await;
     let template = root(fixture.root().to_str().unwrap());
     let find = async || {
-        let host = HostName::parse("a.example").unwrap();
-        let path = SitePath::of_text("/page.txt").unwrap();
-        let path = FilePath::parse(&path).unwrap();
-        let Found::Entry(entry) = fixture.files.find(&template, &host, &path, true).await else {
+        let Found::Entry(entry) = fixture.find(&template, "/page.txt", true).await else {
             panic!("a small file has an entry");
         };
         entry
@@ -288,17 +308,8 @@ async fn one_request_at_a_time_checks_again() {
     let fixture = Fixture::new();
     fixture.write("page.txt", "one");
     fixture.fetch("/page.txt").await;
-    let path = SitePath::of_text("/page.txt").unwrap();
-    let Found::Entry(entry) = fixture
-        .files
-        .find(
-            &root(fixture.root().to_str().unwrap()),
-            &HostName::parse("a.example").unwrap(),
-            &FilePath::parse(&path).unwrap(),
-            true,
-        )
-        .await
-    else {
+    let root = root(fixture.root().to_str().unwrap());
+    let Found::Entry(entry) = fixture.find(&root, "/page.txt", true).await else {
         panic!("a small file has an entry");
     };
     let claim = entry.claim().expect("nobody checks yet");
@@ -316,22 +327,6 @@ async fn one_request_at_a_time_checks_again() {
     fixture.fetch("/page.txt").await;
     fixture.settled().await;
     assert_eq!(fixture.fetch("/page.txt").await.1, b"other");
-}
-
-#[tokio::test]
-async fn a_busy_disk_refuses_in_the_end_but_not_what_is_in_memory() {
-    pause();
-    let fixture = Fixture::new();
-    fixture.write("page.txt", "one");
-    fixture.write("other.txt", "two");
-    fixture.fetch("/page.txt").await;
-    let all = u32::try_from(READS_IN_FLIGHT).unwrap();
-    let _stuck = fixture.files.0.turns.all.acquire_many(all).await.unwrap();
-    advance(Duration::from_secs(5)).await;
-    assert_eq!(fixture.fetch("/page.txt").await.1, b"one");
-    let started = tokio::time::Instant::now();
-    assert_eq!(fixture.fetch("/other.txt").await.0, 503);
-    assert!(started.elapsed() >= READ_WAIT);
 }
 
 #[tokio::test]

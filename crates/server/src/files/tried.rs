@@ -1,12 +1,11 @@
 //! Files that a rule tries in order.
 
 use http::{Response, StatusCode};
-use sekisho_certs::HostName;
 
 use super::path::FilePath;
-use super::{Asked, Files, NoFile, Opener};
+use super::{Asked, Files, Folder, NoFile, Opener};
 use crate::body::{Body, plain};
-use crate::site::{Candidate, Root};
+use crate::site::Candidate;
 
 impl Files {
     /// Answers with the first file of the paths that the request's rule tries,
@@ -15,8 +14,7 @@ impl Files {
     /// of its own in the cache, also if it is missing.
     pub(super) async fn first_tried(
         &self,
-        root: &Root,
-        host: &HostName,
+        folder: Folder<'_>,
         asked: &Asked<'_>,
         open: Opener<'_>,
     ) -> Response<Body> {
@@ -30,7 +28,7 @@ impl Files {
             let Ok(path) = FilePath::parse(path.as_ref().unwrap_or(asked.rewritten)) else {
                 continue;
             };
-            match self.serve(root, host, asked, &path, open).await {
+            match self.serve(folder, asked, &path, open).await {
                 Ok(response) => return response,
                 Err(NoFile::Directory) if candidate.is_own() => return asked.with_slash(),
                 Err(NoFile::Directory | NoFile::Missing) => {}

@@ -1,11 +1,13 @@
-//! Tests roots whose reads hang: each read keeps its permit.
+//! Tests disks that are busy, and roots whose reads hang: each read keeps its permit.
 
+use super::super::turns::OF_FOLDER;
 use super::*;
 
-/// Takes every permit of a root, as hung reads do.
-fn hang(fixture: &Fixture, root: &Root) -> Vec<Turn> {
-    let host = HostName::parse("a.example").unwrap();
-    let share = fixture.files.0.turns.share(root, &host);
+/// Takes every permit of a tenant's folder, as hung reads do.
+fn hang(fixture: &Fixture, root: &Root, host: &str, tenant: &Tenant) -> Vec<Turn> {
+    let host = &HostName::parse(host).unwrap();
+    let folder = Folder { root, host, tenant };
+    let share = fixture.files.0.turns.share(folder);
     std::iter::from_fn(|| share.try_turn()).collect()
 }
 
@@ -25,7 +27,7 @@ async fn another_root_is_read_and_what_is_in_memory_is_served() {
     assert_eq!(fetch(&hung, "/folder").await.0, 308);
     assert_eq!(fetch(&hung, "/missing.txt").await.0, 404);
 
-    let turns = hang(&fixture, &hung);
+    let turns = hang(&fixture, &hung, "a.example", &Tenant::default());
     advance(Duration::from_secs(3600)).await;
     let begun = tokio::time::Instant::now();
     assert_eq!(fetch(&well, "/page.txt").await.1, b"well");
@@ -39,4 +41,70 @@ async fn another_root_is_read_and_what_is_in_memory_is_served() {
     drop(turns);
     fixture.write("hung/page.txt", "other");
     assert_eq!(fetch(&hung, "/page.txt").await.1, b"other");
+}
+
+#[tokio::test]
+async fn a_busy_disk_refuses_in_the_end_but_not_what_is_in_memory() {
+    pause();
+    let fixture = Fixture::new();
+    fixture.write("page.txt", "one");
+    fixture.write("other.txt", "two");
+    fixture.fetch("/page.txt").await;
+    let all = u32::try_from(READS_IN_FLIGHT).unwrap();
+    let _stuck = fixture.files.0.turns.all.acquire_many(all).await.unwrap();
+    advance(Duration::from_secs(5)).await;
+    assert_eq!(fixture.fetch("/page.txt").await.1, b"one");
+    let started = tokio::time::Instant::now();
+    assert_eq!(fixture.fetch("/other.txt").await.0, 503);
+    assert!(started.elapsed() >= READ_WAIT);
+}
+
+/// Hangs `roots` of tenant acme, for several hosts, and lets requests wait for them. Files
+/// of another tenant must be read meanwhile.
+async fn leaves_others_out_of_it(roots: &[String], hosts: usize) {
+    pause();
+    let fixture = Fixture::new();
+    fixture.write("well/page.txt", "well");
+    let [acme, other] = ["acme", "other"].map(|name| Tenant::parse(name).unwrap());
+    let at = |name: &str| root(fixture.root().join(name).to_str().unwrap());
+    let hung: Vec<_> = roots.iter().map(|name| at(name)).collect();
+    let hosts: Vec<_> = (0..hosts).map(|n| format!("{n}.example")).collect();
+    let pairs = || {
+        hung.iter()
+            .flat_map(|root| hosts.iter().map(move |host| (root, host)))
+    };
+    let turns: Vec<_> = pairs()
+        .flat_map(|(root, host)| hang(&fixture, root, host, &acme))
+        .collect();
+    assert!(turns.len() >= 2 * OF_FOLDER, "{}", turns.len());
+    let waiting = pairs().flat_map(|pair| [pair; 2 * OF_FOLDER]);
+    let waiting =
+        waiting.map(|(root, host)| fixture.answer_tenant(root, (host, &acme), "/page.txt"));
+    let waiting = futures_util::future::join_all(waiting);
+    let well = at("well");
+    let served = async {
+        // The others wait by now.
+        tokio::task::yield_now().await;
+        let begun = tokio::time::Instant::now();
+        let response = fixture
+            .answer_tenant(&well, ("b.example", &other), "/page.txt")
+            .await;
+        (response.status(), begun.elapsed())
+    };
+    let (waited, (status, took)) = tokio::join!(waiting, served);
+    assert_eq!(status, 200);
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert!(waited.iter().all(|response| response.status() == 503));
+    drop(turns);
+}
+
+#[tokio::test]
+async fn eight_roots_of_a_tenant_keep_no_other_tenants_files_out() {
+    let roots: Vec<_> = (0..8).map(|n| format!("hung{n}")).collect();
+    leaves_others_out_of_it(&roots, 1).await;
+}
+
+#[tokio::test]
+async fn two_templates_of_a_tenant_keep_no_other_tenants_files_out() {
+    leaves_others_out_of_it(&["mnt/{host}".into(), "nfs/{host}".into()], 8).await;
 }

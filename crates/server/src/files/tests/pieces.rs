@@ -21,11 +21,8 @@ async fn a_large_file_is_not_opened_again_without_a_permit() {
     pause();
     let fixture = Fixture::new();
     let root = root(fixture.root().to_str().unwrap());
-    let host = HostName::parse("a.example").unwrap();
-    let path = SitePath::of_text("/large").unwrap();
-    let path = FilePath::parse(&path).unwrap();
     fixture.write("large", vec![b'x'; 200 << 10]);
-    let find = async |noted| fixture.files.find(&root, &host, &path, noted).await;
+    let find = async |noted| fixture.find(&root, "/large", noted).await;
     assert!(matches!(find(true).await, Found::Large { .. }));
     assert!(matches!(find(true).await, Found::Noted));
     assert!(matches!(find(false).await, Found::Large { .. }), "with one");
