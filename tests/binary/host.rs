@@ -194,6 +194,44 @@ fn a_root_that_is_not_allowed_is_refused_and_listed() {
 }
 
 #[test]
+fn an_entry_with_a_tenant_keeps_tenants_apart() {
+    let sandbox = Sandbox::new();
+    let set = |tenant: &str| ["host", "set", "a.example", "--tenant", tenant].map(str::to_owned);
+    let set = |tenant: &str, more: &[&str]| {
+        let args: Vec<_> = set(tenant)
+            .into_iter()
+            .chain(more.iter().map(ToString::to_string))
+            .collect();
+        let args: Vec<_> = args.iter().map(String::as_str).collect();
+        sandbox.run(&args)
+    };
+    let together =
+        "1 hosts have a tenant and a folder in an entry of [sites] allow without {tenant}";
+    let own = set("anna", &["--root", "sites/anna/shop"]);
+    assert_eq!(own.code, Some(0), "{}", own.err);
+    assert!(sandbox.ok(&["check", "--strict"]).contains(together));
+
+    sandbox.allow(&["sites/{tenant}"]);
+    let checked = sandbox.ok(&["check", "--strict"]);
+    assert!(!checked.contains("{tenant}"), "{checked}");
+    // The record's own tenant counts where none is named.
+    sandbox.ok(&["host", "set", "a.example", "--root", "sites/anna/app"]);
+    for (tenant, more) in [("berta", &["--root", "sites/anna/app"][..]), ("berta", &[])] {
+        let refused = set(tenant, more);
+        assert_eq!(refused.code, Some(1), "{}", refused.err);
+        assert!(
+            refused
+                .err
+                .contains("outside of the folders of [sites] allow"),
+            "{}",
+            refused.err
+        );
+    }
+    let refused = sandbox.fails(&["host", "set", "b.example", "--root", "sites/anna/app"]);
+    assert!(refused.contains("sites/{tenant}"), "{refused}");
+}
+
+#[test]
 fn a_site_is_a_document_or_a_short_form() {
     let sandbox = Sandbox::new();
     sandbox.allow(&[".", "127.0.0.1:3000-3999", "unix:run"]);

@@ -35,6 +35,7 @@ use path::{FilePath, PathError};
 use permits::Permits;
 use turns::{Share, Turn, Turns};
 
+pub(crate) use open::{descriptor, open_folder, real_path};
 pub(crate) use permits::Opener;
 pub use permits::{MAX_OPEN_FILES, OpenFiles};
 pub(crate) use stream::Stream;
@@ -161,7 +162,7 @@ impl Files {
             root: root.text(),
             host: root.variable(host),
             path: path.as_str(),
-            is_bound: root.is_bound(),
+            part: root.part(),
         };
         let known = match self.0.cache.find(&key) {
             Some((entry, age)) if entry.is_large() => {

@@ -31,7 +31,7 @@ pub use guard::{Guard, OwnFiles, Refusal, Refusals};
 pub use named::NamedFields;
 #[cfg(fuzzing)]
 pub use path::site_path;
-pub(crate) use root::Root;
+pub(crate) use root::{OperatorsPart, Root};
 pub(crate) use weight::{allocated, arc_bytes};
 pub(crate) use {
     fields::FieldOps,
@@ -113,12 +113,13 @@ impl Site {
         self.bound_folders().map(|root| &**root.text())
     }
 
-    /// Returns what `guard` refuses of the site, as far as that is known before
-    /// a request. Blocks: it reads folders.
+    /// Returns what `guard` refuses of the site of a tenant's host, as far as that is
+    /// known before a request; for none, what it refuses whoever has the host. Blocks: it
+    /// reads folders.
     #[must_use]
-    pub fn refused(&self, guard: &Guard) -> Option<Refused> {
+    pub fn refused(&self, guard: &Guard, tenant: Option<&Tenant>) -> Option<Refused> {
         let roots = self.bound_folders().find_map(|root| {
-            let refusal = guard.inspect(root)?;
+            let refusal = guard.inspect(root, tenant)?;
             let what = format!("root {}", root.text());
             Some(Refused { what, refusal })
         });
@@ -148,10 +149,18 @@ impl Site {
             })
     }
 
-    /// Asks `guard` whether a host record may have the site. If not, counts and
-    /// logs the refusal and returns false.
-    pub(crate) fn admit(&self, pattern: &HostPattern, guard: &Guard) -> bool {
-        self.bound_folders().all(|root| guard.admit(pattern, root))
+    /// Returns whether entries of `[sites] allow` with `{tenant}` keep the folders of the
+    /// site from those of other tenants.
+    #[must_use]
+    pub fn keeps_apart(&self, guard: &Guard) -> bool {
+        self.bound_folders().all(|root| guard.keeps_apart(root))
+    }
+
+    /// Asks `guard` whether the host record of a tenant may have the site. If not, counts
+    /// and logs the refusal and returns false.
+    pub(crate) fn admit(&self, pattern: &HostPattern, tenant: &Tenant, guard: &Guard) -> bool {
+        let mut folders = self.bound_folders();
+        folders.all(|root| guard.admit(pattern, root, tenant))
             && self
                 .upstreams()
                 .all(|one| guard.admit_upstream(pattern, one))

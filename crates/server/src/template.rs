@@ -44,9 +44,7 @@ impl Template {
             return Ok(None);
         }
         let name = tenant.as_str();
-        let is_plain =
-            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-        if name.is_empty() || name == "." || name == ".." || !name.bytes().all(is_plain) {
+        if !is_folder_name(name) {
             return Err(format!(
                 "{TENANT} stands for {name:?} here, which is no folder's name of the characters \
                  A-Z a-z 0-9 _ . -"
@@ -80,6 +78,12 @@ impl Template {
     pub(crate) fn weight(&self) -> usize {
         crate::site::arc_bytes(self.text.len())
     }
+}
+
+/// Returns whether a tenant's name is one plain segment of a path.
+pub(crate) fn is_folder_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    !name.is_empty() && name != "." && name != ".." && name.bytes().all(is_plain)
 }
 
 pub(crate) const HOST: &str = "{host}";

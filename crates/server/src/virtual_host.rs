@@ -143,7 +143,7 @@ impl Publisher {
             return Ok((site, weight));
         };
         let site = match Site::parse(stored, &record.tenant) {
-            Ok(site) if site.admit(&record.pattern, &self.guard) => site,
+            Ok(site) if site.admit(&record.pattern, &record.tenant, &self.guard) => site,
             Ok(_) => Site::unavailable(),
             Err(error @ SiteError::Moved(_)) => {
                 self.guard.note_moved(&record.pattern, &error);

@@ -1,4 +1,4 @@
-//! Tests that sites serve neither roots outside of `[sites] allow` nor the
+//! Tests that sites serve neither roots outside of what the operator chose nor the
 //! server's own files.
 
 #![allow(clippy::unwrap_used)]
@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use common::{Running, Scripted, Setup, host, start};
-use sekisho_certs::Site;
+use sekisho_certs::{Site, Tenant};
 use sekisho_server::site::{RawSite, Refusals};
 use sekisho_testkit::{Key, TestCa, client};
 use tempfile::TempDir;
@@ -24,6 +24,10 @@ struct Fixture {
 
 impl Fixture {
     fn new(root_of_site: &str) -> Self {
+        Self::allowing(&["srv", "etc"], root_of_site)
+    }
+
+    fn allowing(allow: &[&str], root_of_site: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         for (file, text) in [
@@ -32,6 +36,8 @@ impl Fixture {
             ("etc/backup.db", "hosts"),
             ("etc/www/index.html", "page beside"),
             ("srv/a/index.html", "page of a"),
+            ("srv/acme/app/index.html", "page of acme"),
+            ("srv/other/app/index.html", "page of other"),
             ("other/index.html", "elsewhere"),
         ] {
             fs::create_dir_all(path(file).parent().unwrap()).unwrap();
@@ -40,7 +46,7 @@ impl Fixture {
         let ca = TestCa::new();
         let setup = Setup {
             site: operators_site(&path(root_of_site)),
-            allow: vec![path("srv"), path("etc")],
+            allow: allow.iter().map(|entry| path(entry)).collect(),
             own: vec![path("etc/sekisho.toml"), path("etc/master.key")],
             ..Setup::default()
         };
@@ -57,8 +63,13 @@ impl Fixture {
     }
 
     fn add(&self, name: &str, root: Option<&Path>) {
+        self.add_of("", name, root);
+    }
+
+    fn add_of(&self, tenant: &str, name: &str, root: Option<&Path>) {
         let pair = self.ca.issue(&[name], Key::P256);
         let mut found = host(name, &[(&pair, Key::P256)]);
+        found.record.tenant = Tenant::parse(tenant).unwrap();
         found.record.site = root.map(|root| Site {
             format: 1,
             json: serde_json::json!({ "root": root }).to_string().into(),
@@ -73,6 +84,16 @@ impl Fixture {
         let answer = answer.unwrap();
         let body = answer.split_once("\r\n\r\n").unwrap().1;
         (answer[9..12].parse().unwrap(), body.to_owned())
+    }
+
+    /// Puts a link to `target` in the place of `link`.
+    fn replace(&self, link: &str, target: &Path) {
+        let link = self.path(link);
+        match link.is_symlink() {
+            true => fs::remove_file(&link).unwrap(),
+            false => fs::remove_dir_all(&link).unwrap(),
+        }
+        symlink(target, link).unwrap();
     }
 
     fn refused(&self) -> &Refusals {
@@ -125,10 +146,18 @@ async fn a_root_that_became_a_link_is_judged_where_it_leads() {
     for file in ["/index.html", "/missing.html"] {
         assert_eq!(fixture.get("a.example", file).await.0, 503, "{file}");
     }
-    assert_eq!(fixture.refused().outside_allow.get(), 2);
-
+    assert_eq!(fixture.refused().links.get(), 2);
+    // Another folder of the list is none of the one that holds the root.
     fs::remove_file(&site).unwrap();
     symlink(fixture.path("etc"), &site).unwrap();
+    assert_eq!(fixture.get("a.example", "/www/").await.0, 503);
+    assert_eq!(fixture.refused().links.get(), 3);
+}
+
+#[tokio::test]
+async fn a_record_serves_nothing_beside_the_servers_own_files() {
+    let fixture = Fixture::new("other");
+    fixture.add("a.example", Some(&fixture.path("etc")));
     for file in ["/master.key", "/sekisho.toml", "/backup.db"] {
         assert_eq!(fixture.get("a.example", file).await.0, 503, "{file}");
     }
@@ -142,6 +171,7 @@ async fn a_root_that_became_a_link_is_judged_where_it_leads() {
 async fn the_servers_own_files_are_served_by_no_site() {
     let fixture = Fixture::new("etc");
     fixture.add("a.example", None);
+    // The operator named this very folder.
     assert_eq!(fixture.get("a.example", "/backup.db").await.0, 200);
     assert_eq!(fixture.get("a.example", "/master.key").await.0, 503);
     // A rotated key is a new file.
@@ -171,4 +201,95 @@ async fn a_file_in_memory_of_the_operators_site_is_not_served_by_a_record() {
     assert_eq!(served, (200, "hosts".into()));
     assert_eq!(fixture.get("b.example", "/backup.db").await.0, 503);
     assert_eq!(fixture.get("a.example", "/backup.db").await.0, 200);
+}
+
+#[tokio::test]
+async fn a_tenants_folder_of_the_operators_site_serves_nothing_beside_own_files() {
+    let fixture = Fixture::new("{tenant}");
+    fixture.add_of("etc", "a.example", None);
+    for file in ["/master.key", "/backup.db"] {
+        assert_eq!(fixture.get("a.example", file).await.0, 503, "{file}");
+    }
+    assert_eq!(fixture.refused().own_files.get(), 2);
+    let below = fixture.get("a.example", "/www/").await;
+    assert_eq!(below, (200, "page beside".into()));
+}
+
+/// Lets tenant acme replace `srv/acme/app`, the root of a.example, by links. What was read
+/// may stay in memory for some seconds: each file is asked for once.
+async fn a_link_leads_out_of_no_tenant(fixture: &Fixture) {
+    let acme = (200, "page of acme".to_owned());
+    assert_eq!(fixture.get("a.example", "/").await, acme);
+    let outside = [
+        PathBuf::from("/"),
+        PathBuf::from("../other/app"),
+        fixture.path("srv/other/app"),
+        fixture.path("other"),
+        fixture.path("srv"),
+    ];
+    for target in outside {
+        fixture.replace("srv/acme/app", &target);
+        for file in ["/index.html", "/etc/passwd", "/other/app/index.html"] {
+            let answer = fixture.get("a.example", file).await;
+            assert_eq!(answer.0, 503, "{target:?} {file}");
+        }
+    }
+    assert_eq!(fixture.refused().links.get(), 15);
+    fs::create_dir_all(fixture.path("srv/acme/v1")).unwrap();
+    for (name, target) in [
+        ("relative", PathBuf::from("v1")),
+        ("absolute", fixture.path("srv/acme/v1")),
+    ] {
+        fs::write(fixture.path("srv/acme/v1").join(name), name).unwrap();
+        fixture.replace("srv/acme/app", &target);
+        let answer = fixture.get("a.example", &format!("/{name}")).await;
+        assert_eq!(answer, (200, name.to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn a_tenant_that_replaces_its_folder_of_the_operators_site_leaves_no_tenant() {
+    let fixture = Fixture::new("srv/{tenant}/app");
+    fixture.add_of("acme", "a.example", None);
+    a_link_leads_out_of_no_tenant(&fixture).await;
+    // The tenant's folder itself is the operator's: that may be a link.
+    fixture.replace("srv/acme", &fixture.path("srv/other"));
+    let served = fixture.get("a.example", "/index.html").await;
+    assert_eq!(served, (200, "page of other".into()));
+}
+
+#[tokio::test]
+async fn a_tenant_that_replaces_the_root_of_its_record_leaves_no_tenant() {
+    let fixture = Fixture::allowing(&["srv/{tenant}"], "other");
+    let root = fixture.path("srv/acme/app");
+    fixture.add_of("acme", "a.example", Some(&root));
+    a_link_leads_out_of_no_tenant(&fixture).await;
+}
+
+#[tokio::test]
+async fn an_entry_with_a_tenant_holds_the_folders_of_that_tenant_alone() {
+    let fixture = Fixture::allowing(&["srv/{tenant}"], "other");
+    let root = fixture.path("srv/acme/app");
+    for (tenant, name, status) in [
+        ("acme", "a.example", 200),
+        ("other", "b.example", 503),
+        ("", "c.example", 503),
+        ("acme/app", "d.example", 503),
+    ] {
+        fixture.add_of(tenant, name, Some(&root));
+        assert_eq!(fixture.get(name, "/").await.0, status, "{tenant}");
+    }
+    assert_eq!(fixture.refused().outside_allow.get(), 3);
+}
+
+#[tokio::test]
+async fn an_entry_without_a_tenant_bounds_links_by_itself_alone() {
+    let fixture = Fixture::allowing(&["srv", "etc"], "other");
+    let root = fixture.path("srv/acme/app");
+    fixture.add_of("acme", "a.example", Some(&root));
+    fixture.replace("srv/acme/app", &fixture.path("srv/other/app"));
+    let served = fixture.get("a.example", "/").await;
+    assert_eq!(served, (200, "page of other".into()));
+    fixture.replace("srv/acme/app", &fixture.path("etc/www"));
+    assert_eq!(fixture.get("a.example", "/index.html").await.0, 503);
 }

@@ -21,6 +21,9 @@ pub(super) struct Refused {
     client_cas: Hosts,
     /// Records whose tenant or policy can't be read.
     records: Hosts,
+    /// Hosts of tenants whose folders no entry with `{tenant}` keeps from other tenants.
+    /// They are served.
+    together: usize,
 }
 
 #[derive(Default)]
@@ -67,9 +70,11 @@ impl Refused {
         };
         match site {
             Ok(site) => {
-                if let Some(refused) = site.refused(guard) {
+                if let Some(refused) = site.refused(guard, Some(&record.tenant)) {
                     self.outside.add(record, &refused);
                 }
+                let is_shared = !record.tenant.as_str().is_empty() && !site.keeps_apart(guard);
+                self.together += usize::from(is_shared);
             }
             Err(error @ SiteError::Moved(_)) => self.outside.add(record, &error),
             Err(error) => self.unreadable.add(record, &error),
@@ -100,7 +105,17 @@ impl Refused {
         self.outside.write(text, output)?;
         let text = "hosts are not served, their site can't be read; write it again with \
                     `sekisho host set`:";
-        self.unreadable.write(text, output)
+        self.unreadable.write(text, output)?;
+        if self.together > 0 {
+            writeln!(
+                output,
+                "{} hosts have a tenant and a folder in an entry of [sites] allow without \
+                 {{tenant}}: a link there may lead to another tenant's files; write entries such \
+                 as \"/srv/www/{{tenant}}\"",
+                self.together
+            )?;
+        }
+        Ok(())
     }
 }
 

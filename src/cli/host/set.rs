@@ -14,7 +14,7 @@ use crate::cli::edit::{Edit, edit};
 use crate::cli::failure::{self, Ended, Result, Usage};
 use crate::cli::host::client_ca::ClientCaArgs;
 use crate::cli::host::running;
-use crate::cli::host::site::{Chosen, SiteArgs};
+use crate::cli::host::site::{Chosen, SiteArgs, check_record};
 use crate::cli::issuance::{Issuance, WishArgs};
 use crate::cli::named::Named;
 use crate::cli::open;
@@ -133,6 +133,7 @@ pub(super) async fn run(config: &Config, args: &Args, chosen: &Chosen) -> Result
             .clone()
             .unwrap_or_else(|| HostRecord::new(args.name.clone()));
         args.apply(&mut record, (chosen, client_ca.as_ref()), &certs)?;
+        check_record(config, &record, stored.as_ref())?;
         certless = record.references.is_empty();
         // Folders of [site] may depend on the tenant.
         let default = record.site.is_none().then_some(&config.site);

@@ -132,20 +132,7 @@ impl Chosen {
         let site = document
             .site(tenant.unwrap_or(&any))
             .map_err(|error| usage(&error))?;
-        let addresses = Arc::new(config.own_addresses());
-        let guard = Guard::new(config.allowed.clone(), config.own_files())
-            .with_fields(config.named_fields.clone());
-        let Some(refused) = site.refused(&guard.with_addresses(addresses)) else {
-            return Ok(());
-        };
-        let file = config.file.display();
-        let allowed = config.allowed.texts();
-        let allowed = if allowed.is_empty() {
-            "nothing".into()
-        } else {
-            allowed.join(", ")
-        };
-        bail!("{refused}; {file} allows {allowed}");
+        refuse(&site, config, tenant)
     }
 
     /// Returns whether the site names folders or servers, which `[sites]` bounds.
@@ -177,6 +164,43 @@ impl Chosen {
         }
         Ok(())
     }
+}
+
+/// Checks what the servers of this configuration allow a record, once its tenant is known.
+/// What was stored before is not judged.
+pub(super) fn check_record(
+    config: &Config,
+    record: &HostRecord,
+    before: Option<&HostRecord>,
+) -> Result<()> {
+    let is_known =
+        |before: &HostRecord| (&before.tenant, &before.site) == (&record.tenant, &record.site);
+    let changed = record
+        .site
+        .as_ref()
+        .filter(|_| !before.is_some_and(is_known));
+    // A stored document that can't be read stays as it is.
+    let site = changed.and_then(|stored| site::Site::parse(stored, &record.tenant).ok());
+    site.map_or(Ok(()), |site| refuse(&site, config, Some(&record.tenant)))
+}
+
+/// Fails if the servers of this configuration refuse the site of a tenant; for none, if
+/// they refuse it whoever has the host.
+fn refuse(site: &site::Site, config: &Config, tenant: Option<&Tenant>) -> Result<()> {
+    let addresses = Arc::new(config.own_addresses());
+    let guard = Guard::new(config.allowed.clone(), config.own_files())
+        .with_fields(config.named_fields.clone());
+    let Some(refused) = site.refused(&guard.with_addresses(addresses), tenant) else {
+        return Ok(());
+    };
+    let file = config.file.display();
+    let allowed = config.allowed.texts();
+    let allowed = if allowed.is_empty() {
+        "nothing".into()
+    } else {
+        allowed.join(", ")
+    };
+    bail!("{refused}; {file} allows {allowed}");
 }
 
 fn usage(error: &SiteError) -> Usage {

@@ -16,7 +16,7 @@ fn admits(config: &Config, upstream: &str) -> bool {
     let guard = guard.with_addresses(Arc::new(config.own_addresses()));
     let json = format!("{{\"upstream\": \"{upstream}\"}}").into();
     let site = Site::parse(&Stored { format: 2, json }, &Tenant::default());
-    site.unwrap().refused(&guard).is_none()
+    site.unwrap().refused(&guard, None).is_none()
 }
 
 #[test]

@@ -13,7 +13,7 @@ use sekisho_certs::metrics::{BusyCounter, Counter};
 use tokio::time::Instant;
 
 use super::load::{Identity, SmallFile, TEXTS};
-use crate::site::allocated;
+use crate::site::{OperatorsPart, allocated};
 
 /// Cache of path results: bounded in bytes, scan-resistant.
 #[derive(Debug)]
@@ -94,9 +94,8 @@ pub(crate) struct Key {
     pub(crate) host: Box<str>,
     /// Path below the root.
     pub(crate) path: Box<str>,
-    /// True if `[sites] allow` bounds the root. A file of the operator's own site
-    /// was not judged by that list.
-    pub(crate) is_bound: bool,
+    /// Part of the root that the operator chose: what lies below it was judged by that.
+    pub(crate) part: OperatorsPart,
 }
 
 impl Hash for Key {
@@ -105,7 +104,7 @@ impl Hash for Key {
             root: &self.root,
             host: &self.host,
             path: &self.path,
-            is_bound: self.is_bound,
+            part: self.part,
         };
         key.hash(state);
     }
@@ -117,7 +116,7 @@ pub(crate) struct KeyRef<'a> {
     pub(crate) root: &'a str,
     pub(crate) host: &'a str,
     pub(crate) path: &'a str,
-    pub(crate) is_bound: bool,
+    pub(crate) part: OperatorsPart,
 }
 
 impl KeyRef<'_> {
@@ -126,7 +125,7 @@ impl KeyRef<'_> {
             root: self.root.into(),
             host: self.host.into(),
             path: self.path.into(),
-            is_bound: self.is_bound,
+            part: self.part,
         }
     }
 }
@@ -137,7 +136,7 @@ impl Equivalent<Key> for KeyRef<'_> {
         same(self.path, &key.path)
             && same(self.host, &key.host)
             && same(self.root, &key.root)
-            && self.is_bound == key.is_bound
+            && self.part == key.part
     }
 }
 

@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue};
 use rustix::io::Errno;
 
 use super::kind::content_type;
-use super::open::{open_beneath, open_root};
+use super::open::open_beneath;
 use crate::body::NOSNIFF;
 use crate::site::{Guard, Refusal, Root};
 
@@ -96,34 +96,37 @@ pub(crate) struct Identity {
 pub(crate) fn load(path: RootedPath<'_>, known: Option<Identity>, guard: &Guard) -> Loaded {
     let RootedPath { root, host, path } = path;
     let index = path.is_empty() || path.ends_with('/');
-    let read = open_root(Path::new(&*root.fill(host))).and_then(|folder| {
-        if let Err(refusal) = guard.check_root(root, &folder)? {
-            return Ok(Loaded::Refused(refusal));
-        }
-        let file = if index {
-            open_beneath(&folder, &format!("{path}{INDEX}"))?
-        } else {
-            open_beneath(&folder, path)?
-        };
-        let metadata = file.metadata()?;
-        if let Err(refusal) = guard.check_file(root, &file, &metadata)? {
-            return Ok(Loaded::Refused(refusal));
-        }
-        if metadata.is_dir() {
-            Ok(if index {
-                Loaded::Missing
+    let read = guard
+        .open_root(root, Path::new(&*root.fill(host)))
+        .and_then(|folder| {
+            let folder = match folder {
+                Ok(folder) => folder,
+                Err(refusal) => return Ok(Loaded::Refused(refusal)),
+            };
+            let file = if index {
+                open_beneath(&folder, &format!("{path}{INDEX}"))?
             } else {
-                Loaded::Directory
-            })
-        } else if !metadata.is_file() {
-            Ok(Loaded::Forbidden)
-        } else if known == Some(Identity::of(&metadata)) {
-            Ok(Loaded::Unchanged)
-        } else {
-            let name = if index { INDEX } else { path };
-            read(file, &metadata, name)
-        }
-    });
+                open_beneath(&folder, path)?
+            };
+            let metadata = file.metadata()?;
+            if let Err(refusal) = guard.check_file(root, &file, &metadata)? {
+                return Ok(Loaded::Refused(refusal));
+            }
+            if metadata.is_dir() {
+                Ok(if index {
+                    Loaded::Missing
+                } else {
+                    Loaded::Directory
+                })
+            } else if !metadata.is_file() {
+                Ok(Loaded::Forbidden)
+            } else if known == Some(Identity::of(&metadata)) {
+                Ok(Loaded::Unchanged)
+            } else {
+                let name = if index { INDEX } else { path };
+                read(file, &metadata, name)
+            }
+        });
     read.unwrap_or_else(refusal)
 }
 

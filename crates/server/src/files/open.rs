@@ -1,16 +1,82 @@
-//! Opens files without leaving their root.
+//! Opens folders and files without leaving those above them.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
 use rustix::io::Errno;
 
-/// Opens a root, which may be a symbolic link.
-pub(crate) fn open_root(root: &Path) -> io::Result<OwnedFd> {
-    Ok(open(root, STEP, Mode::empty())?)
+/// Opens the folder `below` of `part`; None if a link below `part` leads out of it. The
+/// links of `part` itself are followed.
+///
+/// # Errors
+/// If there is no such folder, or one of its path is swapped meanwhile.
+pub(crate) fn open_folder(part: &Path, below: &Path) -> io::Result<Option<OwnedFd>> {
+    open_folder_by(part, below, open_without_links)
+}
+
+fn open_folder_by(
+    part: &Path,
+    below: &Path,
+    without_links: fn(&OwnedFd, &Path) -> Result<OwnedFd, Errno>,
+) -> io::Result<Option<OwnedFd>> {
+    let part = open(part, STEP, Mode::empty())?;
+    if below.as_os_str().is_empty() {
+        return Ok(Some(part));
+    }
+    match without_links(&part, below) {
+        // A link, or `..`. Without openat2, a link is no directory.
+        Err(Errno::LOOP | Errno::NOTDIR | Errno::XDEV) => {}
+        opened => return Ok(Some(opened?)),
+    }
+    // A swapped link changes no more than where this path leads: what lies there is
+    // opened without links.
+    let leads_to = real_path(&openat(&part, below, STEP, Mode::empty())?)?;
+    match leads_to.strip_prefix(real_path(&part)?) {
+        Err(_) => Ok(None),
+        Ok(itself) if itself.as_os_str().is_empty() => Ok(Some(part)),
+        Ok(below) => Ok(Some(without_links(&part, below)?)),
+    }
+}
+
+/// Opens a folder below `part` by a path without links.
+fn open_without_links(part: &OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
+    for _ in 0..MAX_ATTEMPTS {
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        match openat2(part, below, STEP, Mode::empty(), within) {
+            // A directory of the path was renamed meanwhile.
+            Err(Errno::AGAIN) => {}
+            // As for files.
+            Err(Errno::NOSYS | Errno::PERM) => return step_without_links(part, below),
+            opened => return opened,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// Opens a folder without openat2.
+fn step_without_links(part: &OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
+    let mut folder = openat(part, ".", STEP, Mode::empty())?;
+    for component in below.components() {
+        let Component::Normal(name) = component else {
+            return Err(Errno::XDEV);
+        };
+        folder = openat(folder, name, STEP | OFlags::NOFOLLOW, Mode::empty())?;
+    }
+    Ok(folder)
+}
+
+/// Returns where an open file or folder lies, without links.
+pub(crate) fn real_path(open: &impl AsFd) -> io::Result<PathBuf> {
+    fs::read_link(descriptor(open))
+}
+
+/// Returns a path that leads to an open file, wherever it lies.
+pub(crate) fn descriptor(open: &impl AsFd) -> PathBuf {
+    format!("/proc/self/fd/{}", open.as_fd().as_raw_fd()).into()
 }
 
 /// Opens `relative` below `root` for reading.
@@ -77,7 +143,7 @@ mod tests {
         symlink("..", root.join("up")).unwrap();
         symlink("a/b", root.join("inside")).unwrap();
 
-        let root = open_root(&root).unwrap();
+        let root = open(&root, STEP, Mode::empty()).unwrap();
         let open_stepwise = |path| open_stepwise(&root, path);
         let mut text = String::new();
         let mut file = open_stepwise("a/b/page.txt").unwrap();
@@ -93,5 +159,75 @@ mod tests {
         ] {
             assert!(open_stepwise(path).is_err(), "{path}");
         }
+    }
+
+    /// Returns the name of the file in a folder that was opened, if it was.
+    fn content(folder: io::Result<Option<OwnedFd>>) -> Option<String> {
+        let folder = folder.ok().flatten()?;
+        let mut files = fs::read_dir(descriptor(&folder)).unwrap();
+        let name = files.next().unwrap().unwrap().file_name();
+        Some(name.into_string().unwrap())
+    }
+
+    #[test]
+    fn a_folder_is_opened_in_the_operators_part_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for (name, file) in [("srv/acme/app/v1", "v1"), ("srv/other/app", "other")] {
+            fs::create_dir_all(path(name)).unwrap();
+            fs::write(path(name).join(file), "").unwrap();
+        }
+        symlink(path("srv"), path("www")).unwrap();
+        let link = |target: &str, name: &str| symlink(target, path("srv/acme").join(name)).unwrap();
+        link("app/v1", "relative");
+        link(path("srv/acme/app/v1").to_str().unwrap(), "absolute");
+        link(path("www/acme/app").to_str().unwrap(), "through-a-link");
+        link("..", "up");
+        link(path("srv/other").to_str().unwrap(), "sideways");
+        link("/", "system");
+        link("/proc/self/cwd", "magic");
+        link("itself", "itself");
+        link("nowhere", "broken");
+        fs::write(path("srv/acme/file"), "").unwrap();
+        for opener in [open_without_links, step_without_links] {
+            let open = |below: &str| open_folder_by(&path("www/acme"), Path::new(below), opener);
+            for below in [
+                "app/v1",
+                "relative",
+                "absolute",
+                "through-a-link/v1",
+                "up/acme/app/v1",
+                "app/../app/v1",
+            ] {
+                assert_eq!(content(open(below)).as_deref(), Some("v1"), "{below}");
+            }
+            for below in [
+                "up",
+                "up/other/app",
+                "sideways/app",
+                "system",
+                "magic",
+                "../other/app",
+            ] {
+                assert!(open(below).unwrap().is_none(), "{below}");
+            }
+            for below in ["missing", "itself", "broken", "file", "file/app"] {
+                assert!(open(below).is_err(), "{below}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_is_opened_where_the_operators_link_leads() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir_all(path("disk/acme")).unwrap();
+        fs::write(path("disk/acme/page"), "").unwrap();
+        symlink(path("disk/acme"), path("acme")).unwrap();
+        let open = |below: &str| open_folder(&path("acme"), Path::new(below));
+        assert_eq!(content(open("")).as_deref(), Some("page"));
+        symlink(path("disk/acme"), path("disk/acme/itself")).unwrap();
+        fs::remove_file(path("disk/acme/page")).unwrap();
+        assert_eq!(content(open("itself")).as_deref(), Some("itself"));
     }
 }

@@ -1,6 +1,7 @@
 mod buffer;
 mod hung;
 mod pieces;
+mod swapped;
 
 use std::fs;
 use std::net::IpAddr;

@@ -1,6 +1,7 @@
 //! The list `[sites] allow`: folders, sockets and networks that sites in host
 //! records may name.
 
+mod folder;
 mod own;
 mod target;
 
@@ -8,7 +9,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use sekisho_certs::Tenant;
+
 use super::upstream::{Address, Upstream};
+use crate::template::TENANT;
+use folder::Folder;
 pub use own::{OwnAddress, OwnAddresses};
 use target::Target;
 pub(crate) use target::unmapped;
@@ -23,7 +28,7 @@ pub struct Allowed(Arc<Entries>);
 #[derive(Debug, Default)]
 struct Entries {
     texts: Vec<String>,
-    folders: Vec<PathBuf>,
+    folders: Vec<Folder>,
     sockets: Vec<PathBuf>,
     targets: Vec<Target>,
 }
@@ -43,11 +48,32 @@ impl Allowed {
         Ok(Self(Arc::new(entries)))
     }
 
-    /// Returns whether a root lies in one of the folders by its text. Symbolic
-    /// links are checked when the root is opened.
+    /// Returns whether the root of a tenant's host lies in one of the folders by its
+    /// text; for none, whether that of any tenant may. Symbolic links are checked when
+    /// the root is opened.
     #[must_use]
-    pub fn folder(&self, root: &Path) -> bool {
-        lies_in(root, &self.0.folders)
+    pub fn folder(&self, root: &Path, tenant: Option<&Tenant>) -> bool {
+        let mut folders = self.0.folders.iter();
+        !climbs(root) && folders.any(|folder| folder.holds(root, tenant))
+    }
+
+    /// Returns the leading part of a root that the operator chose by an entry, the
+    /// longest of those that hold it. An entry with `{tenant}` counts whoever has the
+    /// host: each folder that it names is one that a tenant may change.
+    pub(crate) fn part_of(&self, root: &Path) -> Option<PathBuf> {
+        let length = self.longest(root)?.len();
+        Some(root.components().take(length).collect())
+    }
+
+    /// Returns whether the entry that holds a root keeps tenants apart.
+    pub(crate) fn keeps_apart(&self, root: &Path) -> bool {
+        self.longest(root).is_some_and(Folder::has_tenant)
+    }
+
+    fn longest(&self, root: &Path) -> Option<&Folder> {
+        let folders = self.0.folders.iter().filter(|_| !climbs(root));
+        let holding = folders.filter(|folder| folder.holds(root, None));
+        holding.max_by_key(|folder| folder.len())
     }
 
     /// Returns whether a socket lies in one of the folders of sockets by its
@@ -104,12 +130,6 @@ impl Allowed {
         self.judge(address, |ip, port| own.certainly_contain(ip, port))
     }
 
-    /// Returns the folders that roots may lie in.
-    #[must_use]
-    pub fn folders(&self) -> &[PathBuf] {
-        &self.0.folders
-    }
-
     /// Returns the folders that sockets may lie in.
     pub(crate) fn sockets(&self) -> &[PathBuf] {
         &self.0.sockets
@@ -133,19 +153,25 @@ impl Default for Allowed {
 impl Entries {
     fn add(&mut self, text: &str, base: &Path) -> Result<(), String> {
         if let Some(folder) = text.strip_prefix("unix:") {
+            if folder.contains(TENANT) {
+                return Err(format!("{TENANT} stands only in a folder of files"));
+            }
             self.sockets.push(folder_of(folder, base)?);
         } else if target::is_like(text) {
             self.targets.push(Target::parse(text)?);
         } else {
-            self.folders.push(folder_of(text, base)?);
+            self.folders.push(Folder::parse(text, base)?);
         }
         Ok(())
     }
 }
 
 fn lies_in(path: &Path, folders: &[PathBuf]) -> bool {
-    let climbs = path.components().any(|part| part == Component::ParentDir);
-    !climbs && folders.iter().any(|folder| path.starts_with(folder))
+    !climbs(path) && folders.iter().any(|folder| path.starts_with(folder))
+}
+
+fn climbs(path: &Path) -> bool {
+    path.components().any(|part| part == Component::ParentDir)
 }
 
 fn folder_of(text: &str, base: &Path) -> Result<PathBuf, String> {

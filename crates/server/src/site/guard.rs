@@ -2,26 +2,29 @@
 //! addresses of their upstreams. Files and sockets are judged once they are open,
 //! when a swapped symbolic link can't change them.
 
+mod own_files;
+
 use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use http::HeaderName;
 use rustix::fs::{Mode, OFlags};
-use sekisho_certs::HostPattern;
 use sekisho_certs::metrics::{Counter, Counters, Registry};
+use sekisho_certs::{HostPattern, Tenant};
 
 use super::allow::{Allowed, OwnAddresses};
 use super::error::SiteError;
 use super::named::NamedFields;
-use super::root::Root;
+use super::root::{OperatorsPart, Root};
 use super::upstream::{Address, Upstream};
+use crate::files::{descriptor, open_folder, real_path};
 use crate::log_limiter::LogLimits;
+pub use own_files::OwnFiles;
 
 /// Guard that refuses sites folders, sockets and addresses outside `[sites]
 /// allow`, and the server's own. It counts and logs refusals. The counters are Relaxed: they guard
@@ -41,6 +44,8 @@ pub struct Guard {
 pub enum Refusal {
     /// The root of a host record lies outside of `[sites] allow`.
     OutsideAllow,
+    /// A symbolic link leads the root out of the part that the operator chose.
+    Link,
     /// The file is one of the server's own, or lies beside one.
     OwnFile,
     /// The upstream of a host record is at an address or socket that is not
@@ -57,6 +62,10 @@ impl fmt::Display for Refusal {
                 return write!(f, "only the server sets the field of [sites] {key}");
             }
             Self::OutsideAllow => "the root lies outside of the folders of [sites] allow",
+            Self::Link => {
+                "a symbolic link leads the root out of the folder of [sites] allow that holds it, \
+                 or out of the tenant's folder of [site] root"
+            }
             Self::OwnFile => "it is one of the server's own files, or lies beside one",
             Self::Upstream => {
                 "the upstream lies outside of the networks and sockets of [sites] allow, or is \
@@ -72,6 +81,8 @@ impl fmt::Display for Refusal {
 pub struct Refusals {
     /// Records and requests with a root outside of `[sites] allow`.
     pub outside_allow: Counter,
+    /// Requests with a root that a symbolic link leads out of its part.
+    pub links: Counter,
     /// Requests for the server's own files.
     pub own_files: Counter,
     /// Records and requests with an upstream that is not allowed.
@@ -85,6 +96,7 @@ impl Refusals {
         let refused = Counters {
             label: "reason",
             each: [
+                ("link", self.links.clone()),
                 ("outside_allow", self.outside_allow.clone()),
                 ("own_file", self.own_files.clone()),
                 ("upstream", self.upstreams.clone()),
@@ -134,35 +146,52 @@ impl Guard {
         &self.refused
     }
 
-    /// Checks a root and its folder, if that exists. Blocks.
-    pub(crate) fn inspect(&self, root: &Root) -> Option<Refusal> {
-        let text = Path::new(&**root.text());
-        if !root.is_bound() {
-            return None;
-        }
-        if !self.allowed.folder(text) {
-            return Some(Refusal::OutsideAllow);
+    /// Checks a root for a tenant's host, and its folder, if that exists; for none, the
+    /// root of any tenant's. Blocks.
+    pub(crate) fn inspect(&self, root: &Root, tenant: Option<&Tenant>) -> Option<Refusal> {
+        if let Some(refused) = self.inspect_text(root, tenant) {
+            return Some(refused);
         }
         // A folder that does not exist, or depends on the host name, is checked
         // with each request.
-        let real = fs::canonicalize(text).ok()?;
-        if !self.lies_in_allowed(root, &real) {
-            return Some(Refusal::OutsideAllow);
-        }
-        self.own.folders.contains(&real).then_some(Refusal::OwnFile)
+        let folder = match self.open_root(root, Path::new(&**root.text())).ok()? {
+            Ok(folder) => folder,
+            Err(refused) => return Some(refused),
+        };
+        let real = real_path(&folder).ok()?;
+        let is_own = match root.part() {
+            OperatorsPart::Whole => false,
+            OperatorsPart::Components(_) | OperatorsPart::Allowed => self.own.are_in(&real),
+        };
+        is_own.then_some(Refusal::OwnFile)
     }
 
-    /// Judges by its text alone whether the root of a host record may be served.
-    /// If not, counts and logs the refusal and returns false.
-    pub(crate) fn admit(&self, pattern: &HostPattern, root: &Root) -> bool {
-        let text = root.text();
-        let admitted = !root.is_bound() || self.allowed.folder(Path::new(&**text));
-        if !admitted {
-            self.refused.outside_allow.inc();
-            self.log_limits
-                .site_refused(pattern, text, Refusal::OutsideAllow);
+    /// Judges by its text alone whether the root of a tenant's host record may be
+    /// served. If not, counts and logs the refusal and returns false.
+    pub(crate) fn admit(&self, pattern: &HostPattern, root: &Root, tenant: &Tenant) -> bool {
+        let refused = self.inspect_text(root, Some(tenant));
+        if let Some(refusal) = refused {
+            self.counter(refusal).inc();
+            self.log_limits.site_refused(pattern, root.text(), refusal);
         }
-        admitted
+        refused.is_none()
+    }
+
+    fn inspect_text(&self, root: &Root, tenant: Option<&Tenant>) -> Option<Refusal> {
+        let folder = Path::new(&**root.text());
+        match root.part() {
+            // Those of `[site]` are judged when the configuration is read.
+            OperatorsPart::Whole | OperatorsPart::Components(_) => None,
+            OperatorsPart::Allowed if !self.allowed.folder(folder, tenant) => {
+                Some(Refusal::OutsideAllow)
+            }
+            OperatorsPart::Allowed => None,
+        }
+    }
+
+    /// Returns whether no entry without `{tenant}` holds the root of a host record.
+    pub(crate) fn keeps_apart(&self, root: &Root) -> bool {
+        !root.is_bound() || self.allowed.keeps_apart(Path::new(&**root.text()))
     }
 
     /// Judges an upstream of a host record by its text alone, as
@@ -262,55 +291,59 @@ impl Guard {
 
     /// Counts and logs a refusal.
     pub(crate) fn note(&self, refusal: Refusal, host: &str, root: &str, path: &str) {
-        let counter = match refusal {
-            Refusal::OutsideAllow => &self.refused.outside_allow,
-            Refusal::OwnFile => &self.refused.own_files,
-            Refusal::Upstream => &self.refused.upstreams,
-            Refusal::Field(_) => &self.refused.fields,
-        };
-        counter.inc();
+        self.counter(refusal).inc();
         self.log_limits.file_refused(host, root, path, refusal);
     }
 
-    /// Checks the open folder of a root. Its symbolic links are resolved:
-    /// swapping one afterwards has no effect. Blocks.
+    fn counter(&self, refusal: Refusal) -> &Counter {
+        match refusal {
+            Refusal::OutsideAllow => &self.refused.outside_allow,
+            Refusal::Link => &self.refused.links,
+            Refusal::OwnFile => &self.refused.own_files,
+            Refusal::Upstream => &self.refused.upstreams,
+            Refusal::Field(_) => &self.refused.fields,
+        }
+    }
+
+    /// Opens the folder of a root, filled for its host. Symbolic links in the part that
+    /// the operator chose are followed; one below may lead elsewhere in that part.
+    /// Swapping one afterwards has no effect. Blocks.
     ///
     /// # Errors
-    /// If the kernel can't tell where the folder lies; then it must not be
-    /// served.
-    pub(crate) fn check_root(&self, root: &Root, folder: &impl AsFd) -> Checked {
-        let is_allowed = !root.is_bound() || self.lies_in_allowed(root, &real_path(folder)?);
-        Ok(is_allowed.then_some(()).ok_or(Refusal::OutsideAllow))
+    /// If there is no such folder, or the kernel can't tell where a link leads.
+    pub(crate) fn open_root(&self, root: &Root, folder: &Path) -> Checked<OwnedFd> {
+        let part = match root.part() {
+            OperatorsPart::Whole => Some(folder.to_owned()),
+            OperatorsPart::Components(count) => {
+                Some(folder.components().take(count.into()).collect())
+            }
+            OperatorsPart::Allowed => self.allowed.part_of(folder),
+        };
+        let Some(part) = part else {
+            return Ok(Err(Refusal::OutsideAllow));
+        };
+        let below = folder.strip_prefix(&part).expect("it begins with its part");
+        Ok(open_folder(&part, below)?.ok_or(Refusal::Link))
     }
 
     /// Checks an open file below a root. Blocks.
     ///
     /// # Errors
-    /// As [`Guard::check_root`].
-    pub(crate) fn check_file(&self, root: &Root, file: &File, metadata: &Metadata) -> Checked {
+    /// If the kernel can't tell where the file lies; then it must not be served.
+    pub(crate) fn check_file(&self, root: &Root, file: &File, metadata: &Metadata) -> Checked<()> {
         let is_own = self.own.contains(metadata)
-            || root.is_bound() && self.own.lie_beside(&real_path(file)?);
+            || match root.part() {
+                OperatorsPart::Whole => false,
+                OperatorsPart::Components(_) | OperatorsPart::Allowed => {
+                    self.own.lie_beside(&real_path(file)?)
+                }
+            };
         Ok((!is_own).then_some(()).ok_or(Refusal::OwnFile))
-    }
-
-    /// Returns whether `real` lies in an allowed folder. It resolves those that
-    /// match the root's text first: others may lie on a hung file system.
-    fn lies_in_allowed(&self, root: &Root, real: &Path) -> bool {
-        let text = Path::new(&**root.text());
-        let (near, far): (Vec<_>, Vec<_>) = self
-            .allowed
-            .folders()
-            .iter()
-            .partition(|folder| text.starts_with(folder));
-        near.into_iter()
-            .chain(far)
-            .filter_map(|folder| fs::canonicalize(folder).ok())
-            .any(|folder| real.starts_with(folder))
     }
 }
 
 /// Verdict of a check, or the error that prevented it.
-type Checked = io::Result<Result<(), Refusal>>;
+type Checked<T> = io::Result<Result<T, Refusal>>;
 
 /// Socket of an upstream, opened but not connected. While it is open, the path
 /// names that socket, wherever links lead.
@@ -322,53 +355,6 @@ impl OpenSocket {
     pub(crate) fn path(&self) -> PathBuf {
         descriptor(&self.0)
     }
-}
-
-/// Files of the server itself: configuration, keys, tokens, store, disk cache.
-#[derive(Clone, Debug, Default)]
-pub struct OwnFiles {
-    files: Vec<PathBuf>,
-    /// Folders of the files, without symbolic links. Temporary files and
-    /// backups lie there, too.
-    folders: Vec<PathBuf>,
-}
-
-impl OwnFiles {
-    /// Takes the files' absolute paths; they need not exist yet.
-    #[must_use]
-    pub fn new(files: Vec<PathBuf>) -> Self {
-        let folders = files.iter().filter_map(|file| {
-            let folder = file.parent()?;
-            Some(fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()))
-        });
-        let mut folders: Vec<_> = folders.collect();
-        folders.sort();
-        folders.dedup();
-        Self { files, folders }
-    }
-
-    /// Compares device and inode: a hard link is the same file. Each call reads
-    /// the metadata again, since a rotated key is a new file.
-    fn contains(&self, file: &Metadata) -> bool {
-        let is_it = |own: Metadata| (own.dev(), own.ino()) == (file.dev(), file.ino());
-        self.files
-            .iter()
-            .any(|own| fs::metadata(own).is_ok_and(is_it))
-    }
-
-    fn lie_beside(&self, file: &Path) -> bool {
-        self.folders
-            .iter()
-            .any(|folder| file.parent() == Some(folder))
-    }
-}
-
-fn real_path(open: &impl AsFd) -> io::Result<PathBuf> {
-    fs::read_link(descriptor(open))
-}
-
-fn descriptor(open: &impl AsFd) -> PathBuf {
-    format!("/proc/self/fd/{}", open.as_fd().as_raw_fd()).into()
 }
 
 #[cfg(test)]

@@ -1,39 +1,62 @@
 //! Root folder of a site.
 
 use std::borrow::Cow;
+use std::path::Path;
 use std::sync::Arc;
 
 use sekisho_certs::{HostName, Tenant};
 
 use crate::template::Template;
 
-/// Root with its `{host}` placeholder, and whether `[sites] allow` bounds it.
+/// Root with its `{host}` placeholder, and the part of it that the operator chose.
 #[derive(Clone, Debug)]
 pub(crate) struct Root {
     template: Template,
-    bound: bool,
+    part: OperatorsPart,
+}
+
+/// Leading part of a root that the operator chose. Links in it are followed wherever they
+/// lead. The folders below belong to tenants, who may put links in their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum OperatorsPart {
+    /// The root itself: it stands in `[site]`, without a placeholder.
+    Whole,
+    /// The first components of a root in `[site]`, up to and with the first that holds a
+    /// placeholder.
+    Components(u16),
+    /// The entry of `[sites] allow` that holds the root of a host record.
+    Allowed,
 }
 
 impl Root {
     /// Makes the root of `[site]`, which the operator wrote.
     pub(crate) fn of_operator(template: Template) -> Self {
-        Self {
-            template,
-            bound: false,
-        }
+        let components = Path::new(&**template.text()).components();
+        let mut names = components.map(|component| component.as_os_str().to_string_lossy());
+        let part = match names.position(|name| name.contains('{')) {
+            None => OperatorsPart::Whole,
+            // A path of more components is too long to be opened.
+            Some(at) => OperatorsPart::Components(u16::try_from(at + 1).unwrap_or(u16::MAX)),
+        };
+        Self { template, part }
     }
 
     /// Makes the root of a host record, which `[sites] allow` bounds.
     pub(crate) fn of_record(template: Template) -> Self {
         Self {
             template,
-            bound: true,
+            part: OperatorsPart::Allowed,
         }
+    }
+
+    /// Returns the part that the operator chose.
+    pub(crate) fn part(&self) -> OperatorsPart {
+        self.part
     }
 
     /// Returns whether `[sites] allow` bounds the root.
     pub(crate) fn is_bound(&self) -> bool {
-        self.bound
+        self.part == OperatorsPart::Allowed
     }
 
     /// Returns the text as it was written.
@@ -51,14 +74,15 @@ impl Root {
         self.template.fill(host)
     }
 
-    /// Replaces `{tenant}`. Returns none if the root has no such placeholder.
+    /// Replaces `{tenant}`. Returns none if the root has no such placeholder. The
+    /// number of components stays.
     ///
     /// # Errors
     /// The errors of [`Template::fill_tenant`].
     pub(crate) fn fill_tenant(&self, tenant: &Tenant) -> Result<Option<Self>, String> {
         let filled = self.template.fill_tenant(tenant)?;
-        let bound = self.bound;
-        Ok(filled.map(|template| Self { template, bound }))
+        let part = self.part;
+        Ok(filled.map(|template| Self { template, part }))
     }
 
     /// Returns the bytes on the heap.

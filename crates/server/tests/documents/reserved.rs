@@ -73,7 +73,9 @@ fn a_rule_changes_no_field_of_the_configuration() {
     ] {
         for document in [top, path, inherited] {
             let site = document(true, &request).unwrap();
-            let refused = site.refused(&guard).map(|refused| refused.to_string());
+            let refused = site
+                .refused(&guard, None)
+                .map(|refused| refused.to_string());
             let expected = expected.map(|(name, key)| {
                 format!("field {name}: only the server sets the field of [sites] {key}")
             });

@@ -15,7 +15,7 @@ fn a_root_lies_in_a_folder_of_the_list() {
         "/home/sites/a",
         "/etc/sekisho/www/a",
     ] {
-        assert!(list.folder(Path::new(root)), "{root}");
+        assert!(list.folder(Path::new(root), None), "{root}");
     }
     for root in [
         "/",
@@ -27,9 +27,55 @@ fn a_root_lies_in_a_folder_of_the_list() {
         "/{host}/a",
         "srv/a",
     ] {
-        assert!(!list.folder(Path::new(root)), "{root}");
+        assert!(!list.folder(Path::new(root), None), "{root}");
     }
-    assert!(!allowed(&[]).unwrap().folder(Path::new("/srv")));
+    assert!(!allowed(&[]).unwrap().folder(Path::new("/srv"), None));
+}
+
+#[test]
+fn an_entry_with_a_tenant_is_that_tenants_folder() {
+    let list = allowed(&["/srv/www/{tenant}/sites", "/data/c-{tenant}.d"]).unwrap();
+    for (root, tenant, expected) in [
+        ("/srv/www/acme/sites", Some("acme"), true),
+        ("/srv/www/acme/sites/{host}", Some("acme"), true),
+        ("/srv/www/acme/sites/a", None, true),
+        ("/srv/www/acme/sites/a", Some("other"), false),
+        ("/srv/www/acme/sites/a", Some(""), false),
+        ("/srv/www/acme/private", Some("acme"), false),
+        ("/srv/www/acme", Some("acme"), false),
+        ("/srv/www/{host}/sites", None, false),
+        ("/srv/www//sites", Some(""), false),
+        ("/srv/www/acme/sites/../a", Some("acme"), false),
+        ("/data/c-acme.d/a", Some("acme"), true),
+        ("/data/c-acme.d/a", Some("cme"), false),
+        ("/data/c-.d/a", Some(""), false),
+        ("/data/c.d/a", None, false),
+    ] {
+        let tenant = tenant.map(|name| Tenant::parse(name).unwrap());
+        let holds = list.folder(Path::new(root), tenant.as_ref());
+        assert_eq!(holds, expected, "{root} {tenant:?}");
+    }
+}
+
+#[test]
+fn the_longest_entry_that_holds_a_root_is_the_operators_part() {
+    let list = allowed(&["/srv", "/srv/www/{tenant}", "/srv/www"]).unwrap();
+    for (root, part, apart) in [
+        ("/srv/www/acme/app", Some("/srv/www/acme"), true),
+        ("/srv/www/acme", Some("/srv/www/acme"), true),
+        ("/srv/www", Some("/srv/www"), false),
+        ("/srv/other/app", Some("/srv"), false),
+        ("/srv/www/../etc", None, false),
+        ("/etc", None, false),
+    ] {
+        let root = Path::new(root);
+        assert_eq!(
+            list.part_of(root).as_deref(),
+            part.map(Path::new),
+            "{root:?}"
+        );
+        assert_eq!(list.keeps_apart(root), apart, "{root:?}");
+    }
 }
 
 #[test]
@@ -43,7 +89,7 @@ fn a_socket_lies_in_a_folder_of_sockets() {
     ] {
         assert!(!list.socket(Path::new(socket)), "{socket}");
     }
-    assert!(!list.folder(Path::new("/run/apps")));
+    assert!(!list.folder(Path::new("/run/apps"), None));
 }
 
 #[test]
@@ -56,6 +102,12 @@ fn an_entry_that_bounds_nothing_or_names_nothing_is_refused() {
         ("unix:/", "such as \"/srv\""),
         ("unix:", "must not be empty"),
         ("", "must not be empty"),
+        ("/{tenant}", "in front of {tenant}"),
+        ("/a-{tenant}/www", "in front of {tenant}"),
+        ("/proc/{tenant}", "such as \"/srv\""),
+        ("/srv/{host}", "braces other than one {tenant}"),
+        ("/srv/{tenant}/{tenant}", "braces other than one {tenant}"),
+        ("unix:/run/{tenant}", "stands only in a folder of files"),
         ("10.0.0.0/33", "is no network"),
         ("10.0.0.1/8", "bits set"),
         ("300.0.0.1", "is no network"),
