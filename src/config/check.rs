@@ -36,13 +36,15 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
     let store = store(&raw.store, base)?;
     let site = site(raw.site, base)?;
     let named_fields = named_fields(&raw.sites, &site)?;
-    own::apart(&store.url, &site).map_err(|text| Problem::at(&["site", "root"], text))?;
+    let hook = raw.hook.as_ref().map(|raw| hook::check(raw, base));
+    let hook = hook.transpose()?;
+    own::apart(&store.url, hook.as_ref(), &site)
+        .map_err(|text| Problem::at(&["site", "root"], text))?;
     let tickets = |path: String| {
         path_below(base, &path).map_err(|text| Problem::at(&["tickets", "key_file"], text))
     };
     let acme = raw.acme.as_ref();
     let acme = acme.map(|acme| acme::check(acme, &store.url, base));
-    let hook = raw.hook.as_ref().map(|raw| hook::check(raw, base));
     Ok(Config {
         file: file.to_owned(),
         defaults: defaults(&raw.default, &listen.https)?,
@@ -57,7 +59,7 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
         tickets: raw.tickets.key_file.map(tickets).transpose()?,
         access_log: access_log(&raw.log, base)?,
         acme: acme.transpose()?,
-        hook: hook.transpose()?,
+        hook,
         limits: limits(&raw.server, raw.acme.as_ref())?,
         avoid_slow_adx: raw.server.avoid_slow_adx.unwrap_or(true),
         listen,

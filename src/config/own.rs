@@ -11,14 +11,16 @@ use sekisho_stores::announced::Announced;
 use sekisho_stores::postgres;
 use sekisho_stores::url::StoreServer;
 
+use super::hook::Hook;
 use super::{Acme, Config, SecretSource};
 
 impl Config {
-    /// Lists the files that no site may serve: this configuration, and the
-    /// files with keys, tokens and hosts that it names.
+    /// Lists the files that no site may serve: this configuration, the files with
+    /// keys, tokens and hosts that it names, and the folders of the hook's keys.
     #[must_use]
     pub(crate) fn own_files(&self) -> OwnFiles {
-        OwnFiles::new(self.own_paths())
+        let keys = self.hook.iter().flat_map(|hook| hook.folders.clone());
+        OwnFiles::new(self.own_paths()).with_keys(keys.collect())
     }
 
     /// Lists the addresses and sockets that no upstream of a host record may
@@ -118,14 +120,24 @@ impl Config {
     }
 }
 
-/// Keeps the keys of a `files:` store out of the folder that `[site]` serves.
-pub(super) fn apart(store: &Url, site: &Site) -> Result<(), String> {
-    let keys = store.key_folders();
+/// Keeps the keys of a `files:` store and of the hook out of the folders that `[site]`
+/// serves. A script reads whatever lies below a folder of the hook: none is served either.
+pub(super) fn apart(store: &Url, hook: Option<&Hook>, site: &Site) -> Result<(), String> {
+    let stored = store.key_folders();
+    let hook = hook.map_or(&[][..], |hook| &hook.folders);
     for root in site.roots().map(fixed_folder) {
-        if let Some(keys) = keys.iter().find(|keys| keys.starts_with(root)) {
+        let shown = root.display();
+        if let Some(keys) = stored.iter().find(|keys| keys.starts_with(root)) {
             return Err(format!(
-                "{} holds {}, where the store's private keys are; serve a folder beside it",
-                root.display(),
+                "{shown} holds {}, where the store's private keys are; serve a folder beside it",
+                keys.display()
+            ));
+        }
+        let overlaps = |keys: &&PathBuf| keys.starts_with(root) || root.starts_with(keys);
+        if let Some(keys) = hook.iter().find(overlaps) {
+            return Err(format!(
+                "{shown} holds, or lies in, {}, where [hook] folders says that private keys are; \
+                 serve a folder beside it",
                 keys.display()
             ));
         }

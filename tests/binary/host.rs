@@ -232,6 +232,21 @@ fn an_entry_with_a_tenant_keeps_tenants_apart() {
 }
 
 #[test]
+fn a_folder_of_the_hooks_keys_is_no_root() {
+    let sandbox = Sandbox::new();
+    sandbox.write("certs/a.key", "key");
+    sandbox.write("a.luau", "function handshake(tls) end");
+    let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
+    let hook = "[hook]\nscript = \"a.luau\"\nfolders = [\"certs\"]\n";
+    sandbox.write("sekisho.toml", &format!("{config}\n{hook}"));
+    for root in ["certs", "certs/a"] {
+        let refused = sandbox.fails(&["host", "set", "a.example", "--root", root]);
+        assert!(refused.contains("the keys of [hook] folders"), "{refused}");
+    }
+    sandbox.ok(&["host", "set", "a.example", "--root", "pages"]);
+}
+
+#[test]
 fn a_site_is_a_document_or_a_short_form() {
     let sandbox = Sandbox::new();
     sandbox.allow(&[".", "127.0.0.1:3000-3999", "unix:run"]);

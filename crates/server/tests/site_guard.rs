@@ -38,6 +38,7 @@ impl Fixture {
             ("srv/a/index.html", "page of a"),
             ("srv/acme/app/index.html", "page of acme"),
             ("srv/other/app/index.html", "page of other"),
+            ("srv/certs/a.key", "key"),
             ("other/index.html", "elsewhere"),
         ] {
             fs::create_dir_all(path(file).parent().unwrap()).unwrap();
@@ -48,6 +49,7 @@ impl Fixture {
             site: operators_site(&path(root_of_site)),
             allow: allow.iter().map(|entry| path(entry)).collect(),
             own: vec![path("etc/sekisho.toml"), path("etc/master.key")],
+            keys: vec![path("srv/certs")],
             ..Setup::default()
         };
         let running = start(Scripted::new([]), &setup);
@@ -292,4 +294,32 @@ async fn an_entry_without_a_tenant_bounds_links_by_itself_alone() {
     assert_eq!(served, (200, "page of other".into()));
     fixture.replace("srv/acme/app", &fixture.path("etc/www"));
     assert_eq!(fixture.get("a.example", "/index.html").await.0, 503);
+}
+
+#[tokio::test]
+async fn no_site_serves_a_folder_with_keys() {
+    let fixture = Fixture::new("srv/{tenant}");
+    // By text: the record's site is refused as a whole.
+    for (name, root) in [
+        ("a.example", "srv/certs"),
+        ("b.example", "srv"),
+        ("c.example", "srv/certs/below"),
+    ] {
+        fixture.add(name, Some(&fixture.path(root)));
+        assert_eq!(fixture.get(name, "/certs/a.key").await.0, 503, "{root}");
+        assert_eq!(fixture.get(name, "/a.key").await.0, 503, "{root}");
+        assert_eq!(fixture.get(name, "/a/").await.0, 503, "{root}");
+    }
+    // By device and inode, wherever links lead.
+    fixture.add("d.example", Some(&fixture.path("srv/a")));
+    fixture.replace("srv/a", &fixture.path("srv/certs"));
+    assert_eq!(fixture.get("d.example", "/a.key").await.0, 503);
+    fixture.add_of("certs", "e.example", None);
+    assert_eq!(fixture.get("e.example", "/a.key").await.0, 503);
+    // A deployment puts another folder there.
+    fs::rename(fixture.path("srv/certs"), fixture.path("srv/old")).unwrap();
+    fs::rename(fixture.path("srv/other"), fixture.path("srv/certs")).unwrap();
+    assert_eq!(fixture.get("e.example", "/app/").await.0, 503);
+    // Three records and three requests.
+    assert_eq!(fixture.refused().own_files.get(), 6);
 }

@@ -71,3 +71,30 @@ fn databases_of_the_script_are_no_upstreams() {
     let own = format!("{:?}", config.own_addresses());
     assert!(own.contains("10.0.0.3"), "{own}");
 }
+
+#[test]
+fn a_site_that_overlaps_the_hooks_keys_is_refused() {
+    let text = |root: &str| {
+        format!(
+            "{MINIMAL}site.root = \"{root}\"\n[hook]\nscript = \"a\"\nfolders = [\"/srv/certs\"]\n"
+        )
+    };
+    for root in [
+        "/",
+        "/srv",
+        "/srv/{tenant}",
+        "/srv/certs",
+        "/srv/certs/{host}",
+        "/srv/certs/a",
+    ] {
+        let refused = parse(&text(root)).unwrap_err().to_string();
+        assert!(refused.contains("[site] root: "), "{refused}");
+        assert!(
+            refused.contains("/srv/certs, where [hook] folders"),
+            "{refused}"
+        );
+    }
+    for root in ["/srv/www", "/srv/certsx", "/srv/www/{tenant}"] {
+        parse(&text(root)).unwrap();
+    }
+}

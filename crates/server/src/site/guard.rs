@@ -46,7 +46,7 @@ pub enum Refusal {
     OutsideAllow,
     /// A symbolic link leads the root out of the part that the operator chose.
     Link,
-    /// The file is one of the server's own, or lies beside one.
+    /// The file is one of the server's own, lies beside one, or in a folder with keys.
     OwnFile,
     /// The upstream of a host record is at an address or socket that is not
     /// allowed.
@@ -66,7 +66,10 @@ impl fmt::Display for Refusal {
                 "a symbolic link leads the root out of the folder of [sites] allow that holds it, \
                  or out of the tenant's folder of [site] root"
             }
-            Self::OwnFile => "it is one of the server's own files, or lies beside one",
+            Self::OwnFile => {
+                "it is one of the server's own files, lies beside one, or belongs to the keys of \
+                 [hook] folders"
+            }
             Self::Upstream => {
                 "the upstream lies outside of the networks and sockets of [sites] allow, or is \
                  link-local or the server's own"
@@ -83,7 +86,7 @@ pub struct Refusals {
     pub outside_allow: Counter,
     /// Requests with a root that a symbolic link leads out of its part.
     pub links: Counter,
-    /// Requests for the server's own files.
+    /// Records with a folder of keys, and requests for the server's own files.
     pub own_files: Counter,
     /// Records and requests with an upstream that is not allowed.
     pub upstreams: Counter,
@@ -161,7 +164,9 @@ impl Guard {
         let real = real_path(&folder).ok()?;
         let is_own = match root.part() {
             OperatorsPart::Whole => false,
-            OperatorsPart::Components(_) | OperatorsPart::Allowed => self.own.are_in(&real),
+            OperatorsPart::Components(_) | OperatorsPart::Allowed => {
+                self.own.are_in(&real) || self.own.keys_overlap(&real)
+            }
         };
         is_own.then_some(Refusal::OwnFile)
     }
@@ -185,7 +190,7 @@ impl Guard {
             OperatorsPart::Allowed if !self.allowed.folder(folder, tenant) => {
                 Some(Refusal::OutsideAllow)
             }
-            OperatorsPart::Allowed => None,
+            OperatorsPart::Allowed => self.own.keys_overlap(folder).then_some(Refusal::OwnFile),
         }
     }
 
@@ -337,7 +342,8 @@ impl Guard {
                 OperatorsPart::Components(_) | OperatorsPart::Allowed => {
                     self.own.lie_beside(&real_path(file)?)
                 }
-            };
+            }
+            || self.own.has_keys() && self.own.keys_hold(&real_path(file)?);
         Ok((!is_own).then_some(()).ok_or(Refusal::OwnFile))
     }
 }

@@ -44,6 +44,8 @@ pub struct Setup {
     pub own: Vec<PathBuf>,
     /// Fields that only the server sets towards upstreams.
     pub named_fields: NamedFields,
+    /// Folders with keys.
+    pub keys: Vec<PathBuf>,
     /// Addresses that no upstream of a record has.
     pub own_addresses: Arc<OwnAddresses>,
     pub ring: Arc<Ring>,
@@ -77,6 +79,7 @@ impl Default for Setup {
             allow: vec![std::env::temp_dir()],
             own: Vec::new(),
             named_fields: NamedFields::default(),
+            keys: Vec::new(),
             own_addresses: Arc::default(),
             ring: Arc::new(Ring::random()),
             clock: Clock::System,
@@ -142,8 +145,8 @@ pub fn start(store: impl Into<Arc<Scripted>>, setup: &Setup) -> Running {
     let entries = setup.allow.iter().map(|entry| entry.to_string_lossy());
     let entries: Vec<_> = entries.collect();
     let allowed = Allowed::parse(&entries, Path::new("/")).expect("entries");
-    let guard = Guard::new(allowed, OwnFiles::new(setup.own.clone()));
-    let guard = guard.with_fields(setup.named_fields.clone());
+    let own = OwnFiles::new(setup.own.clone()).with_keys(setup.keys.clone());
+    let guard = Guard::new(allowed, own).with_fields(setup.named_fields.clone());
     let guard = Arc::new(guard.with_addresses(Arc::clone(&setup.own_addresses)));
     let publisher = Publisher::new(
         Arc::clone(&setup.ring),

@@ -11,6 +11,8 @@ pub struct OwnFiles {
     /// Folders of the files, without symbolic links. Temporary files and
     /// backups lie there, too.
     folders: Vec<PathBuf>,
+    /// Folders below which every file may be a key, also without symbolic links.
+    keys: Vec<PathBuf>,
 }
 
 impl OwnFiles {
@@ -24,7 +26,26 @@ impl OwnFiles {
         let mut folders: Vec<_> = folders.collect();
         folders.sort();
         folders.dedup();
-        Self { files, folders }
+        Self {
+            files,
+            folders,
+            keys: Vec::new(),
+        }
+    }
+
+    /// Adds folders with keys: no site serves what lies below them.
+    #[must_use]
+    pub fn with_keys(self, mut keys: Vec<PathBuf>) -> Self {
+        let real = keys.iter().filter_map(|keys| fs::canonicalize(keys).ok());
+        keys.extend(real.collect::<Vec<_>>());
+        keys.sort();
+        keys.dedup();
+        Self { keys, ..self }
+    }
+
+    /// Returns whether there are folders with keys.
+    pub(super) fn has_keys(&self) -> bool {
+        !self.keys.is_empty()
     }
 
     /// Returns whether some of the files lie directly in this folder.
@@ -39,6 +60,26 @@ impl OwnFiles {
         self.files
             .iter()
             .any(|own| fs::metadata(own).is_ok_and(is_it))
+    }
+
+    /// Returns whether a folder holds one of the keys' folders, or lies in one, by text.
+    pub(super) fn keys_overlap(&self, folder: &Path) -> bool {
+        let overlap = |keys: &PathBuf| keys.starts_with(folder) || folder.starts_with(keys);
+        self.keys.iter().any(overlap)
+    }
+
+    /// Compares device and inode of each folder above a file: one may be reached by
+    /// several paths. Each call reads the metadata again, since a deployment may have
+    /// put another folder there.
+    pub(super) fn keys_hold(&self, file: &Path) -> bool {
+        let id = |folder: &Path| {
+            let metadata = fs::metadata(folder).ok()?;
+            Some((metadata.dev(), metadata.ino()))
+        };
+        let keys: Vec<_> = self.keys.iter().filter_map(|keys| id(keys)).collect();
+        file.ancestors()
+            .filter_map(id)
+            .any(|above| keys.contains(&above))
     }
 
     pub(super) fn lie_beside(&self, file: &Path) -> bool {
