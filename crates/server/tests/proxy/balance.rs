@@ -1,6 +1,6 @@
 //! Sites with several servers: choice, health, waits and names.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,13 +64,13 @@ async fn becomes(world: &World, expected: &str) {
 async fn all_servers_get_requests() {
     let (one, other) = (named("one").await, named("other").await);
     let world = World::new(&site(&[&one, &other], ""));
-    let mut answered = HashSet::new();
-    patiently(async {
-        while answered.len() < 2 {
-            answered.insert(body(&world).await);
-        }
-    })
-    .await;
+    let mut answered = HashMap::new();
+    for _ in 0..60 {
+        *answered.entry(body(&world).await).or_insert(0) += 1;
+    }
+    // By chance, one of two has fewer than ten of sixty once in 30 million times.
+    let least = |name: &str| answered.get(name).is_some_and(|count| *count >= 10);
+    assert!(least("one") && least("other"), "{answered:?}");
 }
 
 #[tokio::test]

@@ -138,44 +138,42 @@ mod tests {
     #[test]
     fn refuses_what_names_no_server() {
         let long = format!("unix:/{}", "a".repeat(107));
-        for url in [
-            "",
-            "127.0.0.1:3000",
-            "ftp://a",
-            "HTTP://a",
-            "http://",
-            "http://a/",
-            "http://a/b",
-            "http://a?b",
-            "http://a#b",
-            "http://a:",
-            "http://a:0",
-            "http://a:+80",
-            "http://a:65536",
-            "http://a:80:80",
-            "http://::1",
-            "http://[::1",
-            "http://[::1]80",
-            "http://[::1]:",
-            "http://[fe80::1%eth0]",
-            "http://127.1",
-            "http://2130706433",
-            "http://0x7f000001",
-            "http://127.0.0.0x1",
-            "http://a b",
-            "http://a\n",
-            "http://*.a",
-            "unix:",
-            "unix:a.sock",
-            "unix:/",
-            "unix:/run/../a",
-            "unix:/run/./a",
-            "unix://run/a",
-            "unix:/run/a/",
-            "unix:/run/a\0",
-            &long,
+        let no_url = "is no URL of a server; write ";
+        let too_much = "has more than a host and a port; leave that out";
+        let no_host = "has no host name or address, or no valid port; write ";
+        let no_socket = "is no path of a socket; write it in full";
+        for (urls, why) in [
+            (&["", "127.0.0.1:3000", "ftp://a", "HTTP://a"][..], no_url),
+            (
+                &["http://a/", "http://a/b", "http://a?b", "http://a#b"],
+                too_much,
+            ),
+            (
+                &["http://", "http://a b", "http://a\n", "http://*.a"],
+                no_host,
+            ),
+            (&["http://a:", "http://a:0", "http://a:+80"], no_host),
+            (&["http://a:65536", "http://a:80:80"], no_host),
+            (&["http://::1", "http://[::1", "http://[::1]80"], no_host),
+            (&["http://[::1]:", "http://[fe80::1%eth0]"], no_host),
+            // Addresses to some resolvers.
+            (&["http://127.1", "http://2130706433"], no_host),
+            (&["http://0x7f000001", "http://127.0.0.0x1"], no_host),
+            (
+                &["unix:", "unix:a.sock", "unix:/", "unix:/run/../a"],
+                no_socket,
+            ),
+            (
+                &["unix:/run/./a", "unix://run/a", "unix:/run/a/"],
+                no_socket,
+            ),
+            (&["unix:/run/a\0", &long], no_socket),
+            (&["http://me@a", "https://me:secret@a:1"], "has no user"),
         ] {
-            assert!(parse(url).is_err(), "{url:?}");
+            for url in urls {
+                let wrong = parse(url).expect_err(url).to_string();
+                assert!(wrong.contains(why), "{url:?}: {wrong}");
+            }
         }
         let wrong = parse("http://me:c2VjcmV0@a").unwrap_err().to_string();
         assert!(!wrong.contains("c2VjcmV0"), "{wrong}");
