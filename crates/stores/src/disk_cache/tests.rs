@@ -33,6 +33,8 @@ struct Rig {
     there: Fixture,
     switch: Arc<Switch>,
     size: u64,
+    /// Name of the store.
+    store: &'static str,
 }
 
 impl Rig {
@@ -48,6 +50,7 @@ impl Rig {
                 keep: Box::new(()),
             },
             size: 8 << 20,
+            store: "memory",
         }
     }
 
@@ -59,7 +62,7 @@ impl Rig {
         Options {
             path: self.path(),
             size: self.size,
-            store: "memory".into(),
+            store: self.store.into(),
             documents: vec!["kept".into()],
             clock: Clock::Manual(Arc::clone(&self.there.clock)),
         }

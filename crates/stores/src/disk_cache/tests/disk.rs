@@ -270,15 +270,28 @@ async fn a_copy_that_cannot_be_read_is_dropped() {
     serves().await;
 }
 
+/// Starts a server on a file that it must not use: no copy of it answers, and new ones are
+/// kept.
+async fn starts_anew(rig: &Rig) {
+    rig.switch.say(away());
+    let server = rig.server().await;
+    assert_eq!(server.disk.stats().copies.get(), 0);
+    assert_eq!(server.who("h1.example").await, AWAY);
+    rig.switch.say(None);
+    server.follow().await;
+    assert_eq!(server.who("h1.example").await, "h1.example");
+    server.kept(1).await;
+    rig.switch.say(away());
+    assert_eq!(server.who("h1.example").await, "h1.example");
+    assert_eq!(server.who("h2.example").await, AWAY);
+}
+
 #[tokio::test]
 async fn a_file_of_another_version_or_store_is_started_anew() {
-    let rig = Rig::new();
+    let mut rig = Rig::new();
     filled(&rig).await;
-    let mut options = rig.options();
-    options.store = "another".into();
-    let disk = DiskCache::open(&options, Arc::default(), &Handle::current()).unwrap();
-    disk.settled().await;
-    assert_eq!(disk.stats().copies.get(), 0);
+    rig.store = "another";
+    starts_anew(&rig).await;
 
     for version in [1, 2, 4, 99] {
         let rig = Rig::new();
@@ -286,9 +299,7 @@ async fn a_file_of_another_version_or_store_is_started_anew() {
         let other = rusqlite::Connection::open(rig.path()).unwrap();
         other.pragma_update(None, "user_version", version).unwrap();
         drop(other);
-        let disk = rig.disk(&Arc::default()).await;
-        disk.settled().await;
-        assert_eq!(disk.stats().copies.get(), 0, "version {version}");
+        starts_anew(&rig).await;
     }
 }
 
