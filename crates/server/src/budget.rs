@@ -65,6 +65,15 @@ impl Budget {
         })
     }
 
+    /// Takes a token of the prefix without a wait; none if there is none now.
+    pub(crate) fn try_token(&self, prefix: Prefix) -> Option<AbsenceToken> {
+        self.absences.take(prefix).then(|| AbsenceToken {
+            absences: Arc::clone(&self.absences),
+            prefix,
+            spent: false,
+        })
+    }
+
     /// Waits for a token of the prefix, without a place among the loads in flight. The
     /// caller bounds the wait by `deadline`.
     ///
@@ -75,17 +84,16 @@ impl Budget {
         prefix: Prefix,
         deadline: Instant,
     ) -> Result<AbsenceToken, Denied> {
-        if !self.absences.take(prefix) {
-            let waiting = self.over.enter(prefix, deadline)?;
-            while !self.absences.take(prefix) {
-                waiting.pause().await?;
+        if let Some(token) = self.try_token(prefix) {
+            return Ok(token);
+        }
+        let waiting = self.over.enter(prefix, deadline)?;
+        loop {
+            waiting.pause().await?;
+            if let Some(token) = self.try_token(prefix) {
+                return Ok(token);
             }
         }
-        Ok(AbsenceToken {
-            absences: Arc::clone(&self.absences),
-            prefix,
-            spent: false,
-        })
     }
 }
 

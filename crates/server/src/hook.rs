@@ -10,6 +10,7 @@ mod kept;
 mod question;
 mod reads;
 mod resolve;
+mod turns;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ pub use clients::{Clients, Token};
 pub(crate) use kept::{Hooked, Kept};
 pub use question::{ClientFacts, Question};
 pub(crate) use resolve::{Asking, Resolved, Unserved};
+pub use turns::{Turn, Turns};
 
 use crate::virtual_host::VirtualHost;
 

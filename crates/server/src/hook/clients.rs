@@ -49,6 +49,12 @@ impl Clients {
         }
     }
 
+    /// Takes a token of the client's prefix without a wait; none if there is none now.
+    #[must_use]
+    pub fn try_admit(&self, client: IpAddr) -> Option<Token> {
+        self.budget.try_token(client.into()).map(Token)
+    }
+
     /// Returns what the cache that handshakes use knows of a host; none if a lookup would
     /// ask a store, or wait for another's answer.
     #[must_use]

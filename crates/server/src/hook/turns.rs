@@ -1,0 +1,68 @@
+//! Turns of a hook's code on one worker, by client prefix.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::budget::{FairPermit, FairSemaphore, Prefix};
+
+/// Turns of one worker: one at a time, round robin to the client networks that wait. A
+/// network alone may use all. Clones are one.
+#[derive(Clone, Debug)]
+pub struct Turns(Arc<FairSemaphore<Prefix>>);
+
+/// Turn on a worker. Dropping it passes the turn on.
+#[derive(Debug)]
+pub struct Turn(#[expect(dead_code, reason = "held until it is dropped")] FairPermit<Prefix>);
+
+impl Turns {
+    /// Makes the turns of one worker.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::new(FairSemaphore::new(1, 1, MAX_WAITING)))
+    }
+
+    /// Waits for a turn of the client's network; none if too many wait, which the network
+    /// with most of them notices first.
+    pub async fn take(&self, client: IpAddr) -> Option<Turn> {
+        let permit = FairSemaphore::enter(&self.0, client.into()).await;
+        permit.ok().map(Turn)
+    }
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Runs of a worker that wait for a turn: four times what the longest runs use of a
+/// handshake's default deadline of 5 s.
+const MAX_WAITING: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    /// A hundred runs of one network delay one of another by a single turn.
+    #[tokio::test]
+    async fn networks_take_turns() {
+        let turns = Turns::new();
+        let take = |client: &str| {
+            let (turns, client) = (turns.clone(), client.parse().unwrap());
+            Box::pin(async move { turns.take(client).await })
+        };
+        let first = take("198.51.100.1").await.unwrap();
+        let mut crowd: Vec<_> = (0..100).map(|_| take("198.51.100.1")).collect();
+        assert!(crowd.iter_mut().all(|run| run.now_or_never().is_none()));
+        let mut neighbour = take("192.0.2.7");
+        assert!((&mut neighbour).now_or_never().is_none());
+        drop(first);
+        let second = (&mut crowd[0]).now_or_never().flatten();
+        drop(second.expect("the first of those who wait"));
+        let neighbours = neighbour.now_or_never().flatten();
+        assert!(neighbours.is_some(), "then the other network");
+        assert!((&mut crowd[1]).now_or_never().is_none());
+    }
+}
