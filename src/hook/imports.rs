@@ -7,7 +7,7 @@ use sekisho_certs::store::BoxFuture;
 use sekisho_certs::{HostName, Outcome};
 use sekisho_hook::{
     Admission, CallError, Found, HttpAnswer, HttpRequest, Owner, Pair, RedisCommand, RedisReply,
-    SqlRow, SqlValue,
+    SqlRow, SqlValue, Turn, Turns,
 };
 use sekisho_server::hook::{self, Token};
 use sekisho_server::{Made, Publisher, VirtualHost};
@@ -56,6 +56,22 @@ impl sekisho_hook::Imports for Imports {
             let token = self.budget.admit(client, deadline).await;
             let token = token.map_err(|error| error.to_string())?;
             Ok(Box::new(Admitted(token)) as Box<dyn Admission>)
+        })
+    }
+
+    fn try_admit(&self, client: IpAddr) -> Option<Box<dyn Admission>> {
+        let token = self.budget.try_admit(client)?;
+        Some(Box::new(Admitted(token)))
+    }
+
+    fn turns(&self) -> Turns {
+        let turns = hook::Turns::new();
+        Box::new(move |client| {
+            let turns = turns.clone();
+            Box::pin(async move {
+                let turn = turns.take(client).await?;
+                Some(Box::new(turn) as Turn)
+            })
         })
     }
 

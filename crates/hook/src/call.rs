@@ -6,52 +6,76 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use mlua::{Function, IntoLuaMulti, Thread};
-use tokio::select;
+use sekisho_certs::Prefix;
+use tokio::task::yield_now;
 use tokio::time::timeout_at;
 
 use crate::api::Reply;
 use crate::error::Error;
 use crate::failure::Failure;
-use crate::imports::Imports;
+use crate::imports::{Imports, Turn};
 use crate::run::Run;
 use crate::state::Wait;
 
 /// Calls `function` in the run's state, in a coroutine of its own, until it returns
 /// or meets a bound. What it chose stands in the run.
+///
+/// A run that failed with [`Failure::Memory`] and took little itself may begin again
+/// once: there is room then.
 pub(crate) async fn call<I: Imports>(
     run: &Arc<Run<I>>,
     function: &Function,
     arguments: impl IntoLuaMulti,
 ) -> Result<(), Failure> {
-    let result = match Called::begin(run, function, arguments) {
+    let turn = take_turn(run).await?;
+    let begun = Called::begin(run, function, arguments);
+    pass_on(run, turn).await;
+    let result = match begun {
         Ok(None) => Ok(()),
         // Boxed: a run that waits for nothing has neither timer nor place.
         Ok(Some(called)) => Box::pin(called.go_on()).await,
         Err(failure) => Err(failure),
     };
-    if result.as_ref().is_err_and(Failure::spoils_state) || is_full(run) {
-        run.state.retire();
-    }
+    run.state.retire_if_full();
     result
 }
 
-/// Tells whether the script keeps most of its state's memory. Garbage alone does not
-/// count.
-fn is_full<I: Imports>(run: &Run<I>) -> bool {
-    let lua = &run.state.lua;
-    let room = run.shared.settings.memory / 4 * 3;
-    lua.used_memory() > room && (lua.gc_collect().is_err() || lua.used_memory() > room)
+/// Waits for a turn if runs take much of the worker's time.
+async fn take_turn<I: Imports>(run: &Run<I>) -> Result<Option<Turn>, Failure> {
+    let time = &run.state.time;
+    let Some(hello) = run.hello.as_ref().filter(|_| time.is_busy()) else {
+        return Ok(None);
+    };
+    // Boxed: runs of a worker that is not busy have no room for it.
+    let turn = Box::pin(timeout_at(run.deadline, time.turn(hello.client_addr.ip())));
+    match turn.await {
+        Ok(Some(turn)) => Ok(Some(turn)),
+        Ok(None) | Err(_) => Err(Failure::Overloaded),
+    }
+}
+
+/// Passes a turn on after a stretch. While runs take much of the worker's time, it first
+/// looks at its sockets: Tokio by itself looks once per 61 polls, each of which may be
+/// a stretch.
+async fn pass_on<I: Imports>(run: &Run<I>, turn: Option<Turn>) {
+    if turn.is_some() || run.state.time.is_busy() {
+        yield_now().await;
+    }
 }
 
 /// Coroutine of a call. While it is resumed, the run is its state's current one.
 struct Called<'a, I: Imports> {
     run: &'a Arc<Run<I>>,
-    /// Coroutine of the run; none once it is given back.
+    /// Coroutine of the run while it is resumed; none once it is given back.
     coroutine: Option<Thread>,
+    /// Number of the run among those that wait in its state, which have their coroutines.
+    number: Option<u64>,
     /// Future that the coroutine waits for; none once it has ended.
     wait: Option<Wait>,
     /// CPU time so far.
     used: Duration,
+    /// Bytes by which the state's memory grew in the stretches so far.
+    held: usize,
     /// Set once the run has its place among those that wait.
     has_place: bool,
 }
@@ -63,15 +87,17 @@ impl<'a, I: Imports> Called<'a, I> {
         function: &Function,
         arguments: impl IntoLuaMulti,
     ) -> Result<Option<Self>, Failure> {
-        let coroutine = run.state.coroutine(function);
-        let coroutine = coroutine.map_err(|error| Failure::of(&error, &run.shared.program.name))?;
         let mut called = Self {
             run,
-            coroutine: Some(coroutine),
+            coroutine: None,
+            number: None,
             wait: None,
             used: Duration::ZERO,
+            held: 0,
             has_place: false,
         };
+        let coroutine = run.state.coroutine(function);
+        called.coroutine = Some(coroutine.map_err(|error| called.failed(&error))?);
         // A report has the time of short runs, too.
         run.state.meter.begin(called.left(), run.report.is_some());
         called.resume(arguments, None)?;
@@ -80,32 +106,47 @@ impl<'a, I: Imports> Called<'a, I> {
 
     /// Goes on until the coroutine has ended, or a bound is met.
     async fn go_on(mut self) -> Result<(), Failure> {
-        let run = self.run;
-        let ended = poll_fn(|context| self.poll(context));
-        select! {
-            biased;
-            result = timeout_at(run.deadline, ended) => {
-                result.unwrap_or(Err(Failure::Deadline))
+        let deadline = self.run.deadline;
+        let ended = async {
+            while self.wait.is_some() {
+                let reply = poll_fn(|context| self.poll(context)).await?;
+                let turn = take_turn(self.run).await?;
+                let resumed = self.go_on_with(reply);
+                pass_on(self.run, turn).await;
+                resumed?;
             }
-            () = run.state.ends() => Err(Failure::BrokenOff),
-        }
+            Ok(())
+        };
+        let ended = timeout_at(deadline, ended).await;
+        ended.unwrap_or(Err(Failure::Deadline))
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        while let Some(mut wait) = self.wait.take() {
-            let Poll::Ready(reply) = wait.as_mut().poll(context) else {
-                self.wait = Some(wait);
-                if !self.has_place {
-                    self.run.waits()?;
-                    self.has_place = true;
-                }
-                return Poll::Pending;
-            };
-            // Measured from here on: many short stretches are cut, too.
-            self.run.state.meter.begin(self.left(), true);
-            self.resume((), Some(reply))?;
+    /// Polls what the coroutine waits for.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<mlua::Result<Reply>, Failure>> {
+        let number = self.number.expect("the run waits");
+        if !self.run.state.waiting.note(number, context.waker()) {
+            return Poll::Ready(Err(Failure::BrokenOff));
         }
-        Poll::Ready(Ok(()))
+        let wait = self.wait.as_mut().expect("the run waits");
+        let polled = wait.as_mut().poll(context);
+        if polled.is_pending() && !self.has_place {
+            self.run.waits()?;
+            self.has_place = true;
+        }
+        polled.map(Ok)
+    }
+
+    /// Goes on with the reply to what the coroutine has waited for.
+    fn go_on_with(&mut self, reply: mlua::Result<Reply>) -> Result<(), Failure> {
+        self.wait = None;
+        let number = self.number.take().expect("the run waits");
+        self.coroutine = self.run.state.waiting.remove(number);
+        if self.coroutine.is_none() {
+            return Err(Failure::BrokenOff);
+        }
+        // Measured from here on: many short stretches are cut, too.
+        self.run.state.meter.begin(self.left(), true);
+        self.resume((), Some(reply))
     }
 
     /// Resumes the coroutine until it ends or waits.
@@ -122,24 +163,57 @@ impl<'a, I: Imports> Called<'a, I> {
         // a future for which no coroutine waits.
         let wait = state.current.leave();
         let wait = wait.filter(|_| coroutine().is_resumable());
+        let grown = state.note_memory();
+        self.held = self.held.saturating_add_signed(grown);
         if self.spend() {
             // A script may have caught the error: what it did then does not count.
             return Err(self.cut());
         }
-        resumed.map_err(|error| Failure::of(&error, &run.shared.program.name))?;
-        self.wait = wait;
-        if self.wait.is_none() {
-            state.give_back(self.coroutine.take(), true);
+        if let Err(error) = resumed {
+            return Err(self.failed(&error));
+        }
+        let coroutine = self.coroutine.take();
+        match wait {
+            Some(wait) => {
+                let coroutine = coroutine.expect("the call has not ended");
+                let number = state.waiting.add(self.network(), self.held, coroutine);
+                (self.wait, self.number) = (Some(wait), Some(number));
+            }
+            None => state.give_back(coroutine, true),
         }
         Ok(())
     }
 
+    /// Reads an error. Where memory did not suffice, makes room for others.
+    fn failed(&mut self, error: &mlua::Error) -> Failure {
+        let (run, held) = (self.run, self.held);
+        let failure = Failure::of(error, &run.shared.program.name);
+        let Failure::Memory { .. } = failure else {
+            return failure;
+        };
+        // What the coroutine refers to is garbage from here on.
+        run.state.give_back(self.coroutine.take(), false);
+        // The second time, others would pay for what this run takes.
+        run.state
+            .make_room((!run.is_again).then(|| (self.network(), held)));
+        Failure::Memory {
+            own: held > run.shared.settings.memory / 2,
+        }
+    }
+
+    /// Returns the network of the client.
+    fn network(&self) -> Option<Prefix> {
+        let hello = self.run.hello.as_ref();
+        hello.map(|hello| hello.client_addr.ip().into())
+    }
+
     /// Ends a stretch. Returns whether it was cut.
     fn spend(&mut self) -> bool {
-        let (used, is_cut) = self.run.state.meter.end();
-        self.used += used;
-        self.run.report(|report| report.cpu += used);
-        is_cut
+        let ended = self.run.state.meter.end();
+        self.used += ended.used;
+        self.run.state.time.spend(ended.took);
+        self.run.report(|report| report.cpu += ended.used);
+        ended.was_cut
     }
 
     /// Returns the CPU time that is left.
@@ -160,6 +234,8 @@ impl<'a, I: Imports> Called<'a, I> {
 /// Gives back the coroutine of a call that failed or was dropped.
 impl<I: Imports> Drop for Called<'_, I> {
     fn drop(&mut self) {
-        self.run.state.give_back(self.coroutine.take(), false);
+        let state = &self.run.state;
+        let waits = self.number.and_then(|number| state.waiting.remove(number));
+        state.give_back(self.coroutine.take().or(waits), false);
     }
 }

@@ -18,16 +18,29 @@ pub(crate) enum Failure {
     Cpu(Error),
     /// The state's memory did not suffice.
     #[error("the script took too much memory ([hook] memory)")]
-    Memory,
+    Memory {
+        /// True if the run itself took most of it.
+        own: bool,
+    },
     /// The run took too long.
     #[error("the run took too long ([hook] deadline)")]
     Deadline,
     /// Too many runs wait, or the client's prefix is over its budget.
     #[error("too many runs wait, in all or for the client's network")]
     Overloaded,
-    /// The run waited in a state that was replaced twice.
-    #[error("the run was broken off: its Luau state was replaced")]
+    /// Memory did not suffice for another run.
+    #[error("the run was broken off: its network held most of the script's memory ([hook] memory)")]
     BrokenOff,
+}
+
+/// Charge of a run that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Charge {
+    /// A token, whatever the run did: it took what others need.
+    Always,
+    /// A token if the run made calls, and all were answered.
+    Calls,
+    Nothing,
 }
 
 impl Failure {
@@ -37,20 +50,19 @@ impl Failure {
             return failure.clone();
         }
         match is_memory(error) {
-            true => Self::Memory,
+            true => Self::Memory { own: false },
             false => Self::Script(located(error, script)),
         }
     }
 
-    /// Tells whether the client is charged for the run's store calls. Bounds that other
-    /// clients have met charge nobody.
-    pub(crate) fn is_charged(&self) -> bool {
-        !matches!(self, Self::Overloaded | Self::BrokenOff)
-    }
-
-    /// Tells whether the state must be replaced.
-    pub(crate) fn spoils_state(&self) -> bool {
-        matches!(self, Self::Cpu(_) | Self::Memory)
+    /// Returns whether the client is charged. Bounds that other clients have met charge
+    /// nobody.
+    pub(crate) fn charge(&self) -> Charge {
+        match self {
+            Self::Cpu(_) | Self::Memory { .. } | Self::BrokenOff => Charge::Always,
+            Self::Script(_) | Self::Deadline => Charge::Calls,
+            Self::Overloaded => Charge::Nothing,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::call::call;
 use crate::choice::{Answer, Choice, Source};
 use crate::compile::{Program, check};
 use crate::error::Error;
-use crate::failure::Failure;
+use crate::failure::{Charge, Failure};
 use crate::files::Folders;
 use crate::flight::Flight;
 use crate::hello::Hello;
@@ -24,6 +24,7 @@ use crate::run::Run;
 use crate::settings::{OnError, Settings};
 use crate::shared::Shared;
 use crate::state::State;
+use crate::turn::WorkerTime;
 
 /// Script with its bounds and all that its runs share. Each worker thread that asks
 /// it has a Luau state of its own.
@@ -54,10 +55,12 @@ impl<I: Imports> Hook<I> {
             metrics: Metrics::default(),
             failures: LogLimit::new(FAILURES),
             lines: LogLimit::new(LINES),
+            replacements: LogLimit::new(REPLACEMENTS),
             settings,
         });
         // Dropped again: the workers make their own.
-        let state = State::new(&shared)?;
+        let time = Arc::new(WorkerTime::new(shared.imports.turns()));
+        let state = State::new(&shared, time)?;
         check::<I>(&shared.program, &state.lua)?;
         Ok(Self {
             shared,
@@ -114,15 +117,33 @@ impl<I: Imports> Hook<I> {
         report: Option<Arc<Mutex<Report>>>,
     ) -> Answer<I::Made> {
         let deadline = deadline.min(Instant::now() + self.shared.settings.deadline);
-        let run = match State::of_worker(&self.shared) {
-            Ok(state) => Arc::new(Run::new(state, Some(hello), deadline, report)),
+        let state = match State::of_worker(&self.shared) {
+            Ok(state) => state,
             Err(error) => {
                 let failure = Failure::Script(error);
                 return self.failed(&failure, None, &hello, report.as_deref());
             }
         };
-        let called = call(&run, &run.state.handshake, &run.state.tls).await;
+        if state.time.is_busy() && !self.has_token(&hello) {
+            return self.failed(&Failure::Overloaded, None, &hello, report.as_deref());
+        }
+        let mut run = Arc::new(Run::new(state, Some(hello), deadline, report));
+        let mut called = call(&run, &run.state.handshake, &run.state.tls).await;
+        // A script only reads: beginning again does nothing twice.
+        if let Err(Failure::Memory { own: false }) = called
+            && let Ok(state) = State::of_worker(&self.shared)
+        {
+            run = Arc::new(run.again(state));
+            called = call(&run, &run.state.handshake, &run.state.tls).await;
+        }
         self.finish(&run, called)
+    }
+
+    /// Tells whether the client's network has a token. Asked while runs take much of the
+    /// worker's time: a network whose runs were cut has none left to take.
+    fn has_token(&self, hello: &Hello) -> bool {
+        let client = hello.client_addr.ip();
+        self.shared.imports.try_admit(client).is_some()
     }
 
     /// Ends the run of a handshake.
@@ -141,11 +162,30 @@ impl<I: Imports> Hook<I> {
             }
             Err(failure) => {
                 let hello = run.hello.as_ref().expect("handshakes have one");
-                let token = run.take_token();
-                let is_charged = failure.is_charged() && !run.token().met_outage();
-                let token = token.filter(|_| is_charged);
+                let token = self.charge(run, &failure, hello);
                 self.failed(&failure, token, hello, run.report.as_deref())
             }
+        }
+    }
+
+    /// Charges a run that failed. Returns a token that what `on_error` chooses may spend.
+    fn charge(&self, run: &Run<I>, failure: &Failure, hello: &Hello) -> Option<Box<dyn Admission>> {
+        let token = run.take_token();
+        let charge = match run.token().is_owed() {
+            true => Charge::Always,
+            false => failure.charge(),
+        };
+        match charge {
+            Charge::Always => {
+                let client = hello.client_addr.ip();
+                let token = token.or_else(|| self.shared.imports.try_admit(client));
+                if let Some(token) = token {
+                    token.spend();
+                }
+                None
+            }
+            Charge::Calls => token.filter(|_| !run.token().met_outage()),
+            Charge::Nothing => None,
         }
     }
 
@@ -186,16 +226,18 @@ impl<I: Imports> Shared<I> {
     /// Applies the policy for failures. A run that failed after a store call has led to
     /// nothing, as an absence: its token is spent, unless a lookup finds something.
     fn on_error(&self, token: Option<Box<dyn Admission>>) -> Answer<I::Made> {
-        let (choice, admission) = match self.settings.on_error {
-            OnError::Refuse => {
-                if let Some(token) = token {
-                    token.spend();
-                }
-                (Choice::Refuse(INTERNAL_ERROR), None)
-            }
-            OnError::Lookup => (Choice::Lookup, token),
-            OnError::Default => (Choice::Default, token),
+        let choice = match self.settings.on_error {
+            OnError::Refuse => Choice::Refuse(INTERNAL_ERROR),
+            OnError::Lookup => Choice::Lookup,
+            OnError::Default => Choice::Default,
         };
+        let (admission, spent) = match self.settings.on_error {
+            OnError::Lookup | OnError::Default => (token, None),
+            OnError::Refuse => (None, token),
+        };
+        if let Some(token) = spent {
+            token.spend();
+        }
         Answer {
             choice,
             // The failure may be over then.
@@ -218,5 +260,7 @@ const INTERNAL_ERROR: u8 = 80;
 const FAILED: Duration = Duration::from_secs(10);
 /// Lines per second of failed runs.
 const FAILURES: u32 = 1;
+/// Lines per second of states that were replaced.
+const REPLACEMENTS: u32 = 1;
 /// Lines per second of the scripts' `log`.
 const LINES: u32 = 20;

@@ -36,6 +36,12 @@ pub trait Imports: Send + Sync + 'static {
         deadline: Instant,
     ) -> BoxFuture<'_, Result<Box<dyn Admission>, String>>;
 
+    /// Takes a token of the client's prefix without a wait; none if there is none now.
+    fn try_admit(&self, client: IpAddr) -> Option<Box<dyn Admission>>;
+
+    /// Makes the turns of one worker.
+    fn turns(&self) -> Turns;
+
     /// Sends a command to the Redis server at `url`.
     fn redis<'a>(
         &'a self,
@@ -66,6 +72,14 @@ pub trait Imports: Send + Sync + 'static {
     /// Returns the bytes of memory that `made` takes.
     fn weight(&self, made: &Self::Made) -> u64;
 }
+
+/// Turns of one worker's runs while they take much of its time. Called with the client of
+/// a run; one turn is given at a time, round robin to the networks that wait. None if too
+/// many wait.
+pub type Turns = Box<dyn Fn(IpAddr) -> BoxFuture<'static, Option<Turn>> + Send + Sync>;
+
+/// Turn of a run. Dropping it passes the turn on.
+pub type Turn = Box<dyn Send>;
 
 /// Failure of a call of a client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -28,6 +28,7 @@ mod settings;
 mod shared;
 mod state;
 mod token;
+mod turn;
 
 pub use choice::{Answer, Choice, Made, Source};
 pub use error::Error;
@@ -35,7 +36,7 @@ pub use hello::{Hello, Lists, Offers};
 pub use hook::Hook;
 pub use imports::{
     Admission, CallError, Found, HttpAnswer, HttpRequest, Imports, Owner, Pair, RedisCommand,
-    RedisReply, SqlRow, SqlValue, Unlimited,
+    RedisReply, SqlRow, SqlValue, Turn, Turns, Unlimited,
 };
 pub use report::{Called, RegionUse, Report};
 pub use settings::{OnError, Settings};

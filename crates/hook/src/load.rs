@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::call::call;
 use crate::choice::{Choice, Source};
-use crate::failure::Failure;
+use crate::failure::{Charge, Failure};
 use crate::imports::Imports;
 use crate::region::{Call, Ended, Kept, Known, Looked};
 use crate::report::RegionUse;
@@ -144,12 +144,26 @@ impl<I: Imports> Begun<I> {
         // An eighth is left to those who wait, to be served what was there before.
         let limit = shared.settings.deadline / 8 * 7;
         let deadline = Instant::now() + limit;
-        let run = Arc::new(self.run.load(Arc::clone(&self.key), deadline));
-        let result = call(&run, &function, ()).await.and_then(|()| {
+        let begin = |is_again| {
+            let key = Arc::clone(&self.key);
+            Arc::new(self.run.load(key, deadline, is_again))
+        };
+        let mut run = begin(false);
+        let mut called = call(&run, &function, ()).await;
+        if let Err(Failure::Memory { own: false }) = called {
+            run = begin(true);
+            called = call(&run, &function, ()).await;
+        }
+        let result = called.and_then(|()| {
             let finished = run.finish();
             finished.map_err(|what| Failure::Script(shared.program.error(&what)))
         });
         let now = Instant::now();
+        if let Err(failure) = &result
+            && failure.charge() == Charge::Always
+        {
+            run.token().owe();
+        }
         let ended = match result {
             Ok(answer) => match answer.choice {
                 Choice::Lookup => Ended::Absent {
@@ -176,7 +190,7 @@ impl<I: Imports> Begun<I> {
         let is_charged = match &ended {
             Ended::Chosen(_) => false,
             Ended::Absent { .. } => true,
-            Ended::Failed { .. } => !run.token().met_outage(),
+            Ended::Failed { .. } => run.token().is_owed() || !run.token().met_outage(),
         };
         if !is_charged && Arc::strong_count(&self.run) == 1 {
             // The client has left, and nobody else gives the token back.

@@ -15,8 +15,10 @@ use rustix::time::{ClockId, clock_gettime};
 /// suffices.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// Begin of the times in `read` and `started`.
+    /// Begin of the times in `entered`, `read` and `started`.
     origin: Instant,
+    /// Begin of this stretch.
+    entered: AtomicU64,
     /// Interrupts until the next reading, and between two readings.
     skip: AtomicU32,
     stride: AtomicU32,
@@ -45,8 +47,10 @@ impl Meter {
             .store(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX), Relaxed);
         self.begun.store(0, Relaxed);
         self.cut.store(false, Relaxed);
+        let now = self.now();
+        self.entered.store(now, Relaxed);
         if whole {
-            self.start(self.now());
+            self.start(now);
         }
     }
 
@@ -125,21 +129,35 @@ impl Meter {
         self.cut.load(Relaxed)
     }
 
-    /// Ends the stretch. Returns the CPU time that it took, without its first
-    /// interrupts, and whether the run was cut.
-    pub(crate) fn end(&self) -> (Duration, bool) {
+    /// Ends the stretch.
+    pub(crate) fn end(&self) -> Ended {
         let used = match self.begun.load(Relaxed) {
             0 => 0,
             begun => thread_time() - begun,
         };
-        (Duration::from_nanos(used), self.cut.load(Relaxed))
+        Ended {
+            used: Duration::from_nanos(used),
+            took: Duration::from_nanos(self.now() - self.entered.load(Relaxed)),
+            was_cut: self.cut.load(Relaxed),
+        }
     }
+}
+
+/// End of a stretch.
+pub(crate) struct Ended {
+    /// CPU time of the stretch without its first interrupts.
+    pub(crate) used: Duration,
+    /// Time of the stretch. A call that matches a long text has no interrupt that would
+    /// begin to measure CPU time.
+    pub(crate) took: Duration,
+    pub(crate) was_cut: bool,
 }
 
 impl Default for Meter {
     fn default() -> Self {
         Self {
             origin: Instant::now(),
+            entered: AtomicU64::new(0),
             skip: AtomicU32::new(STRIDE),
             stride: AtomicU32::new(STRIDE),
             read: AtomicU64::new(0),

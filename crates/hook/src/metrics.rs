@@ -24,6 +24,7 @@ pub(crate) struct Metrics {
     memory: Counter,
     deadline: Counter,
     overloaded: Counter,
+    broken_off: Counter,
     hit: Counter,
     loaded: Counter,
     absent: Counter,
@@ -45,6 +46,7 @@ impl Metrics {
             ("memory", self.memory.clone()),
             ("deadline", self.deadline.clone()),
             ("overloaded", self.overloaded.clone()),
+            ("broken_off", self.broken_off.clone()),
         ];
         let label = "outcome";
         let help = "Runs of the hook: what the script chose, or why the run failed";
@@ -60,7 +62,7 @@ impl Metrics {
         let label = "result";
         let help = "Answers of tls:cached, by what the key led to";
         registry.register("hook_cached", help, Counters { label, each });
-        let help = "Luau states replaced since a run was cut or had no memory left";
+        let help = "Luau states replaced since the script itself kept most of their memory";
         registry.register("hook_states_replaced", help, self.replaced.clone());
     }
 
@@ -69,11 +71,12 @@ impl Metrics {
         debug_assert_eq!(failure.is_some(), source == Source::Failed);
         match failure {
             None => self.chose(choice),
-            Some(Failure::Script(_) | Failure::BrokenOff) => &self.error,
+            Some(Failure::Script(_)) => &self.error,
             Some(Failure::Cpu(_)) => &self.cpu,
-            Some(Failure::Memory) => &self.memory,
+            Some(Failure::Memory { .. }) => &self.memory,
             Some(Failure::Deadline) => &self.deadline,
             Some(Failure::Overloaded) => &self.overloaded,
+            Some(Failure::BrokenOff) => &self.broken_off,
         }
         .inc();
     }

@@ -24,6 +24,8 @@ pub(crate) struct Run<I: Imports> {
     /// The ClientHello; none for `test()`.
     pub(crate) hello: Option<Arc<Hello>>,
     pub(crate) deadline: Instant,
+    /// True if a run before this one found no memory.
+    pub(crate) is_again: bool,
     /// Key whose function this runs; none for `handshake` and `test`.
     pub(crate) key: Option<Arc<str>>,
     /// Token of the client's prefix, made for the first store call; a load shares that
@@ -78,6 +80,7 @@ impl<I: Imports> Run<I> {
             state,
             hello,
             deadline,
+            is_again: false,
             key: None,
             token: OnceLock::new(),
             report,
@@ -90,13 +93,30 @@ impl<I: Imports> Run<I> {
         }
     }
 
+    /// Makes the run that begins a handshake's again, with its token and place.
+    pub(crate) fn again(&self, state: Arc<State<I>>) -> Self {
+        let again = Self::new(
+            state,
+            self.hello.clone(),
+            self.deadline,
+            self.report.clone(),
+        );
+        again.work().place = self.work().place.take();
+        Self {
+            token: Arc::clone(self.token()).into(),
+            is_again: true,
+            ..again
+        }
+    }
+
     /// Makes the run of a function of `tls:cached`, for the client of this one.
-    pub(crate) fn load(&self, key: Arc<str>, deadline: Instant) -> Self {
+    pub(crate) fn load(&self, key: Arc<str>, deadline: Instant, is_again: bool) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
             state: Arc::clone(&self.state),
             hello: self.hello.clone(),
             deadline,
+            is_again,
             key: Some(key),
             token: Arc::clone(self.token()).into(),
             report: self.report.clone(),
@@ -293,18 +313,20 @@ impl<I: Imports> Run<I> {
         if self.key.is_some() {
             return None;
         }
-        let met_outage = self.token().met_outage();
-        let admission = self.take_token()?;
-        match choice {
-            Choice::Lookup | Choice::Use(_) | Choice::Default => Some(admission),
-            Choice::Refuse(_) => {
-                if !met_outage {
-                    admission.spend();
-                }
-                None
+        let token = self.token.get()?;
+        let admission = token.take()?;
+        let is_spent = match choice {
+            // The lookup says what these led to.
+            Choice::Lookup | Choice::Use(_) | Choice::Default if !token.is_owed() => {
+                return Some(admission);
             }
-            Choice::Made(_) => None,
+            Choice::Lookup | Choice::Use(_) | Choice::Default | Choice::Made(_) => token.is_owed(),
+            Choice::Refuse(_) => token.is_owed() || !token.met_outage(),
+        };
+        if is_spent {
+            admission.spend();
         }
+        None
     }
 
     fn make(

@@ -26,4 +26,5 @@ pub(crate) struct Shared<I: Imports> {
     pub(crate) metrics: Metrics,
     pub(crate) failures: LogLimit,
     pub(crate) lines: LogLimit,
+    pub(crate) replacements: LogLimit,
 }

@@ -1,13 +1,14 @@
 //! Luau state: one per worker and hook, made by the first call on the worker.
 
 mod slots;
+mod waiting;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::BoxFuture;
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Thread, VmState};
-use tokio::sync::Notify;
+use sekisho_certs::Prefix;
 use tokio::time::Instant;
 
 use crate::api::{self, Reply};
@@ -17,7 +18,9 @@ use crate::imports::Imports;
 use crate::meter::Meter;
 use crate::run::Run;
 use crate::shared::Shared;
+use crate::turn::WorkerTime;
 use slots::local;
+use waiting::Waiting;
 
 /// State with the script's functions.
 pub(crate) struct State<I: Imports> {
@@ -31,9 +34,11 @@ pub(crate) struct State<I: Imports> {
     pub(crate) current: Arc<Current<I>>,
     /// Coroutines for the next runs.
     coroutines: Mutex<Vec<Thread>>,
-    /// Set once waiting calls must end: two younger states came after this one.
-    ended: AtomicBool,
-    ending: Notify,
+    /// Time of the worker, which its states share.
+    pub(crate) time: Arc<WorkerTime>,
+    pub(crate) waiting: Waiting,
+    /// Bytes of memory after the last stretch. Relaxed: one thread runs a state.
+    memory: AtomicUsize,
 }
 
 /// Stretch of a run that a state executes at present. Functions of the script's API act
@@ -67,7 +72,8 @@ impl<I: Imports> State<I> {
         if let Some((error, _)) = failed.filter(|(_, until)| Instant::now() < *until) {
             return Err(error);
         }
-        let made = Self::new(shared).map(Arc::new);
+        let time = local(shared, |slot| Arc::clone(&slot.time));
+        let made = Self::new(shared, time).map(Arc::new);
         local(shared, |slot| match &made {
             Ok(state) => (slot.state, slot.failed) = (Some(Arc::clone(state)), None),
             Err(error) => {
@@ -79,7 +85,7 @@ impl<I: Imports> State<I> {
     }
 
     /// Makes a state and runs the script's main chunk in it.
-    pub(crate) fn new(shared: &Arc<Shared<I>>) -> Result<Self, Error> {
+    pub(crate) fn new(shared: &Arc<Shared<I>>, time: Arc<WorkerTime>) -> Result<Self, Error> {
         let meter = Arc::new(Meter::default());
         let current = Arc::new(Current::default());
         let name = &shared.program.name;
@@ -106,6 +112,7 @@ impl<I: Imports> State<I> {
             hint: "write `function handshake(tls) … end`, without `local`".into(),
         })?;
         let test = function("test");
+        let memory = AtomicUsize::new(lua.used_memory());
         Ok(Self {
             shared: Arc::clone(shared),
             lua,
@@ -115,8 +122,9 @@ impl<I: Imports> State<I> {
             meter,
             current,
             coroutines: Mutex::default(),
-            ended: AtomicBool::new(false),
-            ending: Notify::new(),
+            time,
+            waiting: Waiting::default(),
+            memory,
         })
     }
 
@@ -125,22 +133,75 @@ impl<I: Imports> State<I> {
         Lua::new_with(libraries(), LuaOptions::new())
     }
 
-    /// Takes this state out of use: the next call on the worker makes another one.
-    /// Runs that wait here go on, until a second state of the worker is replaced too:
-    /// at most two have memory at a time.
-    pub(crate) fn retire(self: &Arc<Self>) {
-        let retired = local(&self.shared, |slot| {
-            let state = slot.state.take_if(|state| Arc::ptr_eq(state, self))?;
-            Some(slot.retired.replace(Arc::downgrade(&state)))
-        });
-        let Some(earlier) = retired else {
-            return;
-        };
-        self.shared.metrics.replaced();
-        if let Some(earlier) = earlier.and_then(|earlier| earlier.upgrade()) {
-            earlier.ended.store(true, Ordering::Release);
-            earlier.ending.notify_waiters();
+    /// Notes the memory in use. Returns by how many bytes it grew since the last time.
+    pub(crate) fn note_memory(&self) -> isize {
+        let now = self.lua.used_memory();
+        now.wrapping_sub(self.memory.swap(now, Relaxed))
+            .cast_signed()
+    }
+
+    /// Makes room once memory did not suffice for a run: breaks off runs of the networks
+    /// that hold most, and collects garbage. `own` is the network of the run and what the
+    /// run holds itself; without it, no run is broken off.
+    pub(crate) fn make_room(&self, own: Option<(Option<Prefix>, usize)>) {
+        let begun = Instant::now();
+        let memory = self.shared.settings.memory;
+        let broken = own.map(|own| self.waiting.break_off(memory, own));
+        for coroutine in broken.into_iter().flatten() {
+            self.give_back(Some(coroutine), false);
         }
+        self.collect_garbage();
+        self.time.spend(begun.elapsed());
+    }
+
+    /// Takes this state out of use if the script itself keeps most of its memory: neither
+    /// garbage nor runs that wait. The next run makes another state. Runs that wait here
+    /// go on.
+    pub(crate) fn retire_if_full(self: &Arc<Self>) {
+        let room = self.shared.settings.memory / 4 * 3;
+        let used = || self.memory.load(Relaxed);
+        let is_full = || used() > room && used() - self.waiting.held().min(used()) > room;
+        if !is_full() {
+            return;
+        }
+        let begun = Instant::now();
+        self.collect_garbage();
+        self.time.spend(begun.elapsed());
+        if is_full() {
+            self.retire();
+        }
+    }
+
+    /// Takes this state out of use, unless two older ones live: each has memory of its own.
+    fn retire(self: &Arc<Self>) {
+        let is_replaced = local(&self.shared, |slot| {
+            slot.retired.retain(|older| older.strong_count() > 0);
+            let may = slot.retired.len() < OLDER;
+            let own = slot.state.take_if(|state| may && Arc::ptr_eq(state, self));
+            slot.retired.extend(own.as_ref().map(Arc::downgrade));
+            own.is_some()
+        });
+        if !is_replaced {
+            return;
+        }
+        self.shared.metrics.replaced();
+        if let Some(others) = self.shared.replacements.allow() {
+            let script = &*self.shared.program.name;
+            let (kept, memory) = (self.memory.load(Relaxed), self.shared.settings.memory);
+            tracing::warn!(
+                script,
+                kept,
+                memory,
+                others,
+                "hook state replaced: the script keeps over three quarters of [hook] memory"
+            );
+        }
+    }
+
+    /// Collects all garbage. An error leaves it: nothing of ours runs meanwhile.
+    fn collect_garbage(&self) {
+        let _ = self.lua.gc_collect();
+        self.note_memory();
     }
 
     /// Returns a coroutine that is about to call `function`.
@@ -182,14 +243,6 @@ impl<I: Imports> State<I> {
         self.coroutines
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until runs here must end.
-    pub(crate) async fn ends(&self) {
-        let ending = self.ending.notified();
-        if !self.ended.load(Ordering::Acquire) {
-            ending.await;
-        }
     }
 }
 
@@ -294,5 +347,7 @@ pub(crate) const CUT: &str = "the script took too much CPU time ([hook] cpu)";
 const DEPTH: usize = 8;
 /// Coroutines kept for the next runs.
 const COROUTINES: usize = 64;
+/// Older states of a worker in which runs may still wait.
+const OLDER: usize = 2;
 /// Budgets of CPU time that the main chunk has: it runs once per state.
 const MAIN: u32 = 10;

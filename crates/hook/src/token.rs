@@ -11,6 +11,8 @@ pub(crate) struct Token {
     admission: Mutex<Option<Box<dyn Admission>>>,
     /// Set while a store call is unanswered, and once one has failed.
     outage: AtomicBool,
+    /// Set once the token must be spent, whatever the run chooses.
+    owed: AtomicBool,
 }
 
 impl Token {
@@ -37,6 +39,15 @@ impl Token {
     /// client. Relaxed: one thread runs a script.
     pub(crate) fn met_outage(&self) -> bool {
         self.outage.load(Relaxed)
+    }
+
+    /// Notes that the token must be spent: a load took what others need.
+    pub(crate) fn owe(&self) {
+        self.owed.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_owed(&self) -> bool {
+        self.owed.load(Relaxed)
     }
 
     pub(crate) fn put(&self, admission: Box<dyn Admission>) {

@@ -10,12 +10,15 @@ use super::State;
 use crate::error::Error;
 use crate::imports::Imports;
 use crate::shared::Shared;
+use crate::turn::WorkerTime;
 
 /// States of this worker for one hook.
 pub(super) struct Slot<I: Imports> {
     pub(super) state: Option<Arc<State<I>>>,
-    /// The state before, while runs wait in it.
-    pub(super) retired: Option<Weak<State<I>>>,
+    /// The states before, while runs wait in them.
+    pub(super) retired: Vec<Weak<State<I>>>,
+    /// Time that runs take of the worker.
+    pub(super) time: Arc<WorkerTime>,
     /// Why no state could be made, and until when none is tried again.
     pub(super) failed: Option<(Error, Instant)>,
 }
@@ -40,7 +43,8 @@ pub(super) fn local<I: Imports, R>(
             slots.retain(|(alive, _)| alive.strong_count() > 0);
             let slot = Slot::<I> {
                 state: None,
-                retired: None,
+                retired: Vec::new(),
+                time: Arc::new(WorkerTime::new(shared.imports.turns())),
                 failed: None,
             };
             slots.push((shared.alive.clone(), Box::new(slot)));

@@ -43,7 +43,7 @@ async fn a_deep_stack_without_memory_ends_the_run_alone() {
 }
 
 #[tokio::test]
-async fn memory_is_bounded_and_the_state_replaced() {
+async fn memory_is_bounded_and_the_state_goes_on() {
     for bomb in [
         "local s = 'x' while true do s = s .. s end",
         "local t = {} for i = 1, 1e9 do t[i] = {i} end",
@@ -70,9 +70,8 @@ async fn memory_is_bounded_and_the_state_replaced() {
         );
         let (_, after) = report(&hook, "shop.example").await;
         assert_eq!(after.error, None);
-        if error.contains("too much memory") {
-            assert_eq!(after.log, ["1"], "{bomb}: the state is new");
-        }
+        let runs: u32 = after.log[0].parse().unwrap();
+        assert!(runs >= 3, "{bomb}: the state is the same");
     }
 }
 
@@ -164,41 +163,6 @@ async fn runs_that_wait_are_bounded_by_prefix_and_in_all() {
     // All places are free again.
     let again = hang("192.0.2.1:1").await.unwrap();
     assert!(again.error.unwrap().contains("too long"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_run_that_waits_outlives_its_state_once() {
-    let script = "function handshake(tls)
-        if tls.server_name == 'gate.example' then
-            redis('redis://here'):get('gate')
-            tls:use('a.example')
-        else
-            while true do end
-        end
-    end";
-    let (hook, world) = hook_with(script, |_| {});
-    let hook = Arc::new(hook);
-    let wait = || {
-        let hook = Arc::clone(&hook);
-        tokio::spawn(async move { report(&hook, "gate.example").await })
-    };
-    let waiting = wait();
-    tokio::task::yield_now().await;
-    assert!(failure(&hook).await.contains("CPU time"));
-    world.gate.notify_waiters();
-    let (answer, _) = waiting.await.unwrap();
-    assert!(matches!(answer.choice, Choice::Use(_)), "{answer:?}");
-    let waiting = wait();
-    tokio::task::yield_now().await;
-    failure(&hook).await;
-    failure(&hook).await;
-    let (_, broken) = waiting.await.unwrap();
-    assert!(
-        broken
-            .error
-            .unwrap()
-            .contains("its Luau state was replaced")
-    );
 }
 
 #[tokio::test]
@@ -324,14 +288,14 @@ async fn outcomes_are_counted_by_fixed_labels() {
         "hook_runs_total{outcome=\"cpu\"} 1",
         "hook_runs_total{outcome=\"error\"} 1",
         "hook_runs_total{outcome=\"refuse\"} 2",
-        "hook_states_replaced_total 1",
+        "hook_states_replaced_total 0",
         "hook_runs_waiting 0",
     ] {
         assert!(text.contains(line), "{line} is missing in\n{text}");
     }
 }
 
-fn metrics(hook: &Hook<Fake>) -> String {
+pub(crate) fn metrics(hook: &Hook<Fake>) -> String {
     let mut registry = Registry::default();
     hook.register(&mut registry);
     let mut text = String::new();

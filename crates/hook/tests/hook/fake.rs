@@ -11,9 +11,10 @@ use futures_util::future::BoxFuture;
 use sekisho_certs::HostName;
 use sekisho_hook::{
     Admission, Answer, CallError, Choice, Found, Hello, Hook, HttpAnswer, HttpRequest, Imports,
-    OnError, Owner, Pair, RedisCommand, RedisReply, Report, Settings, SqlRow, SqlValue,
+    OnError, Owner, Pair, RedisCommand, RedisReply, Report, Settings, SqlRow, SqlValue, Turn,
+    Turns,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 /// Certificate as the fake makes it.
@@ -41,6 +42,8 @@ pub(crate) struct World {
     /// Tokens in use, and spent.
     pub(crate) tokens: AtomicUsize,
     pub(crate) spent: Arc<AtomicUsize>,
+    /// Turns so far.
+    pub(crate) turns: Arc<AtomicUsize>,
     /// Commands that were dropped before their answer.
     pub(crate) dropped: AtomicUsize,
 }
@@ -92,12 +95,26 @@ impl Imports for Fake {
         client: IpAddr,
         _: Instant,
     ) -> BoxFuture<'_, Result<Box<dyn Admission>, String>> {
-        Box::pin(async move {
-            if client.to_string() == "203.0.113.1" {
-                return Err("over budget".into());
-            }
-            self.0.tokens.fetch_add(1, SeqCst);
-            Ok(Box::new(Token(Arc::clone(&self.0.spent))) as Box<dyn Admission>)
+        Box::pin(async move { self.try_admit(client).ok_or("over budget".into()) })
+    }
+
+    fn try_admit(&self, client: IpAddr) -> Option<Box<dyn Admission>> {
+        if client.to_string() == "203.0.113.1" {
+            return None;
+        }
+        self.0.tokens.fetch_add(1, SeqCst);
+        Some(Box::new(Token(Arc::clone(&self.0.spent))))
+    }
+
+    fn turns(&self) -> Turns {
+        let (turns, one) = (Arc::clone(&self.0.turns), Arc::new(Semaphore::new(1)));
+        Box::new(move |_| {
+            let (turns, one) = (Arc::clone(&turns), Arc::clone(&one));
+            Box::pin(async move {
+                let turn: Turn = Box::new(one.acquire_owned().await.ok()?);
+                turns.fetch_add(1, SeqCst);
+                Some(turn)
+            })
         })
     }
 

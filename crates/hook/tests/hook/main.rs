@@ -11,4 +11,5 @@ mod fake;
 mod files;
 mod memory;
 mod sandbox;
+mod shares;
 mod stale;
