@@ -50,9 +50,8 @@ pub struct Answer<M> {
     /// Origin of the choice.
     pub source: Source,
     /// Token of the client's prefix, where the run made a store call and the lookup
-    /// of the choice says what it led to: with [`Choice::Lookup`], [`Choice::Use`] and
-    /// [`Choice::Default`], also those of `on_error`. The server spends it if it then
-    /// finds nothing.
+    /// of the choice says what it led to: with [`Choice::Lookup`], also that of `on_error`,
+    /// and [`Choice::Use`]. The server spends it if it then finds nothing.
     pub admission: Option<Box<dyn Admission>>,
 }
 

@@ -224,7 +224,8 @@ impl<I: Imports> Shared<I> {
     }
 
     /// Applies the policy for failures. A run that failed after a store call has led to
-    /// nothing, as an absence: its token is spent, unless a lookup finds something.
+    /// nothing, as an absence: its token is spent, unless the lookup of the client's own
+    /// name finds something.
     fn on_error(&self, token: Option<Box<dyn Admission>>) -> Answer<I::Made> {
         let choice = match self.settings.on_error {
             OnError::Refuse => Choice::Refuse(INTERNAL_ERROR),
@@ -232,8 +233,8 @@ impl<I: Imports> Shared<I> {
             OnError::Default => Choice::Default,
         };
         let (admission, spent) = match self.settings.on_error {
-            OnError::Lookup | OnError::Default => (token, None),
-            OnError::Refuse => (None, token),
+            OnError::Lookup => (token, None),
+            OnError::Refuse | OnError::Default => (None, token),
         };
         if let Some(token) = spent {
             token.spend();

@@ -166,9 +166,14 @@ impl<I: Imports> Begun<I> {
         }
         let ended = match result {
             Ok(answer) => match answer.choice {
-                Choice::Lookup => Ended::Absent {
-                    until: now + shared.settings.absent,
-                },
+                Choice::Lookup => {
+                    if !run.token().met_outage() {
+                        run.token().owe();
+                    }
+                    Ended::Absent {
+                        until: now + shared.settings.absent,
+                    }
+                }
                 choice => {
                     let weight = match &choice {
                         Choice::Made(made) => shared.imports.weight(&made.value),
@@ -187,11 +192,8 @@ impl<I: Imports> Begun<I> {
                 }
             }
         };
-        let is_charged = match &ended {
-            Ended::Chosen(_) => false,
-            Ended::Absent { .. } => true,
-            Ended::Failed { .. } => run.token().is_owed() || !run.token().met_outage(),
-        };
+        let has_failed = matches!(ended, Ended::Failed { .. });
+        let is_charged = run.token().is_owed() || has_failed && !run.token().met_outage();
         if !is_charged && Arc::strong_count(&self.run) == 1 {
             // The client has left, and nobody else gives the token back.
             drop(run.take_token());

@@ -317,11 +317,9 @@ impl<I: Imports> Run<I> {
         let admission = token.take()?;
         let is_spent = match choice {
             // The lookup says what these led to.
-            Choice::Lookup | Choice::Use(_) | Choice::Default if !token.is_owed() => {
-                return Some(admission);
-            }
-            Choice::Lookup | Choice::Use(_) | Choice::Default | Choice::Made(_) => token.is_owed(),
-            Choice::Refuse(_) => token.is_owed() || !token.met_outage(),
+            Choice::Lookup | Choice::Use(_) if !token.is_owed() => return Some(admission),
+            Choice::Lookup | Choice::Use(_) | Choice::Made(_) => token.is_owed(),
+            Choice::Refuse(_) | Choice::Default => token.is_owed() || !token.met_outage(),
         };
         if is_spent {
             admission.spend();

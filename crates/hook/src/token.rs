@@ -41,7 +41,7 @@ impl Token {
         self.outage.load(Relaxed)
     }
 
-    /// Notes that the token must be spent: a load took what others need.
+    /// Notes that the token must be spent: a load found nothing, or took what others need.
     pub(crate) fn owe(&self) {
         self.owed.store(true, Relaxed);
     }

@@ -47,10 +47,11 @@ async fn runs_that_fail_after_a_store_call_are_charged() {
         assert!(matches!(answer.choice, Choice::Refuse(80)), "{script}");
         assert_eq!(spent(&world), times, "{script}");
     }
-    // Where the policy looks the name up, the lookup decides.
+    // Where the policy looks the name up, the lookup decides. The default is there for
+    // any name.
     for (script, policy, times) in [
         ("error('no')", OnError::Lookup, 0),
-        ("error('no')", OnError::Default, 0),
+        ("error('no')", OnError::Default, 1),
         ("while true do end", OnError::Lookup, 1),
         ("while true do end", OnError::Default, 1),
     ] {
@@ -75,6 +76,47 @@ async fn runs_that_fail_after_a_store_call_are_charged() {
         overloaded += usize::from(error.contains("too many runs wait"));
     }
     assert_eq!((overloaded, spent(&world)), (1, 0));
+}
+
+/// A script with a fallback for unknown names makes them no cheaper than one without.
+#[tokio::test(start_paused = true)]
+async fn unknown_names_are_charged_whatever_the_script_chooses_next() {
+    let call = "redis('redis://here'):get('a')";
+    let outage = "pcall(redis('redis://there').get, redis('redis://there'), 'a')";
+    let load = format!("tls:cached('k', 60, function() {call} end)");
+    let outage_within = format!("tls:cached('k', 60, function() {outage} end)");
+    let (default, r#use) = ("tls:default()", "tls:use('a.example')");
+    for (first, then, times, is_left) in [
+        (&*load, r#use, 1, false),
+        (&load, default, 1, false),
+        (&load, "tls:refuse()", 1, false),
+        (&load, "", 1, false),
+        (call, default, 1, false),
+        // The lookup says what these led to.
+        (call, r#use, 0, true),
+        (call, "", 0, true),
+        (outage, default, 0, false),
+        (&outage_within, default, 0, false),
+        ("", default, 0, false),
+    ] {
+        let (hook, world) = body(&format!("{first} {then}"));
+        let answer = ask(&hook, "nobody.example").await;
+        let seen = (world.spent.load(SeqCst), answer.admission.is_some());
+        assert_eq!(seen, (times, is_left), "{first} {then}");
+    }
+    // A function that chooses something is free, and so is what is kept.
+    let found = "tls:cached('k', 60, function() redis('redis://here'):get('a') tls:use('a.b') end)";
+    let (hook, world) = body(found);
+    for _ in 0..3 {
+        let answer = ask(&hook, "shop.example").await;
+        drop(answer);
+    }
+    assert_eq!(world.spent.load(SeqCst), 0);
+    // The run may catch that its function was cut.
+    let cut = "pcall(tls.cached, tls, 'k', 60, function() while true do end end)";
+    let (hook, world) = body(&format!("{cut} tls:use('a.example')"));
+    ask(&hook, "shop.example").await;
+    assert_eq!(world.spent.load(SeqCst), 1);
 }
 
 /// The main chunk is not run again in each handshake once it has failed.
