@@ -31,6 +31,10 @@ pub(crate) enum Failure {
     /// Memory did not suffice for another run.
     #[error("the run was broken off: its network held most of the script's memory ([hook] memory)")]
     BrokenOff,
+    /// The function of `tls:cached` that the run waited for was broken off, or its worker
+    /// shut down.
+    #[error("the function of tls:cached was broken off")]
+    LoadBrokenOff,
 }
 
 /// Charge of a run that failed.
@@ -61,7 +65,7 @@ impl Failure {
         match self {
             Self::Cpu(_) | Self::Memory { .. } | Self::BrokenOff => Charge::Always,
             Self::Script(_) | Self::Deadline => Charge::Calls,
-            Self::Overloaded => Charge::Nothing,
+            Self::Overloaded | Self::LoadBrokenOff => Charge::Nothing,
         }
     }
 }

@@ -42,22 +42,33 @@ pub(crate) async fn cached<I: Imports>(
     function: Function,
 ) -> Result<bool, mlua::Error> {
     let key = run.region_key(script_key);
-    let region = &run.shared.region;
-    let looked = match region.find(&key, Instant::now()) {
+    let mut looked = match run.shared.region.find(&key, Instant::now()) {
         Some(found) => found,
         None => admitted(run, &key).await?,
     };
-    let (known, source) = match looked {
-        Looked::Known(known) => (known, Source::Region),
-        Looked::InFlight(load) => (join(run, &key, load).await?, Source::Region),
-        Looked::Begin(sender, load) => {
-            let begun = Begun {
-                run: Arc::clone(run),
-                key: Arc::clone(&key),
-                ended: false,
-            };
-            tokio::spawn(begun.load(function, ttl, sender));
-            (join(run, &key, load).await?, Source::Script)
+    let mut may_look_again = true;
+    let (known, source) = loop {
+        let (load, source) = match looked {
+            Looked::Known(known) => break (known, Source::Region),
+            Looked::InFlight(load) => (load, Source::Region),
+            Looked::Begin(sender, load) => {
+                let begun = Begun {
+                    run: Arc::clone(run),
+                    key: Arc::clone(&key),
+                    ended: false,
+                };
+                tokio::spawn(begun.load(function.clone(), ttl, sender));
+                (load, Source::Script)
+            }
+        };
+        match join(run, &key, load).await? {
+            Some(known) => break (known, source),
+            // Another client's load was broken off, for a bound that this one has not met.
+            None if may_look_again && source == Source::Region => {
+                may_look_again = false;
+                looked = admitted(run, &key).await?;
+            }
+            None => return Err(Failure::LoadBrokenOff.into()),
         }
     };
     take(run, script_key, known, source)
@@ -109,24 +120,25 @@ async fn admitted<I: Imports>(
 
 /// Waits for a load. Where something was there before, the run waits for a short time,
 /// and only if there is a place: a store that hangs must not delay hosts that were seen.
+/// None if the load ended without an answer, and nothing was there before.
 async fn join<I: Imports>(
     run: &Arc<Run<I>>,
     key: &Arc<str>,
     load: Call<I::Made>,
-) -> Result<Known<I::Made>, Failure> {
+) -> Result<Option<Known<I::Made>>, Failure> {
     let region = &run.shared.region;
     let Some(old) = region.old(key) else {
         run.waits()?;
-        return Ok(load.await.unwrap_or_else(|_| broken_off()));
+        return Ok(load.await.ok());
     };
     let until = Instant::now() + run.shared.settings.failed;
     if run.waits().is_err() {
-        return Ok(Known::Stale(old, until));
+        return Ok(Some(Known::Stale(old, until)));
     }
-    Ok(match timeout(PATIENCE, load).await {
+    Ok(Some(match timeout(PATIENCE, load).await {
         Ok(known) => known.unwrap_or(Known::Stale(old, until)),
         Err(_) => region.late(key, old, until),
-    })
+    }))
 }
 
 /// Load that has its key in the region. Dropped before its end, it lets others begin.
@@ -183,7 +195,11 @@ impl<I: Imports> Begun<I> {
                 }
             },
             // Tells nothing about the key: another run may begin the load again.
-            Err(Failure::Overloaded | Failure::BrokenOff) => return,
+            Err(Failure::Overloaded | Failure::BrokenOff | Failure::LoadBrokenOff) => {
+                // Before `sender`: those on other workers begin another at once.
+                drop(self);
+                return;
+            }
             Err(failure) => {
                 shared.log_failure(&failure, run.hello.as_deref());
                 Ended::Failed {
@@ -211,11 +227,6 @@ impl<I: Imports> Drop for Begun<I> {
             self.run.shared.region.abandon(&self.key);
         }
     }
-}
-
-/// Answer of a load whose task ended early, as when its worker shuts down.
-fn broken_off<M>() -> Known<M> {
-    Known::Failed("it was broken off".into())
 }
 
 fn used<M>(known: &Known<M>, source: Source) -> RegionUse {

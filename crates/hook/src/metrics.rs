@@ -76,7 +76,7 @@ impl Metrics {
             Some(Failure::Memory { .. }) => &self.memory,
             Some(Failure::Deadline) => &self.deadline,
             Some(Failure::Overloaded) => &self.overloaded,
-            Some(Failure::BrokenOff) => &self.broken_off,
+            Some(Failure::BrokenOff | Failure::LoadBrokenOff) => &self.broken_off,
         }
         .inc();
     }

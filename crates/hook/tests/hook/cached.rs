@@ -8,6 +8,7 @@ use sekisho_hook::{Choice, Hello, Hook, OnError, RegionUse, Source};
 use tokio::time::{Instant, advance};
 
 use crate::fake::{Fake, ask, body, chain, failure, hello, hook_with, key, made, report};
+use crate::shares::{CROWD, NEIGHBOUR, run, settle};
 
 const REDIS: &str = r#"
     local r = redis("redis://here")
@@ -141,6 +142,38 @@ async fn a_client_that_goes_away_stops_no_load() {
     let answer = waiting.await.unwrap();
     assert!(matches!(answer.choice, Choice::Use(_)), "{answer:?}");
     assert_eq!(world.commands.load(SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_join_a_load_that_is_broken_off_begin_another() {
+    let script = "function handshake(tls)
+        if tls.server_name == 'large.example' then string.rep('x', 10e6) return end
+        tls:cached('key', 60, function()
+            local text = string.rep('x', 10e6 + 1)
+            redis('redis://here'):get('gate')
+            log(#text)
+            tls:use('a.example')
+        end)
+    end";
+    let (hook, world) = hook_with(script, |_| {});
+    let hook = Arc::new(hook);
+    let begins = run(&hook, "shop.example", CROWD);
+    settle().await;
+    let joins: Vec<_> = (0..3)
+        .map(|_| run(&hook, "shop.example", NEIGHBOUR))
+        .collect();
+    settle().await;
+    // The load holds most memory.
+    run(&hook, "large.example", CROWD).await.unwrap();
+    let error = begins.await.unwrap().1.error.unwrap();
+    assert!(error.contains("its network held most"), "{error}");
+    settle().await;
+    world.gate.notify_waiters();
+    for joined in joins {
+        let (answer, report) = joined.await.unwrap();
+        assert!(matches!(answer.choice, Choice::Use(_)), "{report:?}");
+    }
+    assert_eq!(world.commands.load(SeqCst), 2);
 }
 
 #[tokio::test(start_paused = true)]
