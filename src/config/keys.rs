@@ -37,7 +37,7 @@ pub(super) const KEYS: &[Key] = &[
     time("acme", "wait", "20s", ("1s", "5m")),
     count("acme", "orders", Some("64"), ("1", "1024")),
     // A state with the script alone takes about 200 KiB.
-    bytes("hook", "memory", "16MiB", ("1MiB", "1GiB")),
+    bytes("hook", "memory", "16MiB", ("2MiB", "1GiB")),
     // A worker serves nobody else meanwhile.
     time("hook", "cpu", "20ms", ("1ms", "1s")),
     time("hook", "deadline", "5s", ("10ms", "5m")),

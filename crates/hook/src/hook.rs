@@ -38,8 +38,8 @@ impl<I: Imports> Hook<I> {
     /// Compiles a script, and runs its main chunk once.
     ///
     /// # Errors
-    /// The script does not compile, calls what is not there, or has no function
-    /// `handshake`; or a folder can't be opened.
+    /// The script does not compile, calls what is not there, has no function `handshake`,
+    /// or keeps over half of its memory from the start; or a folder can't be opened.
     pub fn compile(settings: Settings, imports: I) -> Result<Self, Error> {
         let program = Program::compile(&settings.name, &settings.source)?;
         let folders = Folders::open(&settings.folders).map_err(|what| program.error(&what))?;
@@ -62,6 +62,15 @@ impl<I: Imports> Hook<I> {
         let time = Arc::new(WorkerTime::new(shared.imports.turns()));
         let state = State::new(&shared, time)?;
         check::<I>(&shared.program, &state.lua)?;
+        let (kept, memory) = (state.kept(), shared.settings.memory);
+        if kept > memory / 2 {
+            let (kept, memory) = (kept >> 10, memory >> 10);
+            let what = format!("the script keeps {kept} KiB of {memory} KiB before its first run");
+            return Err(Error {
+                hint: "[hook] memory is to be twice as much".into(),
+                ..shared.program.error(&what)
+            });
+        }
         Ok(Self {
             shared,
             _alive: alive,

@@ -204,6 +204,12 @@ impl<I: Imports> State<I> {
         self.note_memory();
     }
 
+    /// Returns the bytes in use without garbage.
+    pub(crate) fn kept(&self) -> usize {
+        self.collect_garbage();
+        self.memory.load(Relaxed)
+    }
+
     /// Returns a coroutine that is about to call `function`.
     pub(crate) fn coroutine(&self, function: &Function) -> mlua::Result<Thread> {
         let kept = self.coroutines().pop();

@@ -8,7 +8,7 @@ use sekisho_certs::metrics::Registry;
 use sekisho_hook::{Choice, Hello, Hook};
 use tokio::time::Instant;
 
-use crate::fake::{Fake, ask, body, failure, hello, hook_with, report};
+use crate::fake::{Fake, ask, body, failure, hello, hook_with, report, settings};
 
 #[tokio::test]
 async fn a_cut_can_not_be_caught() {
@@ -90,6 +90,24 @@ async fn what_a_script_hoards_ends_with_its_state() {
         most = most.max(report.log[0].parse().unwrap());
     }
     assert!((3..8).contains(&most), "{most}");
+}
+
+/// A state that is nearly full from the start would be made anew in each handshake.
+#[test]
+fn a_script_that_keeps_most_of_its_memory_does_not_start() {
+    let compile = |kept: f64, memory| {
+        let script = format!("kept = string.rep('x', {kept}) function handshake(tls) end");
+        let mut settings = settings(&script);
+        settings.memory = memory;
+        Hook::compile(settings, Fake::default()).map(drop)
+    };
+    let error = compile(1.2e6, 2 << 20).unwrap_err().to_string();
+    let numbers = error.split(' ').filter_map(|word| word.parse::<u32>().ok());
+    let numbers: Vec<_> = numbers.collect();
+    assert!((1172..2048).contains(&numbers[0]), "{error}");
+    assert_eq!(numbers[1..], [2048], "{error}");
+    assert!(error.contains("[hook] memory"), "{error}");
+    compile(0.3e6, 2 << 20).unwrap();
 }
 
 #[tokio::test]
