@@ -1,9 +1,8 @@
 //! `log`: a line in the server's log.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
-use mlua::{Lua, MultiValue, Result, Table};
+use mlua::{Lua, MultiValue, Result, Table, Value};
 use sekisho_certs::printable;
 
 use crate::imports::Imports;
@@ -22,7 +21,7 @@ pub(super) fn install<I: Imports>(
         if others.is_none() && run.report.is_none() {
             return Ok(());
         }
-        let text = line(&given)?;
+        let text = line(&given);
         let hello = run.hello.as_ref();
         let name = hello.and_then(|hello| hello.server_name.as_ref());
         let name = name.map_or("", |name| name.as_str());
@@ -46,19 +45,28 @@ pub(super) fn install<I: Imports>(
 }
 
 /// Joins values by spaces. Control and format characters are escaped: a server name
-/// or a store's answer must not forge lines.
-fn line(values: &MultiValue) -> Result<String> {
+/// or a store's answer must not forge lines. Strings hold any bytes: those that are no
+/// UTF-8 are replaced.
+fn line(values: &MultiValue) -> String {
     let mut line = String::new();
     for value in values {
         if line.len() > MAX_LINE {
             break;
         }
-        let separator = if line.is_empty() { "" } else { " " };
-        // A String takes all.
-        let _ = write!(line, "{separator}{}", value.to_string()?);
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        match value {
+            Value::String(text) => {
+                let bytes = text.as_bytes();
+                let first = &bytes[..bytes.len().min(MAX_LINE)];
+                line.push_str(&String::from_utf8_lossy(first));
+            }
+            // A metamethod may fail.
+            other => line.push_str(other.to_string().as_deref().unwrap_or(other.type_name())),
+        }
     }
-    let end = line.floor_char_boundary(MAX_LINE);
-    Ok(printable(&line[..end]))
+    printable(&line[..line.floor_char_boundary(MAX_LINE)])
 }
 
 const MAX_LINE: usize = 1024;

@@ -276,3 +276,21 @@ async fn each_worker_has_a_state_of_its_own() {
     assert_eq!(second.log, ["2"]);
     assert_eq!(other.join().unwrap().log, ["1"]);
 }
+
+/// Bytes that a client or a store chose can't fail a run.
+#[tokio::test]
+async fn a_log_takes_any_value() {
+    let (hook, _) = body(
+        r"log('a\xffb', nil, 1)
+        log(string.rep('\xc3', 1e6))
+        log(setmetatable({}, {__tostring = function() error('no') end}))
+        log(setmetatable({}, {__tostring = function() return '\xff' end}))
+        log(string.rep('x', 1023) .. 'äy', 'z')",
+    );
+    let (_, report) = report(&hook, "shop.example").await;
+    assert_eq!(report.error, None);
+    assert_eq!(report.log[0], "a\u{fffd}b nil 1");
+    assert_eq!(report.log[1], "\u{fffd}".repeat(341));
+    assert_eq!(report.log[2..4], ["table", "table"]);
+    assert_eq!(report.log[4].len(), 1023);
+}
