@@ -21,7 +21,7 @@ use tokio::time::Instant;
 pub use clients::{Clients, Token};
 pub(crate) use kept::{Hooked, Kept};
 pub use question::{ClientFacts, Question};
-pub(crate) use resolve::{Asking, Resolved, Unserved};
+pub(crate) use resolve::{Asking, Resolved, Unserved, is_failure};
 pub use turns::{Turn, Turns};
 
 use crate::virtual_host::VirtualHost;
@@ -47,7 +47,8 @@ pub struct Answer {
     /// Until when the choice holds for the requests of its connection, while the record
     /// that it leads to is unchanged. What a failed hook chose holds for 10 s at most.
     pub until: Instant,
-    /// True if the hook failed, and its policy for failures chose.
+    /// True if the hook failed, and its policy for failures chose. Requests for a
+    /// connection's own name are served on instead, as the hook chose before.
     pub failed: bool,
     /// Charges the client for the calls that led to the choice, none if there were
     /// none. The server calls it if the choice leads to nothing; dropping it charges

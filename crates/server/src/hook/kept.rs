@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use sekisho_certs::{HostName, Lookup, Served};
 use tokio::time::Instant;
@@ -123,6 +124,15 @@ impl Kept {
         })
     }
 
+    /// Returns the choice prolonged, since the hook failed.
+    pub(crate) fn prolonged(self) -> Self {
+        Self {
+            until: Instant::now() + SERVED_ON,
+            lookup: Some(LookupResult::HookKept),
+            ..self
+        }
+    }
+
     /// Returns whether the hook has chosen the same again: the same host, or a
     /// certificate under the same key.
     pub(crate) fn is_choice(&self, resolved: &Resolved) -> bool {
@@ -137,5 +147,7 @@ impl Kept {
     }
 }
 
+/// Time until a hook that failed is asked again: that of `[hook] failed` by default.
+const SERVED_ON: Duration = Duration::from_secs(1);
 /// Names that one connection remembers; few pages use more.
 const MAX_KEPT: usize = 8;

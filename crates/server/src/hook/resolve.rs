@@ -34,8 +34,6 @@ pub(crate) struct Resolved {
     pub(crate) until: Instant,
     /// How the name was looked up.
     pub(crate) lookup: LookupResult,
-    /// True if the hook failed, and its policy chose.
-    pub(crate) failed: bool,
 }
 
 /// Reason why a hook's choice leads to no record.
@@ -54,7 +52,8 @@ pub(crate) enum Unserved {
 
 impl Asking<'_> {
     /// Asks the hook what a client of this server name gets, and looks that up, all
-    /// before `deadline`, which [`ask`] may move. Returns the word for the choice too.
+    /// before `deadline`, which [`ask`] may move. Returns the word for the choice too,
+    /// which [`is_failure`] reads.
     /// The client is charged if the choice leads to nothing.
     pub(crate) async fn resolve(
         &self,
@@ -69,10 +68,10 @@ impl Asking<'_> {
         let answered = timeout_at(*deadline, self.hook.answer(question)).await;
         let Ok(answer) = answered else {
             self.shared.log_limits.hook_late(server_name);
-            return ("late", Err(Unserved::HookFailed));
+            return (LATE, Err(Unserved::HookFailed));
         };
         let word = match answer.failed {
-            true => "failed",
+            true => FAILED,
             false => answer.choice.as_str(),
         };
         (word, self.follow(answer, server_name, deadline).await)
@@ -110,7 +109,6 @@ impl Asking<'_> {
                     revision: 0,
                     until,
                     lookup: LookupResult::Hook,
-                    failed,
                 });
             }
             Choice::Use(name) => Some(name),
@@ -118,7 +116,7 @@ impl Asking<'_> {
             Choice::Lookup => server_name.or_else(default).cloned(),
         };
         match host {
-            Some(host) => self.look_up(host, charge, (until, failed), deadline).await,
+            Some(host) => self.look_up(host, charge, until, deadline).await,
             None => {
                 spend(charge);
                 Err(Unserved::NoDefault)
@@ -130,7 +128,7 @@ impl Asking<'_> {
         &self,
         host: HostName,
         charge: Option<Charge>,
-        (until, failed): (Instant, bool),
+        until: Instant,
         deadline: &mut Instant,
     ) -> Result<Resolved, Unserved> {
         let Shared {
@@ -151,12 +149,17 @@ impl Asking<'_> {
                 revision,
                 until,
                 lookup: how,
-                failed,
             }),
             (Outcome::Absent(absence), how) => Err(Unserved::Absent(absence, how)),
             (Outcome::Failed(error), how) => Err(Unserved::LookupFailed(host, error, how)),
         }
     }
+}
+
+/// Tells whether the hook failed, by its word: what its policy chose says nothing of the
+/// host.
+pub(crate) fn is_failure(word: &str) -> bool {
+    [FAILED, LATE].contains(&word)
 }
 
 fn spend(charge: Option<Charge>) {
@@ -165,5 +168,8 @@ fn spend(charge: Option<Charge>) {
     }
 }
 
+/// Words for a hook that failed, and for one that did not answer in time.
+const FAILED: &str = "failed";
+const LATE: &str = "late";
 /// How long a choice holds that the policy for failures made: the hook may be back.
 const FAILED_HOLDS: Duration = Duration::from_secs(10);

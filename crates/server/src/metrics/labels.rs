@@ -87,6 +87,8 @@ labels! {
         Joined = "joined",
         /// Not at all: the hook gave a certificate.
         Hook = "hook",
+        /// Not at all: the hook failed, and what it chose before is served on.
+        HookKept = "hook_kept",
         /// No such host.
         AbsentHost = "absent_host",
         /// A host without a credential.

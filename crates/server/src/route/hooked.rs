@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{ConnContext, GONE, MISDIRECTED, Refused, Target, UNKNOWN, name_of};
 use crate::ask::ask;
-use crate::hook::{Asking, Hooked, Kept, Unserved};
+use crate::hook::{Asking, Hooked, Kept, Unserved, is_failure};
 use crate::metrics::LookupResult;
 use crate::shared::Shared;
 
@@ -20,10 +20,11 @@ impl ConnContext {
     /// 4. the record of that choice, looked up again: if it is unchanged, the choice
     ///    still holds; else the hook is asked again;
     /// 5. the new choice: for the connection's own name only what was chosen before,
-    ///    in any case only with the same tenant and TLS policy.
+    ///    in any case only with the same tenant and TLS policy. If the hook failed, what
+    ///    was chosen before for the own name is served on, while its record is unchanged.
     ///
     /// # Errors
-    /// As [`Self::route`]; 503 also if the hook failed.
+    /// As [`Self::route`]; 503 also if the hook failed and nothing is served on.
     pub(super) async fn route_hooked(
         &self,
         hooked: &Hooked,
@@ -93,7 +94,13 @@ impl ConnContext {
             listen: hooked.listen,
         };
         let gone = if is_own { GONE } else { MISDIRECTED };
-        let (_, resolved) = asking.resolve(Some(&name), &mut deadline).await;
+        let (word, resolved) = asking.resolve(Some(&name), &mut deadline).await;
+        let before = hooked.kept(&name).filter(|_| is_own);
+        if is_failure(word)
+            && let Some(before) = before
+        {
+            return self.serve_on(hooked, before).await;
+        }
         let resolved = resolved.map_err(|unserved| match unserved {
             Unserved::Refused(_) | Unserved::NoDefault => gone,
             Unserved::Absent(_, how) => looked_up(gone, how),
@@ -104,16 +111,31 @@ impl ConnContext {
             }
         })?;
         let refused = |refusal| Err(looked_up(refusal, resolved.lookup));
-        let before = hooked.kept(&name).filter(|_| is_own);
         if before.is_some_and(|before| !before.is_choice(&resolved)) {
-            // The policy for failures says nothing of the host.
-            return refused(if resolved.failed { UNKNOWN } else { gone });
+            return refused(gone);
         }
         let (sent, found) = (&self.sent.host().record, &resolved.served.host().record);
         if (&sent.tenant, &sent.tls) != (&found.tenant, &found.tls) {
             return refused(gone);
         }
         let mut kept = Kept::new(name, &resolved);
+        hooked.keep(&kept);
+        Ok(self.target(&mut kept))
+    }
+
+    /// Serves on with the choice for the connection's own name, since the hook failed. The
+    /// handshake is over: what fails now must not end the service of its client.
+    async fn serve_on(&self, hooked: &Hooked, kept: Kept) -> Result<Target, Refused> {
+        let kept = match kept.host {
+            None => kept,
+            Some(_) => {
+                let mut deadline = Instant::now() + self.shared().limits.handshake;
+                let confirmed = self.confirm(kept, &mut deadline).await?;
+                confirmed.ok_or(UNKNOWN)?
+            }
+        };
+        let mut kept = kept.prolonged();
+        self.shared().metrics.lookup(LookupResult::HookKept);
         hooked.keep(&kept);
         Ok(self.target(&mut kept))
     }

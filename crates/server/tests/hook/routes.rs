@@ -1,12 +1,11 @@
 //! Hosts that a connection reaches if its handshake asked the hook.
 
-use std::time::Duration;
-
 use sekisho_certs::Tenant;
 use sekisho_server::hook::{Answer, Choice, Question};
 use tokio::time::Instant;
 
 use crate::common::Setup;
+use crate::common::metrics::figure;
 use crate::world::{World, answer, failed, name};
 
 /// Tells the questions for this name.
@@ -74,20 +73,61 @@ async fn a_choice_that_has_ended_is_made_again() {
             assert_eq!(visit.get("a.example").await, (308, "b.example".into()));
             assert_eq!(world.hook.calls(), calls + more);
         }
-        // A failure is no other choice.
-        world.hook.answers(|_| failed(Choice::Lookup));
-        assert_eq!(visit.get("a.example").await.0, 503);
-        world.hook.answers(|_| failed(Choice::Refuse(80)));
-        assert_eq!(visit.get("a.example").await.0, 503);
-        world
-            .hook
-            .answers(|_| ended(Choice::Use(name("b.example"))));
-        assert_eq!(visit.get("a.example").await.0, 308);
         // Another host ends the connection, although its tenant is the same.
         world.hook.chooses(|_| Choice::Lookup);
         assert_eq!(visit.get("a.example").await.0, 421);
         visit.ends().await;
     }
+}
+
+/// The handshake is over: an outage of what the hook asks must not end the service of its
+/// client.
+#[tokio::test]
+async fn what_was_chosen_is_served_on_while_the_hook_fails() {
+    let world = World::new(&["a.example", "b.example"]);
+    let made = world.made("", Some("key"));
+    let mut served_on = 0;
+    for h2 in [false, true] {
+        for is_made in [false, true] {
+            // Each policy for failures, of which none knows the host.
+            for policy in [|| Choice::Lookup, || Choice::Default, || Choice::Refuse(80)] {
+                let made = made.clone();
+                world.hook.answers(move |_| match is_made {
+                    true => ended(Choice::Made(made.clone())),
+                    false => ended(Choice::Use(name("b.example"))),
+                });
+                let mut visit = world.visit("a.example", h2).await;
+                let before = visit.get("a.example").await;
+                assert_eq!(before.0, 308);
+                world.hook.answers(move |_| failed(policy()));
+                assert_eq!(visit.get("a.example").await, before);
+                served_on += 1;
+            }
+        }
+    }
+    let counted = figure(
+        &world.running,
+        "sekisho_lookups_total{outcome=\"hook_kept\"}",
+    );
+    assert_eq!(counted.await, served_on);
+}
+
+/// What is served on is the record as it was: another one is not what the hook chose.
+#[tokio::test]
+async fn a_record_that_changed_is_not_served_on_while_the_hook_fails() {
+    let world = World::new(&["b.example"]);
+    world
+        .hook
+        .answers(|_| ended(Choice::Use(name("b.example"))));
+    world.change(1, "unrelated.example");
+    let mut visit = world.visit("a.example", true).await;
+    assert_eq!(visit.get("a.example").await.0, 308);
+    world.hook.answers(|_| failed(Choice::Refuse(80)));
+    let mut moved = world.record("b.example");
+    moved.record.tenant = Tenant::parse("other").unwrap();
+    world.running.store.put(moved);
+    world.change(2, "b.example");
+    assert_eq!(visit.get("a.example").await.0, 503);
 }
 
 #[tokio::test]
@@ -135,18 +175,21 @@ async fn a_certificate_holds_until_its_end() {
     let (tenant, other) = (world.made("t", Some("key")), world.made("", Some("other")));
     for otherwise in [tenant, other] {
         let made = world.made("", Some("key"));
-        world.hook.answers(move |_| Answer {
-            until: Instant::now() + Duration::from_millis(200),
-            ..answer(Choice::Made(made.clone()))
-        });
+        let first = made.clone();
+        world.hook.chooses(move |_| Choice::Made(first.clone()));
         let mut visit = world.visit("a.example", true).await;
         let calls = world.hook.calls();
         assert_eq!(visit.get("a.example").await, (308, "made".into()));
+        assert_eq!(world.hook.calls(), calls, "it holds");
+        world
+            .hook
+            .answers(move |_| ended(Choice::Made(made.clone())));
+        let mut visit = world.visit("a.example", true).await;
+        let calls = world.hook.calls();
         let renewed = again.clone();
         world
             .hook
             .answers(move |_| ended(Choice::Made(renewed.clone())));
-        tokio::time::sleep(Duration::from_millis(250)).await;
         assert_eq!(visit.get("a.example").await.0, 308, "renewed");
         assert_eq!(world.hook.calls(), calls + 1);
         world.hook.chooses(move |_| Choice::Made(otherwise.clone()));
