@@ -3,13 +3,13 @@
 
 mod bounds;
 mod cached;
+mod catching;
 mod choosing;
 mod clients;
 mod cpu;
 mod failures;
 mod fake;
 mod files;
-mod memory;
 mod sandbox;
 mod shares;
 mod stale;
