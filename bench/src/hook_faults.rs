@@ -13,7 +13,7 @@ use tokio::runtime;
 use self::attack::{Told, attack};
 use self::setting::Setting;
 use crate::accounting::Memory;
-use crate::acme_faults::neighbours::visit;
+use crate::acme_faults::neighbours::{visit, visit_within};
 use crate::load::Outcome;
 
 /// Which server, and for how long.
@@ -38,6 +38,8 @@ struct Bounds {
     kept: f64,
     /// Longest visit.
     slowest: Duration,
+    /// Visits, but one of a hundred, beside a crowd that takes all it can get.
+    crowded: Duration,
 }
 
 impl Options {
@@ -50,10 +52,12 @@ impl Options {
             true => Bounds {
                 kept: 0.4,
                 slowest: Duration::from_secs(5),
+                crowded: Duration::from_secs(2),
             },
             false => Bounds {
                 kept: 0.98,
                 slowest: Duration::from_secs(1),
+                crowded: Duration::from_millis(100),
             },
         }
     }
@@ -70,12 +74,20 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// Way in which a script goes wrong, chosen by the first label of the server name.
 struct Fault {
     name: &'static str,
-    /// Handshakes that meet it, per second. What burns CPU time takes 20 ms each time.
-    rate: u32,
+    pace: Pace,
     /// Labels that the runs may have in the metrics.
     outcomes: &'static [&'static str],
     /// Alerts that its clients may get.
     alerts: &'static [&'static str],
+}
+
+/// How the handshakes of a fault come.
+#[derive(Clone, Copy)]
+enum Pace {
+    /// So many per second. What burns CPU time takes 20 ms each time.
+    Rate(u32),
+    /// So many clients of one network, each one handshake after the other.
+    Crowd(u32),
 }
 
 /// Runs each fault beside the hosts that are measured.
@@ -91,13 +103,21 @@ async fn each(options: &Options) -> Result<()> {
     // Redis's connection is given up meanwhile.
     visit(&setting.neighbour()?, &hot, over).await?;
     let before = Memory::read(setting.server.pid()?)?.rss;
-    let (mut runs, mut kept, mut complaints) = (0.0, f64::INFINITY, Vec::new());
+    let (mut runs, mut kept, mut crowded) = (0.0, f64::INFINITY, 0);
+    let mut complaints = Vec::new();
     let mut counts = Vec::new();
     for (net, fault) in (70..).zip(&FAULTS) {
         let counted = setting.runs(fault.outcomes).await?;
         let clients = setting.client(net)?;
         let neighbour = setting.neighbour()?;
-        let beside = visit(&neighbour, &hot, over);
+        let is_crowd = matches!(fault.pace, Pace::Crowd(_));
+        let beside = async {
+            match is_crowd {
+                false => visit(&neighbour, &hot, over).await,
+                // What comes later meets no crowd.
+                true => visit_within(&neighbour, &hot, over).await,
+            }
+        };
         let (told, beside) = tokio::join!(attack(&clients, fault, over), beside);
         let beside = beside?;
         let counted = setting.runs(fault.outcomes).await? - counted;
@@ -108,7 +128,10 @@ async fn each(options: &Options) -> Result<()> {
         );
         complaints.extend(judge(fault, (&told, counted), (&quiet, &beside), &bounds));
         runs += counted;
-        kept = f64::min(kept, beside.per_second / quiet.per_second);
+        match is_crowd {
+            false => kept = f64::min(kept, beside.per_second / quiet.per_second),
+            true => crowded = crowded.max(p99),
+        }
         counts.push(format!("{} {counted}", fault.name));
     }
     let stale = setting.cached("stale").await?;
@@ -129,7 +152,8 @@ async fn each(options: &Options) -> Result<()> {
     let counts = counts.join(", ");
     println!(
         "hook-faults: {} faults, {runs} runs ({counts}), hot hosts keep {kept:.1} % of their \
-         rate, {stale} past their limit, memory +{grown:.1} MiB, {} broken",
+         rate, p99 {crowded} µs beside crowds, {stale} past their limit, memory \
+         +{grown:.1} MiB, {} broken",
         FAULTS.len(),
         complaints.len()
     );
@@ -149,7 +173,8 @@ fn judge(
     if beside.failed > 0 {
         complain(format!("hot hosts failed: {:?}", beside.errors));
     }
-    if beside.per_second < bounds.kept * quiet.per_second {
+    let is_crowd = matches!(fault.pace, Pace::Crowd(_));
+    if !is_crowd && beside.per_second < bounds.kept * quiet.per_second {
         let (kept, before) = (beside.per_second, quiet.per_second);
         complain(format!(
             "hot hosts fell from {before:.1} to {kept:.1} per second"
@@ -157,6 +182,9 @@ fn judge(
     }
     if Duration::from_micros(beside.operation_us.max) > bounds.slowest {
         complain(format!("a hot host took {} µs", beside.operation_us.max));
+    }
+    if is_crowd && Duration::from_micros(beside.operation_us.p99) > bounds.crowded {
+        complain(format!("hot hosts' p99 is {} µs", beside.operation_us.p99));
     }
     for (answer, count) in told {
         if !fault.alerts.iter().any(|alert| answer.contains(alert)) {
@@ -173,7 +201,7 @@ fn judge(
     complaints
 }
 
-const FAULTS: [Fault; 7] = [
+const FAULTS: [Fault; 9] = [
     fault("loop", 4, &["cpu"]),
     fault("pattern", 4, &["cpu"]),
     fault("bomb", 4, &["memory"]),
@@ -183,17 +211,31 @@ const FAULTS: [Fault; 7] = [
     fault("hang", 20, &["deadline", "error"]),
     Fault {
         name: "random",
-        rate: 200,
+        pace: Pace::Rate(200),
         outcomes: &["refuse"],
         // A client's network has a budget for names that lead to nothing.
         alerts: &["UnrecognisedName", "InternalError"],
     },
+    // Two of these fill a state: the next one's network loses those that wait.
+    crowd(
+        "hold",
+        8,
+        &["broken_off", "deadline", "memory", "overloaded"],
+    ),
+    crowd("burn", 100, &["cpu", "overloaded"]),
 ];
+
+const fn crowd(name: &'static str, clients: u32, outcomes: &'static [&'static str]) -> Fault {
+    Fault {
+        pace: Pace::Crowd(clients),
+        ..fault(name, 0, outcomes)
+    }
+}
 
 const fn fault(name: &'static str, rate: u32, outcomes: &'static [&'static str]) -> Fault {
     Fault {
         name,
-        rate,
+        pace: Pace::Rate(rate),
         outcomes,
         alerts: &["InternalError"],
     }

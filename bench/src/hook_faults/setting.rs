@@ -1,6 +1,7 @@
 //! Server with a script that has all faults, and hosts that must go on.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ pub(super) struct Setting {
     hosting: Hosting,
     _redis: RedisServer,
     hangs: RedisServer,
+    /// Server that takes connections and never answers.
+    _silent: TcpListener,
 }
 
 impl Setting {
@@ -27,7 +30,9 @@ impl Setting {
         fs::write(pages.join("index.html"), "here")?;
         let (redis, hangs) = (RedisServer::start(), RedisServer::start());
         let script = pages.with_file_name("faults.luau");
+        let silent = TcpListener::bind("127.0.0.1:0")?;
         let text = SCRIPT
+            .replace("SILENT", &format!("http://{}/", silent.local_addr()?))
             .replace("REDIS", &format!("redis://127.0.0.1:{}", redis.port()))
             .replace("HANGS", &format!("redis://127.0.0.1:{}", hangs.port()));
         fs::write(&script, text)?;
@@ -53,6 +58,7 @@ impl Setting {
             hosting,
             _redis: redis,
             hangs,
+            _silent: silent,
         })
     }
 
@@ -117,6 +123,8 @@ const SCRIPT: &str = r#"
 local certificates = redis("REDIS")
 local hangs = redis("HANGS")
 
+local held = 0
+
 local function deeper(n)
     return 1 + deeper(n + 1)
 end
@@ -147,6 +155,16 @@ local faults = {
     hang = function()
         hangs:get("a")
     end,
+    hold = function()
+        held += 1
+        local text = string.rep("x", 12 * 2 ^ 20 + held)
+        http.get("SILENT")
+        log(#text)
+    end,
+    burn = function()
+        while true do
+        end
+    end,
     random = function(tls)
         local name = tls.server_name
         local found = tls:cached(name, 60, function()
@@ -163,9 +181,12 @@ local faults = {
 }
 
 -- Hosts that are visited: half of them come from the Redis that hangs later. The last
--- one is served past its limit.
+-- one is served past its limit. Runs of some wait for the other Redis each time.
 function seen(tls, name)
     local number = tonumber(string.match(name, "^hot(%d+)%.test$"))
+    if number and number % 4 == 0 then
+        certificates:get(name)
+    end
     if number and number % 2 == 1 then
         tls:cached(name, if number == 19 then 1 else 600, function()
             local host = hangs:get(name)
