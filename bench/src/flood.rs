@@ -17,7 +17,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use self::attacker::{Flooding, Kind, Target};
 use crate::load::client::Client;
-use crate::load::{Outcome, Tally};
+use crate::load::{Failure, Outcome, Tally};
 use crate::tls::{Group, Offer, Trust, Version};
 
 /// Whom to flood, with what, and who is measured.
@@ -108,14 +108,7 @@ async fn measure(options: &Options) -> Result<()> {
 /// Measures requests on open connections, at a rate that leaves the server
 /// mostly idle.
 pub(crate) async fn neighbours(target: &Target, over: Duration) -> Result<Outcome> {
-    let offer = Offer {
-        version: Version::Tls13,
-        group: Group::X25519,
-        trust: Trust::Anyone,
-        resume: None,
-    };
-    let client = Client::new(target.address, &offer, DEADLINE)?;
-    let failed = |failure: crate::load::Failure| anyhow!("a neighbour failed: {}", failure.kind());
+    let client = client(target)?;
     let mut connections = Vec::new();
     for _ in 0..NEIGHBOURS {
         connections.push(client.open(&target.host).await.map_err(failed)?);
@@ -141,6 +134,36 @@ pub(crate) async fn neighbours(target: &Target, over: Duration) -> Result<Outcom
     Ok(tally.outcome(begun.elapsed()))
 }
 
+/// Measures connections with one request each, from the connect to the answer.
+pub(crate) async fn newcomers(target: &Target, over: Duration) -> Result<Outcome> {
+    let client = client(target)?;
+    let mut tally = Tally::new()?;
+    let mut buffer = Vec::new();
+    let mut ticks = interval(VISIT_PAUSE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let begun = Instant::now();
+    while begun.elapsed() < over {
+        ticks.tick().await;
+        let visit = client.visit(&target.host, Some(&target.path), &mut buffer);
+        tally.operation(visit.await.map_err(failed)?.whole);
+    }
+    Ok(tally.outcome(begun.elapsed()))
+}
+
+fn client(target: &Target) -> Result<Client> {
+    let offer = Offer {
+        version: Version::Tls13,
+        group: Group::X25519,
+        trust: Trust::Anyone,
+        resume: None,
+    };
+    Client::new(target.address, &offer, DEADLINE)
+}
+
+fn failed(failure: Failure) -> anyhow::Error {
+    anyhow!("a neighbour failed: {}", failure.kind())
+}
+
 /// Text below `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Give the server a core of its own; the flood and the neighbours share the others.
@@ -156,6 +179,8 @@ Examples:
 const NEIGHBOURS: usize = 8;
 /// Pause between two requests, over all neighbours.
 const PAUSE: Duration = Duration::from_millis(2);
+/// Pause between two connections of one request.
+const VISIT_PAUSE: Duration = Duration::from_millis(10);
 const DEADLINE: Duration = Duration::from_secs(20);
 
 #[cfg(test)]

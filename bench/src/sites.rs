@@ -73,8 +73,9 @@ async fn prove(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Each upstream has a listening socket, and a connection of the server.
-fn raise_open_files() -> Result<()> {
+/// Raises the limit of open files to the hard one: each upstream has a listening socket,
+/// and a connection of the server.
+pub(crate) fn raise_open_files() -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,

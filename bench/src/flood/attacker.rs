@@ -52,6 +52,11 @@ pub(crate) enum Kind {
     /// Idle connections of one prefix; each comes again 500 ms after its end. Faster,
     /// the server's core only does handshakes
     Connections,
+    /// More connections of HTTP/2 than the server takes, without a request, each with a
+    /// PING now and then
+    PingingConnections,
+    /// More connections than the server takes, which send nothing and come again
+    SilentConnections,
     /// Handshakes that are not finished
     Handshakes,
     /// Requests, one after the other, as fast as they are answered
@@ -59,7 +64,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Ping,
         Self::Settings,
         Self::WindowUpdate,
@@ -75,6 +80,8 @@ impl Kind {
         Self::SlowReading,
         Self::ClosedWindows,
         Self::Connections,
+        Self::PingingConnections,
+        Self::SilentConnections,
         Self::Handshakes,
         Self::Requests,
     ];
@@ -96,6 +103,8 @@ impl Kind {
             Self::SlowReading => "slow reading",
             Self::ClosedWindows => "closed windows",
             Self::Connections => "connections",
+            Self::PingingConnections => "pinging connections",
+            Self::SilentConnections => "silent connections",
             Self::Handshakes => "handshakes",
             Self::Requests => "requests",
         }
@@ -108,6 +117,8 @@ impl Kind {
             Self::SlowReading | Self::ClosedWindows => 200,
             Self::Connections | Self::Handshakes => 1000,
             Self::Requests => 64,
+            Self::PingingConnections => 230,
+            Self::SilentConnections => 6000,
             _ => 1,
         }
     }
@@ -116,6 +127,7 @@ impl Kind {
     fn pause(self) -> Duration {
         match self {
             Self::Connections => REOPEN,
+            Self::PingingConnections | Self::SilentConnections => REOPEN_REFUSED,
             _ => PAUSE,
         }
     }
@@ -274,8 +286,10 @@ impl Attacker {
     }
 
     async fn connection(&self, socket: TcpStream) -> io::Result<()> {
-        if self.kind == Kind::Handshakes {
-            return self.unfinished_handshake(socket).await;
+        match self.kind {
+            Kind::Handshakes => return self.unfinished_handshake(socket).await,
+            Kind::SilentConnections => return self.silent(socket).await,
+            _ => {}
         }
         let connecting = self.tls.connect(self.name.clone(), socket);
         let mut stream: TlsStream<TcpStream> = timeout(CONNECT, connecting).await??;
@@ -293,7 +307,10 @@ impl Attacker {
             Kind::SlowHeads => self.slow_head(&mut stream).await,
             Kind::SlowBodies => self.slow_body(&mut stream).await,
             Kind::SlowReading => self.slow_reading(&mut stream).await,
-            Kind::Connections | Kind::Handshakes => self.idle(&mut stream).await,
+            Kind::PingingConnections => self.pings(stream).await,
+            Kind::Connections | Kind::Handshakes | Kind::SilentConnections => {
+                self.idle(&mut stream).await
+            }
             Kind::Requests => self.requests(&mut stream).await,
         }
     }
@@ -310,9 +327,12 @@ impl Attacker {
 }
 
 const FLOOD_NICENESS: i32 = 19;
-const POLL: Duration = Duration::from_millis(20);
+/// Each of 6,000 connections looks for the end.
+const POLL: Duration = Duration::from_millis(200);
 /// Before an idle connection is opened again: at most 2,000 handshakes per second.
 const REOPEN: Duration = Duration::from_millis(500);
+/// Before a connection that the server may have refused: at most 36,000 per second.
+const REOPEN_REFUSED: Duration = Duration::from_millis(50);
 /// Between two connections.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Longer than a server lets a connection wait.

@@ -27,7 +27,7 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    pub(super) async fn new(binary: &Path, place: Place) -> Result<Self> {
+    pub(super) async fn new(binary: &Path, place: Place, connections: usize) -> Result<Self> {
         let hosting = Hosting::new(binary).await?;
         let pages = hosting.pages();
         fs::write(pages.join("index.html"), "here\n".repeat(120))?;
@@ -56,7 +56,7 @@ impl Setting {
             Place::Overload => FEW_REQUESTS,
             _ => 0,
         };
-        let limits = format!("workers = 1\nconnections = 800\nrequests = {requests}");
+        let limits = format!("workers = 1\nconnections = {connections}\nrequests = {requests}");
         let server = hosting.serve(&limits).await?;
         pin(server.pid()?, SERVER_CORE).await?;
         pin(std::process::id(), CLIENT_CORE).await?;
@@ -173,8 +173,8 @@ const SERVER_CORE: &str = "1";
 const CLIENT_CORE: &str = "0";
 /// Second number of the attackers' addresses.
 const ATTACKERS: u8 = 66;
-/// All attackers of a kind in one /24, as far as it has addresses with ports.
-const PER_PREFIX: usize = 1000;
+/// All attackers of a kind in one /24.
+const PER_PREFIX: usize = 10_000;
 /// Requests in flight from which on a host that has its share gets 503; the attackers have
 /// twice as many.
 const FEW_REQUESTS: usize = 32;

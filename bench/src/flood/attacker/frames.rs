@@ -1,7 +1,10 @@
 //! Floods of HTTP/2 frames.
 
+use std::time::Duration;
+
 use tokio::io::{self, AsyncReadExt, AsyncWrite, AsyncWriteExt, sink, split};
 use tokio::net::TcpStream;
+use tokio::time::sleep;
 use tokio_rustls::client::TlsStream;
 
 use super::{Attacker, Kind};
@@ -21,6 +24,23 @@ impl Attacker {
         };
         self.repeat(stream, preface(65_535), once.repeat(AT_ONCE))
             .await
+    }
+
+    /// Repeats a PING, too seldom for a budget of frames.
+    pub(super) async fn pings(&self, stream: TlsStream<TcpStream>) -> io::Result<()> {
+        let (mut from, mut to) = split(stream);
+        to.write_all(&preface(65_535)).await?;
+        let pings = async {
+            loop {
+                self.write(&mut to, &frame(PING, 0, 0, &[7; 8]), 1).await?;
+                sleep(PING_PAUSE).await;
+            }
+        };
+        let mut nowhere = sink();
+        tokio::select! {
+            ended = pings => ended,
+            ended = io::copy(&mut from, &mut nowhere) => ended.map(drop),
+        }
     }
 
     /// Begins a field block and never ends it.
@@ -170,3 +190,5 @@ const MOST_STREAMS: u32 = 1 << 30;
 /// Streams that a server usually allows.
 pub(super) const STREAMS: u32 = 100;
 const HUGE: usize = 1 << 20;
+/// Pause between two PINGs of a connection.
+const PING_PAUSE: Duration = Duration::from_millis(300);

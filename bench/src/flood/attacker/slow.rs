@@ -79,6 +79,12 @@ impl Attacker {
         io::copy(stream, &mut sink()).await.map(drop)
     }
 
+    /// Sends nothing.
+    pub(super) async fn silent(&self, mut socket: TcpStream) -> io::Result<()> {
+        self.sent(1);
+        io::copy(&mut socket, &mut sink()).await.map(drop)
+    }
+
     /// Sends half of a ClientHello and waits.
     pub(super) async fn unfinished_handshake(&self, mut socket: TcpStream) -> io::Result<()> {
         socket.write_all(&[22, 3, 1, 2, 0, 1, 0, 1, 252]).await?;
