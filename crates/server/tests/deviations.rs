@@ -1,4 +1,5 @@
-//! Records where rustls deviates from the RFCs of TLS, as docs/tls.md lists it.
+//! Records what rustls decides and where it deviates from the RFCs of TLS, as docs/tls.md
+//! lists it.
 //! A failing test means that rustls has changed.
 
 #![allow(clippy::unwrap_used)]
@@ -10,9 +11,14 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use common::{Running, Scripted, Setup, host, raw, start};
+use rustls::crypto::aws_lc_rs;
+use rustls::crypto::aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519, X25519MLKEM768};
 use rustls::pki_types::ServerName;
 use rustls::server::ServerSessionMemoryCache;
-use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
+use rustls::version::TLS13;
+use rustls::{
+    ClientConfig, ClientConnection, HandshakeKind, RootCertStore, ServerConfig, ServerConnection,
+};
 use sekisho_testkit::{Key, Pair, TestCa, client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_blocking;
@@ -53,6 +59,29 @@ async fn a_fallback_is_served() {
     let mut head = [0; 6];
     socket.read_exact(&mut head).await.unwrap();
     assert_eq!((head[0], head[5]), (HANDSHAKE, SERVER_HELLO));
+}
+
+/// The client's order decides between groups, not ours.
+#[tokio::test]
+async fn the_first_group_of_the_client_is_used() {
+    let (ca, _, running) = served();
+    for first in [X25519MLKEM768, X25519, SECP256R1, SECP384R1] {
+        let mut provider = aws_lc_rs::default_provider();
+        provider.kx_groups = vec![first, X25519, X25519MLKEM768, SECP256R1];
+        let mut roots = RootCertStore::empty();
+        roots.add(ca.root()).unwrap();
+        let config = ClientConfig::builder_with_provider(provider.into())
+            .with_protocol_versions(&[&TLS13])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let stream = client::connect(running.address, NAME, config).await;
+        let stream = stream.unwrap();
+        let (_, tls) = stream.get_ref();
+        let used = tls.negotiated_key_exchange_group().unwrap();
+        assert_eq!(used.name(), first.name());
+        assert_eq!(tls.handshake_kind(), Some(HandshakeKind::Full));
+    }
 }
 
 /// RFC 8446, section 9.2, requires the alert missing_extension (109).

@@ -62,32 +62,6 @@ async fn found_gets_its_certificate() {
     }
 }
 
-/// The client's order decides between groups, not ours.
-#[tokio::test]
-async fn the_first_group_of_the_client_is_used() {
-    use rustls::crypto::aws_lc_rs::kx_group::{SECP256R1, SECP384R1, X25519, X25519MLKEM768};
-
-    let ca = TestCa::new();
-    let running = start(Scripted::new([simple(&ca, "a.example")]), &Setup::default());
-    for first in [X25519MLKEM768, X25519, SECP256R1, SECP384R1] {
-        let mut provider = rustls::crypto::aws_lc_rs::default_provider();
-        provider.kx_groups = vec![first, X25519, X25519MLKEM768, SECP256R1];
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(ca.root()).unwrap();
-        let config = ClientConfig::builder_with_provider(provider.into())
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let stream = client::connect(running.address, "a.example", config).await;
-        let stream = stream.unwrap();
-        let (_, tls) = stream.get_ref();
-        let used = tls.negotiated_key_exchange_group().unwrap();
-        assert_eq!(used.name(), first.name());
-        assert_eq!(tls.handshake_kind(), Some(rustls::HandshakeKind::Full));
-    }
-}
-
 #[tokio::test]
 async fn absent_and_unready_hosts_are_unrecognized() {
     let ca = TestCa::new();
