@@ -48,6 +48,7 @@ macro_rules! catalog_contract {
             leases: one_holds_a_lease_at_a_time, a_token_grows_with_each_holder,
             only_the_holder_gives_it_back;
             lineages: every_field_of_a_lineage_comes_back, the_due_are_claimed_in_their_turns, a_backlog_is_claimed_in_turns,
+            what_is_not_due_hides_no_turn,
             one_holder_claims_a_lineage_at_a_time, a_named_claim_is_prolonged_by_its_holder,
             a_fence_holds_only_with_its_claim, lineages_are_listed_by_name,
             an_order_is_sealed_again, challenges_are_no_changes;

@@ -179,9 +179,13 @@ pub enum ToClaim {
     Named(Vec<LineageName>),
 }
 
-/// Most lineages that a claim of due ones looks at by their due dates, and again
-/// by their turns: its time stays bounded when millions are due.
+/// Most lineages that a claim of due ones takes into account by their due dates, and
+/// again by their turns: its time stays bounded when millions are due.
 pub const MAX_CANDIDATES: usize = 1000;
+
+/// Most lineages that a claim passes over in the order of their turns, since they are
+/// not due or another has them: some 2 ms in an index.
+pub const MAX_PASSED_OVER: usize = 10 * MAX_CANDIDATES;
 
 /// Lineages that a list shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

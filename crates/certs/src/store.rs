@@ -168,7 +168,8 @@ pub trait Catalog: ChangeLog {
     /// - Of those that are due, only unclaimed ones are taken. If more than
     ///   [`MAX_CANDIDATES`](crate::lineage::MAX_CANDIDATES) are due, the order
     ///   holds among that many which have been due longest and as many with the
-    ///   smallest turns.
+    ///   smallest turns, of which others pass
+    ///   [`MAX_PASSED_OVER`](crate::lineage::MAX_PASSED_OVER) that are not due at most.
     /// - Named ones of the holder's own are prolonged and keep their epoch.
     /// - A claim ends by the store's clock, or with a write that releases it.
     fn claim<'a>(

@@ -134,6 +134,26 @@ pub async fn a_backlog_is_claimed_in_turns(fixture: Fixture) {
     assert_eq!(rest[..2], ["h2.example", "h3.example"]);
 }
 
+/// Failed renewals keep small turns, and are not due for a day. However many there are,
+/// a backlog behind them is claimed in its turns.
+pub async fn what_is_not_due_hides_no_turn(fixture: Fixture) {
+    let of = |number: i64, due, turn| {
+        let mut lineage = lineage(&format!("h{number}.example"));
+        (lineage.due, lineage.turn) = (Some(due), turn);
+        put(lineage)
+    };
+    let many = i64::try_from(MAX_CANDIDATES).unwrap() + 9;
+    let now = fixture.now();
+    let later = (0..many).map(|number| of(number, now + 99, number));
+    let due = (many..2 * many).map(|number| of(number, now - 9, 10 * number));
+    let urgent = of(2 * many, now, many + 1);
+    write(&fixture, later.chain(due).chain([urgent]).collect())
+        .await
+        .unwrap();
+    let expected = [2 * many, many].map(|number| format!("h{number}.example"));
+    assert_eq!(claim(&fixture, "a", 2).await, expected);
+}
+
 pub async fn one_holder_claims_a_lineage_at_a_time(fixture: Fixture) {
     let names: Vec<_> = (0..60)
         .map(|number| format!("h{number:02}.example"))

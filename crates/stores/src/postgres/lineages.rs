@@ -16,7 +16,7 @@ use crate::lineage_row;
 use crate::plan::Plan;
 use sekisho_certs::credential::{KeyType, SealedBytes};
 use sekisho_certs::lineage::{
-    Claim, LastError, Lineage, LineageName, MAX_CANDIDATES, ToClaim, Wishes,
+    Claim, LastError, Lineage, LineageName, MAX_CANDIDATES, MAX_PASSED_OVER, ToClaim, Wishes,
 };
 
 /// Claims lineages in one transaction of one round trip. It begins with the lock
@@ -30,12 +30,16 @@ pub(super) async fn claim(
     now_ms: Option<i64>,
 ) -> Step<Vec<(LineageName, Claim)>> {
     let ttl = lineage_row::ttl_ms(ttl);
-    let (limit, most, names);
+    let (limit, most, passed_over, names);
     let (text, params): (&str, Params<'_>) = match which {
         ToClaim::Due(count) => {
             limit = rows::limit(*count);
             most = rows::limit(MAX_CANDIDATES).max(limit);
-            (CLAIM_DUE, &[&now_ms, &holder, &ttl, &limit, &most])
+            passed_over = rows::limit(MAX_PASSED_OVER).saturating_add(most);
+            (
+                CLAIM_DUE,
+                &[&now_ms, &holder, &ttl, &limit, &most, &passed_over],
+            )
         }
         ToClaim::Named(named) => {
             names = column(named, LineageName::as_str);
@@ -282,13 +286,16 @@ pub(super) const CLAIM_DUE: &str = concat!(
     WHERE l.due <= (SELECT now FROM claim) AND l.name NOT IN (SELECT name FROM taken)
     ORDER BY l.due LIMIT $5
 ), first AS MATERIALIZED (
-    SELECT l.name, l.turn, l.due FROM sekisho.lineages l
-    WHERE l.due IS NOT NULL AND (SELECT count(*) FROM longest) = $5
-        AND l.name NOT IN (SELECT name FROM taken)
+    SELECT l.name, l.turn FROM (
+        SELECT name, turn, due FROM sekisho.lineages
+        WHERE due IS NOT NULL AND (SELECT count(*) FROM longest) = $5
+        ORDER BY turn LIMIT $6
+    ) l
+    WHERE l.due <= (SELECT now FROM claim) AND l.name NOT IN (SELECT name FROM taken)
     ORDER BY l.turn LIMIT $5
 ), chosen AS MATERIALIZED (
     SELECT name, turn FROM longest
-    UNION SELECT name, turn FROM first WHERE due <= (SELECT now FROM claim)
+    UNION SELECT name, turn FROM first
     ORDER BY turn, name LIMIT $4
 ), claimed AS (
     INSERT INTO sekisho.lineage_claims (name, holder, until_ms, epoch)

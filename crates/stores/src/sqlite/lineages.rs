@@ -15,7 +15,7 @@ use crate::lineage_row;
 use crate::plan::Plan;
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
 use sekisho_certs::lineage::{
-    Claim, LastError, Lineage, LineageName, MAX_CANDIDATES, ToClaim, Wishes,
+    Claim, LastError, Lineage, LineageName, MAX_CANDIDATES, MAX_PASSED_OVER, ToClaim, Wishes,
 };
 use sekisho_certs::store::Result;
 
@@ -94,6 +94,8 @@ fn due(sql: &Transaction<'_>, limit: usize, now_ms: i64) -> Step<BTreeSet<Chosen
     let values = (now_ms.div_euclid(1000), now_ms, most);
     let mut chosen: BTreeSet<_> = list(sql, LONGEST_DUE, values, row)?.into_iter().collect();
     if rows::limit(chosen.len()) == most {
+        let passed_over = rows::limit(MAX_PASSED_OVER).saturating_add(most);
+        let values = (now_ms.div_euclid(1000), now_ms, most, passed_over);
         chosen.extend(list(sql, FIRST_TURNS, values, row)?);
     }
     Ok(chosen.into_iter().take(limit).collect())
@@ -247,10 +249,11 @@ pub(super) const LONGEST_DUE: &str = concat!(
 
 /// Looks at lineages that are not due yet, too: the inner limit bounds the time.
 const FIRST_TURNS: &str = concat!(
-    "SELECT name, turn FROM (
-        SELECT l.name, l.turn, l.due FROM lineages l WHERE l.due IS NOT NULL AND ",
+    "SELECT l.name, l.turn FROM (
+        SELECT name, turn, due FROM lineages WHERE due IS NOT NULL
+        ORDER BY turn LIMIT ?4) l WHERE l.due <= ?1 AND ",
     free!(),
-    " ORDER BY l.turn LIMIT ?3) WHERE due <= ?1"
+    " ORDER BY l.turn LIMIT ?3"
 );
 
 const NAMED: &str = "SELECT l.turn, c.epoch FROM lineages l
