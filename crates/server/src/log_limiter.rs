@@ -21,6 +21,8 @@ pub(crate) struct LogLimits {
     failed: LogLimiter,
     hook_late: LogLimiter,
     challenge_failed: LogLimiter,
+    challenge_answered: LogLimiter,
+    challenge_absent: LogLimiter,
     unreadable: LogLimiter,
     site_refused: LogLimiter,
     upstream_refused: LogLimiter,
@@ -66,6 +68,20 @@ impl LogLimits {
     pub(crate) fn challenge_failed(&self, key: &str, error: &LookupError) {
         if let Some(others) = self.challenge_failed.allow() {
             tracing::error!(challenge = key, %error, others, "challenge can't be read: its CA gets no answer");
+        }
+    }
+
+    /// Logs a validation over TLS by what the CA gets: it tells its own side in few words.
+    pub(crate) fn challenge_asked(&self, name: &HostName, is_there: bool) {
+        let (limit, what) = match is_there {
+            true => (&self.challenge_answered, "challenge answered"),
+            false => (
+                &self.challenge_absent,
+                "challenge absent: its CA is refused",
+            ),
+        };
+        if let Some(others) = limit.allow() {
+            tracing::info!(%name, others, "{what}");
         }
     }
 

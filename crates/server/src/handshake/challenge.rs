@@ -74,7 +74,10 @@ async fn choose(
     let prefix = Prefix::from(peer.address.ip());
     let found = answers.over_tls(name, &shared.budget, prefix, deadline);
     match found.await {
-        Ok(config) => config.ok_or_else(absent),
+        Ok(config) => {
+            shared.log_limits.challenge_asked(name, config.is_some());
+            config.ok_or_else(absent)
+        }
         Err(error) => {
             shared.log_limits.challenge_failed(name.as_str(), &error);
             Err(Refusal::failed(is_overload(&error)))
