@@ -235,7 +235,7 @@ impl Passed {
     /// answer that breaks off is the client's to judge.
     fn break_off(&mut self) {
         if let Some(in_flight) = self.in_flight.take()
-            && let Some(lease) = in_flight.lease.as_ref().filter(|it| it.is_misused())
+            && let Some(lease) = in_flight.lease.as_ref().filter(|it| it.flood().is_some())
             && lease.blames_server()
         {
             in_flight.chosen.broke_off();

@@ -88,11 +88,11 @@ impl Lease {
         }
     }
 
-    /// Returns whether the connection ended since the server did not keep to a limit.
-    pub(super) fn is_misused(&self) -> bool {
+    /// Returns what the server sent too much of, if that ended a connection of HTTP/2.
+    pub(super) fn flood(&self) -> Option<&'static str> {
         match &self.connection {
-            Leased::Two(shared, _) => shared.streams.is_misused(),
-            Leased::One(_) | Leased::None => false,
+            Leased::Two(shared, _) => shared.streams.flood(),
+            Leased::One(_) | Leased::None => None,
         }
     }
 
@@ -100,7 +100,7 @@ impl Lease {
     /// that ended for a flood of the server is one failure, not one of each stream.
     pub(super) fn blames_server(&self) -> bool {
         match &self.connection {
-            Leased::Two(shared, _) if shared.streams.is_misused() => shared.streams.blame(),
+            Leased::Two(shared, _) if shared.streams.flood().is_some() => shared.streams.blame(),
             _ => true,
         }
     }

@@ -241,9 +241,12 @@ impl Sending<'_> {
             Some(exchange) if exchange.is(FAILED) => return Err(Failure::Client),
             _ => {}
         }
+        if let Some(flood) = lease.flood() {
+            // The server would do so again: the request is not repeated.
+            return Err(Failure::answer(flood));
+        }
         let failure = Failure::Answer(error.into());
-        // A server that floods would do so again.
-        match lease.is_reused() && lease.ended_unanswered() && !lease.is_misused() {
+        match lease.is_reused() && lease.ended_unanswered() {
             true => Ok(Sent::Unanswered(failure)),
             false => Err(failure),
         }

@@ -88,14 +88,13 @@ impl Judge {
         }
     }
 
-    /// Makes the error of a server that does not keep to its limits.
-    fn misused(&self, error: io::Error) -> io::Error {
+    /// Tells the streams why their connection ends, if the server is to blame.
+    fn blame(&self, error: &io::Error, flood: Option<&'static str>) {
         if let Self::Two(frames) = self
             && error.kind() == io::ErrorKind::InvalidData
         {
-            frames.streams.misused();
+            frames.streams.misused(flood.unwrap_or(TLS));
         }
-        error
     }
 }
 
@@ -138,11 +137,12 @@ impl AsyncRead for Watched {
         let this = &mut *self;
         let before = buf.filled().len();
         let read = ready!(Pin::new(&mut this.inner).poll_read(cx, buf));
-        let judged = read.and_then(|()| match this.judge.received(&buf.filled()[before..]) {
+        let flood = this.judge.received(&buf.filled()[before..]);
+        let judged = read.and_then(|()| match flood {
             None => Ok(()),
             Some(flood) => Err(io::Error::new(io::ErrorKind::InvalidData, flood)),
         });
-        Poll::Ready(judged.map_err(|error| this.judge.misused(error)))
+        Poll::Ready(judged.inspect_err(|error| this.judge.blame(error, flood)))
     }
 }
 
@@ -187,3 +187,5 @@ impl AsyncWrite for Watched {
 
 const INFORMATIONAL: &str = "over 8 informational answers";
 const FRAMES: &str = "more frames of HTTP/2 than its answers need";
+/// Error of TLS while it is read, that of [`super::metered`] included.
+const TLS: &str = "its records of TLS are wrong, or too many without data";

@@ -28,8 +28,8 @@ pub(in crate::upstream) struct Streams {
     blocks: AtomicUsize,
     /// Number of open streams that the server allows at most.
     most: AtomicUsize,
-    /// The server did not keep to a limit: the connection ended with all streams.
-    misused: AtomicBool,
+    /// What the server sent too much of: the connection ended with all streams.
+    misused: OnceLock<&'static str>,
     /// A request was the first to fail by that.
     blamed: AtomicBool,
     /// When the last stream ended.
@@ -71,7 +71,7 @@ impl Streams {
             open: AtomicUsize::new(0),
             blocks: AtomicUsize::new(0),
             most: AtomicUsize::new(MAX_STREAMS),
-            misused: AtomicBool::new(false),
+            misused: OnceLock::new(),
             blamed: AtomicBool::new(false),
             used: Mutex::new(Instant::now()),
             is_spare: AtomicBool::new(false),
@@ -132,14 +132,15 @@ impl Streams {
         left.is_some()
     }
 
-    /// Notes that the server did not keep to a limit.
-    pub(in crate::upstream) fn misused(&self) {
-        self.misused.store(true, Relaxed);
+    /// Notes what the server sent too much of.
+    pub(in crate::upstream) fn misused(&self, flood: &'static str) {
+        // The first is what ended the connection.
+        let _ = self.misused.set(flood);
     }
 
-    /// Returns whether the server did not keep to a limit.
-    pub(in crate::upstream) fn is_misused(&self) -> bool {
-        self.misused.load(Relaxed)
+    /// Returns what the server sent too much of, if that ended the connection.
+    pub(in crate::upstream) fn flood(&self) -> Option<&'static str> {
+        self.misused.get().copied()
     }
 
     /// Returns true once, for the stream that is the server's one failure.
