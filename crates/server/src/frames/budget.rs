@@ -73,11 +73,11 @@ static OF_UPSTREAMS: Prices = Prices {
     data: 3,
 };
 
-/// Prices of TLS records without plaintext, such as tickets: 3 ms of work at once.
+/// Prices of TLS records without plaintext, such as tickets: some 1 ms of work at once.
 static OF_RECORDS: Prices = Prices {
     // One read may bring 170 small records before their plaintext is taken.
-    begin: 512,
-    burst: 512,
+    begin: 256,
+    burst: 256,
     rate: 100,
     // No frames.
     full: 0,

@@ -168,8 +168,8 @@ mod tests {
     #[test]
     fn records_without_plaintext_are_bounded() {
         for cut in [1, 7, usize::MAX] {
-            assert_eq!(taken(60, 0, cut), 512 + 100);
-            assert_eq!(taken(16_384, 0, cut), (512 + 100) / 17);
+            assert_eq!(taken(60, 0, cut), 256 + 100);
+            assert_eq!(taken(16_384, 0, cut), (256 + 100) / 17);
             // One byte in each is enough.
             assert_eq!(taken(18, 1, cut), 10_000);
             assert_eq!(taken(16_401, 16_384, cut), 10_000);

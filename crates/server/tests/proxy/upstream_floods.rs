@@ -119,7 +119,7 @@ async fn a_flood_is_one_failure_however_many_streams_it_ends() {
 
 #[tokio::test]
 async fn tickets_without_end_are_502() {
-    for (tickets, expected) in [(20, 200), (200, 200), (5_000, 502)] {
+    for (tickets, expected) in [(20, 200), (100, 200), (5_000, 502)] {
         let ca = TestCa::new();
         let mut upstream = Secure::bind(&ca.issue(&[NAME], Key::P256), None, b"http/1.1").await;
         let config = Arc::get_mut(&mut upstream.config).unwrap();
