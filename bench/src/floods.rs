@@ -1,6 +1,7 @@
 //! Limits under attack: for each, an attack on one tenant while another tenant's clients
-//! are measured, five times, and the server's memory.
+//! are measured, five times, and the server's memory. Clients attack, and upstreams.
 
+mod hostile;
 mod setting;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use clap::Args;
 use tokio::runtime;
 use tokio::time::sleep;
 
+use self::hostile::Hostile;
 use self::setting::Setting;
 use crate::accounting::resident;
 use crate::flood::attacker::{Flooding, Kind, Target};
@@ -86,12 +88,16 @@ enum Place {
     Silent,
     /// As `Silent`, on a server that takes few requests at once
     Overload,
+    /// As `Upstream`; clients of the same host are measured
+    Shared,
+    /// Passes it on to an upstream that attacks
+    Flooding(Hostile),
 }
 
 fn attacks() -> Vec<(String, Kind, Place)> {
     let place = |kind| match kind {
         Kind::SlowReading | Kind::ClosedWindows => Place::Download,
-        Kind::TinyFrames | Kind::SlowBodies => Place::Upstream,
+        Kind::TinyFrames | Kind::SlowBodies | Kind::SlowStreams => Place::Upstream,
         _ => Place::Page,
     };
     let mut attacks: Vec<_> = Kind::ALL
@@ -108,8 +114,14 @@ fn attacks() -> Vec<(String, Kind, Place)> {
         let name = format!("{}, proxied", kind.name());
         attacks.push((name, kind, Place::Upstream));
     }
+    let name = format!("{}, same host", Kind::SlowStreams.name());
+    attacks.push((name, Kind::SlowStreams, Place::Shared));
+    for hostile in Hostile::FLOODS {
+        let place = Place::Flooding(hostile);
+        attacks.push((hostile.name().to_owned(), Kind::Visits, place));
+    }
     attacks.push((
-        "a silent upstream".to_owned(),
+        Hostile::Silent.name().to_owned(),
         Kind::Requests,
         Place::Silent,
     ));
@@ -163,7 +175,7 @@ impl Judged {
 async fn judge(options: &Options, kind: Kind, place: Place) -> Result<Judged> {
     let setting = Setting::new(&options.sekisho, place, connections_limit(kind)).await?;
     let over = Duration::from_secs(options.seconds);
-    let neighbour = setting.neighbour()?;
+    let neighbour = setting.neighbour(place)?;
     let target = setting.target(place)?;
     // Memory that the server allocates for its first clients stays with it.
     clients(kind, &neighbour, over).await?;

