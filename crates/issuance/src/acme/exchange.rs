@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared};
+use futures_util::future::{BoxFuture, WeakShared};
 use http::header::{CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -31,40 +31,58 @@ pub(super) struct Transport {
     pub(super) trusted: String,
     /// For one request with its answer.
     pub(super) deadline: Duration,
-    /// The directory, as it was read last or is being read.
-    pub(super) read: Mutex<Option<(Instant, Reading)>>,
+    pub(super) read: Mutex<Read>,
     pub(super) nonces: Nonces,
 }
 
-/// Read of the directory, shared by all who wait for it (singleflight).
-pub(super) type Reading = Shared<BoxFuture<'static, Result<Bytes, Fault>>>;
+/// The directory.
+#[derive(Default)]
+pub(super) struct Read {
+    /// Its text, and when it was read.
+    last: Option<(Instant, Bytes)>,
+    /// Read under way, shared by all who wait for it (singleflight). It ends with the
+    /// last of them.
+    flight: Option<WeakShared<Flight>>,
+}
+
+type Flight = BoxFuture<'static, Result<Bytes, Fault>>;
 
 impl Transport {
     /// Returns the directory; reads it anew after [`DIRECTORY_AGE`]. All who wait share
     /// one request and its failure: a CA that hangs would else get one for each order.
     pub(super) async fn directory(self: &Arc<Self>) -> Result<Bytes, Fault> {
-        let reading = {
+        let flight = {
             let mut read = lock(&self.read);
-            let usable = read.take_if(|(begun, reading)| match reading.peek() {
-                Some(Ok(_)) => begun.elapsed() < DIRECTORY_AGE,
-                Some(Err(_)) => false,
-                None => true,
-            });
-            let (begun, reading) = usable.unwrap_or_else(|| {
+            if let Some((at, json)) = &read.last
+                && at.elapsed() < DIRECTORY_AGE
+            {
+                return Ok(json.clone());
+            }
+            let flight = read.flight.as_ref().and_then(WeakShared::upgrade);
+            flight.unwrap_or_else(|| {
                 let transport = Arc::clone(self);
-                let reading = async move { transport.read_directory().await };
-                (Instant::now(), reading.boxed().shared())
-            });
-            *read = Some((begun, reading.clone()));
-            reading
+                let flight = async move { transport.read_directory().await };
+                let flight = flight.boxed().shared();
+                read.flight = flight.downgrade();
+                flight
+            })
         };
-        reading.await
+        flight.await
     }
 
     async fn read_directory(&self) -> Result<Bytes, Fault> {
-        let json = self.get(&self.directory).await?.into_body();
-        Directory::parse(&json)?;
-        Ok(json)
+        let done = async {
+            let json = self.get(&self.directory).await?.into_body();
+            Directory::parse(&json)?;
+            Ok(json)
+        };
+        let done = done.await;
+        let mut read = lock(&self.read);
+        read.flight = None;
+        if let Ok(json) = &done {
+            read.last = Some((Instant::now(), json.clone()));
+        }
+        done
     }
 
     /// Reads a resource that needs no account.

@@ -7,17 +7,12 @@ use sekisho_certs::credential::Secret;
 
 use super::{Account, ExternalAccount, NewAccount};
 use crate::acme::ca::Ca;
-use crate::acme::directory::Meta;
 use crate::acme::error::Fault;
 use crate::acme::exchange::Exchange;
 
 impl Ca {
     pub(super) async fn create(&self, new: &NewAccount) -> Result<Account, Fault> {
-        let meta = self.agreed(new).await?;
-        if meta.external_account_required && new.external.is_none() {
-            let why = "the CA asks for an external account: eab_id and eab_key".into();
-            return Err(Fault::Setting { key: "eab_id", why });
-        }
+        self.check_wants(new).await?;
         let external = new.external.as_ref().map(external_key).transpose()?;
         let contact: Vec<_> = new.contact.iter().map(String::as_str).collect();
         let asked = instant_acme::NewAccount {
@@ -37,7 +32,7 @@ impl Ca {
     }
 
     pub(super) async fn create_of(&self, key: &Secret, new: &NewAccount) -> Result<Account, Fault> {
-        self.agreed(new).await?;
+        self.check_wants(new).await?;
         let key = PrivatePkcs8KeyDer::from(key.expose()).clone_key();
         let key = (Key::from_pkcs8_der(key.clone_key())?, key.into());
         let (exchange, _) = Exchange::new(&self.transport);
@@ -57,16 +52,18 @@ impl Ca {
             }))
     }
 
-    /// Returns what the CA says of itself, if the operator agrees to its terms.
-    async fn agreed(&self, new: &NewAccount) -> Result<Meta, Fault> {
+    /// Checks what the CA says that each account needs.
+    async fn check_wants(&self, new: &NewAccount) -> Result<(), Fault> {
         let meta = self.endpoints().await?.meta;
-        match &meta.terms_of_service {
-            Some(terms) if !new.agree => {
-                let why = format!("the CA asks for agreement to {terms}");
-                Err(Fault::Setting { key: "agree", why })
-            }
-            _ => Ok(meta),
+        if let (Some(terms), false) = (&meta.terms_of_service, new.agree) {
+            let why = format!("the CA asks for agreement to {terms}");
+            return Err(Fault::Setting { key: "agree", why });
         }
+        if meta.external_account_required && new.external.is_none() {
+            let why = "the CA asks for an external account: eab_id and eab_key".into();
+            return Err(Fault::Setting { key: "eab_id", why });
+        }
+        Ok(())
     }
 }
 

@@ -103,7 +103,7 @@ impl Pebble {
             let now_ms = now_ms() as f64;
             match lock(&judge).judge(passing, now_ms) {
                 Ok(()) => Verdict::Pass,
-                Err(answer) => Verdict::Answer(answer),
+                Err(answer) => Verdict::Answer(*answer),
             }
         });
         LimitedCa { proxy, state }
@@ -136,7 +136,7 @@ impl LimitedCa {
     }
 }
 
-type Refusal = Response<Full<Bytes>>;
+type Refusal = Box<Response<Full<Bytes>>>;
 
 impl State {
     fn judge(&mut self, passing: &Passing<'_>, now_ms: f64) -> Result<(), Refusal> {
@@ -172,7 +172,7 @@ impl State {
         if full_at - now_ms > cost * f64::from(burst) {
             self.refused.push("too many new nonces".to_owned());
             let answer = Response::builder().status(503).header("retry-after", "1");
-            return Err(answer.body(Full::default()).expect("an answer"));
+            return Err(Box::new(answer.body(Full::default()).expect("an answer")));
         }
         self.full_at.insert("nonces".to_owned(), full_at);
         Ok(())
@@ -269,7 +269,7 @@ impl State {
             .header("content-type", "application/problem+json")
             .header("retry-after", seconds);
         let body = Full::from(problem.to_string());
-        Err(answer.body(body).expect("an answer"))
+        Err(Box::new(answer.body(body).expect("an answer")))
     }
 
     /// Takes one, at most until the bucket is empty.
