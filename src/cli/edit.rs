@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use sekisho_certs::store::{Precondition, Write};
-use sekisho_certs::{HostPattern, HostRecord, References, Sealer, StoreError};
+use sekisho_certs::{HostPattern, HostRecord, Sealer, StoreError};
 
 use crate::cli::failure::Result;
 use crate::cli::lineage::{self, Changed};
@@ -36,16 +36,18 @@ pub(crate) async fn edit(
             Some(record) => Precondition::Version(record.version),
             None => Precondition::Absent,
         };
-        let (after, write) = match decide(stored).await? {
+        let mut changed = Changed::default();
+        let write = match decide(stored).await? {
             Edit::Keep => return Ok(()),
-            Edit::Put(record) => (record.references, Write::PutHost(record, expect)),
+            Edit::Put(record) => {
+                changed.add(pattern, before, record.references);
+                Write::PutHost(record, expect)
+            }
             Edit::Remove => {
-                let write = Write::RemoveHost(pattern.clone(), expect);
-                (References::default(), write)
+                changed.remove(pattern, before);
+                Write::RemoveHost(pattern.clone(), expect)
             }
         };
-        let mut changed = Changed::default();
-        changed.add(pattern, before, after);
         let ended = changed.ended(sealer.catalog().as_ref()).await?;
         let writes = [write].into_iter().chain(ended.iter().map(lineage::end));
         match sealer.write(writes.collect()).await {

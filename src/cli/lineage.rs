@@ -64,6 +64,8 @@ enum State {
     Ordering,
     /// Tried once a day, after many failures.
     Suspended,
+    /// Admission refused the name: nothing is ordered before a visit that it admits.
+    Refused,
     /// The last attempt failed.
     Failing,
     /// Nothing is to be done.
@@ -84,6 +86,7 @@ impl State {
         match () {
             () if lineage.claim.is_some() => Self::Ordering,
             () if suspended().unwrap_or(false) => Self::Suspended,
+            () if is_refused(lineage) => Self::Refused,
             () if lineage.attempts > 0 => Self::Failing,
             // Of a revoked certificate is kept that its key must not be used again.
             () if lineage.order.is_some() && lineage.due.is_some() => Self::Ordering,
@@ -92,6 +95,11 @@ impl State {
             () => Self::Scheduled,
         }
     }
+}
+
+/// Tells whether a lineage has never been admitted to an order.
+fn is_refused<S>(lineage: &Lineage<S>) -> bool {
+    lineage.credential.is_none() && lineage.due.is_none() && lineage.last_error.is_some()
 }
 
 impl<'a> View<'a> {
@@ -237,6 +245,7 @@ fn state<S>(lineage: &Lineage<S>, renewal: Option<i64>, now: i64) -> String {
             }
         },
         State::Suspended => format!("suspended after {failures} failures: tried once a day"),
+        State::Refused => "refused on first access; its next visit asks again".into(),
         State::Failing if failures == 1 => "failing, 1 failure".into(),
         State::Failing => format!("failing, {failures} failures in a row"),
         State::Waiting => "waiting for its first certificate".into(),

@@ -119,6 +119,31 @@ fn a_certificate_shows_its_renewal() {
     }
 }
 
+/// The row of a host that admission refused goes with the host.
+#[test]
+fn a_host_shows_why_it_was_refused() {
+    let sandbox = Sandbox::new();
+    let store = Lineages::of(&sandbox, &["a.example"]);
+    let mut lineage = lineage(&["a.example"]);
+    lineage.attempts = 1;
+    lineage.last_error = Some(refused());
+    store.put(&lineage);
+    let text = sandbox.ok(&["host", "show", "a.example"]);
+    assert!(text.contains("state     refused on first access"), "{text}");
+    assert!(
+        text.contains("error     2030-01-01T00:00:00Z: the CA says"),
+        "{text}"
+    );
+    assert_eq!(shown(&sandbox)["lineages"][0]["state"], "refused");
+    let listed = sandbox.ok(&["cert", "list", "--failing"]);
+    assert!(
+        listed.contains("a.example  refused on first access"),
+        "{listed}"
+    );
+    sandbox.ok(&["host", "remove", "a.example"]);
+    assert_eq!(sandbox.ok(&["cert", "list", "--failing"]), "");
+}
+
 /// A lineage is due each time that the CA is asked about its certificate.
 #[test]
 fn a_look_at_renewal_information_is_no_renewal() {

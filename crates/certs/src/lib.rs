@@ -19,6 +19,7 @@ pub mod host;
 pub mod lineage;
 pub mod loaded;
 pub mod log;
+mod log_limiter;
 pub mod lookup;
 pub mod metrics;
 pub mod obtain;
@@ -36,6 +37,7 @@ pub use feed::{DocumentEvent, Documents, Feed, Follower};
 pub use host::{HostName, HostPattern, NameError};
 pub use lineage::{Claim, Fence, LastError, Lineage, LineageName, Listed, ToClaim, Wishes};
 pub use loaded::{LoadedCredential, LoadedHost};
+pub use log_limiter::LogLimiter;
 pub use lookup::{
     Cached, FeedState, Lookup, LookupError, LookupSettings, LookupStats, Outcome, Progress,
     Published, Wait,

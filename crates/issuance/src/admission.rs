@@ -125,9 +125,13 @@ impl Admission {
     }
 
     /// Refuses `name` at once, if nobody need be asked for that: unknown names are
-    /// many. None if [`Admission::decide`] has to look further.
+    /// many. None if [`Admission::decide`] has to look further, and for names with a
+    /// record, whose operator is told the reason.
     #[must_use]
     pub fn refuses(&self, name: &HostName, record: Option<&HostRecord>) -> Option<Obtained> {
+        if record.is_some() && self.first_access != FirstAccess::Off {
+            return None;
+        }
         let pattern = record.map_or_else(|| name.into(), |record| record.pattern.clone());
         let refused = self.rules(&pattern, record).is_err();
         refused.then_some(Obtained::Refused { retry_after: None })

@@ -22,6 +22,7 @@ mod kind;
 mod order;
 mod outcome;
 mod prove;
+mod refused;
 mod renewal;
 mod revoke;
 mod shares;
@@ -36,8 +37,8 @@ use std::sync::atomic::AtomicU64;
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::store::Write;
 use sekisho_certs::{
-    Challenges, Clock, CredentialId, Fence, HostPattern, Lineage, LineageName, Sealer, Secret,
-    StoreError,
+    Challenges, Clock, CredentialId, Fence, HostPattern, Lineage, LineageName, LogLimiter, Sealer,
+    Secret, StoreError,
 };
 use tokio::sync::{Notify, Semaphore};
 
@@ -85,6 +86,8 @@ pub struct Issuer {
     turns: Turns,
     /// Told when there is something due.
     due: Notify,
+    /// Limit of log lines about names that admission refuses.
+    refusals: LogLimiter,
     /// Told when a CA that was passed over works again.
     opened: Notify,
     /// Lineages of the catalog, as last counted; [`UNCOUNTED`] before that.
@@ -154,6 +157,7 @@ impl Issuer {
             working: Working::default(),
             turns: Turns::default(),
             due: Notify::new(),
+            refusals: LogLimiter::default(),
             opened: Notify::new(),
             lineages: AtomicU64::new(UNCOUNTED),
             holder: holder::fresh(),

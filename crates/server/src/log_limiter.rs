@@ -2,13 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::time::Duration;
 
 use http::StatusCode;
-use sekisho_certs::{HostName, HostPattern, LoadedCredential, LookupError};
-use tokio::time::Instant;
+use sekisho_certs::{HostName, HostPattern, LoadedCredential, LogLimiter, LookupError};
 
 use crate::budget::Prefix;
 use crate::site::{Refusal, SiteError, Upstream};
@@ -161,47 +157,5 @@ impl LogLimits {
         if let Some(others) = self.file_refused.allow() {
             tracing::error!(host, root, path, others, "file refused with 503: {refusal}");
         }
-    }
-}
-
-/// Rate limit that passes one line per [`INTERVAL`].
-#[derive(Debug, Default)]
-pub(crate) struct LogLimiter(Mutex<Option<(Instant, u64)>>);
-
-impl LogLimiter {
-    /// Returns how many lines were suppressed since the last one; None if this
-    /// one is suppressed too.
-    pub(crate) fn allow(&self) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        match &mut *state {
-            Some((last, held)) if now - *last < INTERVAL => {
-                *held += 1;
-                None
-            }
-            state => {
-                let held = state.map_or(0, |(_, held)| held);
-                *state = Some((now, 0));
-                Some(held)
-            }
-        }
-    }
-}
-
-const INTERVAL: Duration = Duration::from_secs(10);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn one_in_ten_seconds() {
-        let sparse = LogLimiter::default();
-        assert_eq!(sparse.allow(), Some(0));
-        for _ in 0..5 {
-            assert_eq!(sparse.allow(), None);
-        }
-        tokio::time::advance(INTERVAL).await;
-        assert_eq!(sparse.allow(), Some(5));
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Changed {
     dropped: HashMap<CredentialId, Vec<HostPattern>>,
     /// Existing hosts that get their first credential.
     first: Vec<HostPattern>,
+    /// Host that is removed.
+    removed: Option<HostPattern>,
 }
 
 impl Changed {
@@ -35,6 +37,12 @@ impl Changed {
         if before.is_empty() && !after.is_empty() {
             self.first.push(host.clone());
         }
+    }
+
+    /// Adds a host that is removed.
+    pub(crate) fn remove(&mut self, host: &HostPattern, before: Option<References>) {
+        self.add(host, before, References::default());
+        self.removed = Some(host.clone());
     }
 
     /// Tells whether a host no longer refers to a credential.
@@ -68,6 +76,12 @@ impl Changed {
                 one.credential.is_none() && one.names.iter().all(is_served)
             });
             ended.append(&mut waiting);
+        }
+        if let Some(host) = &self.removed {
+            // It only keeps why the host was refused. What is due ends by itself.
+            let mut refused = catalog.lineages(&[host.into()]).await?;
+            refused.retain(|one| one.credential.is_none() && one.due.is_none());
+            ended.append(&mut refused);
         }
         Ok(ended)
     }

@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::attempt::{Task, When};
+use super::refused::is_refused;
 use super::shares::Permit;
 use super::under_way::UnderWay;
 use super::working::Outcome;
@@ -76,7 +77,7 @@ impl Issuer {
         });
         match decision {
             Decision::Refused { why, retry_after } => {
-                tracing::debug!(%name, %why, "no certificate on first access");
+                self.refused(name, record, &why).await;
                 Obtained::Refused { retry_after }
             }
             Decision::Failed { why, retry_after } => Obtained::Failed { why, retry_after },
@@ -135,7 +136,9 @@ impl Issuer {
         if let Some(joined) = self.working.join(&name) {
             return Ok(joined.outcome().await.into());
         }
-        if let Some(there) = there {
+        if there.as_ref().is_some_and(is_refused) {
+            self.admit_again(&name).await?;
+        } else if let Some(there) = there {
             if let Some(waits) = self.waits(&there).filter(|_| !is_due) {
                 return Ok(waits);
             }

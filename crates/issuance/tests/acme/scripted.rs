@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sekisho_certs::credential::{CredentialError, Secret};
 use sekisho_issuance::acme::{
-    Account, Blame, Ca, CaSettings, ChallengeType, Error, ExternalAccount, Fault, NewAccount, Order,
-    Retry,
+    Account, Blame, Ca, CaSettings, ChallengeType, Error, ExternalAccount, Fault, NewAccount,
+    Order, Retry,
 };
 use sekisho_testkit::{Answer, Endpoint, Key, Pair, Speaks, TestCa};
 use tempfile::TempDir;

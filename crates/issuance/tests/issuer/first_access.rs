@@ -46,11 +46,41 @@ async fn names_that_may_have_none_cost_nothing() {
         matches!(obtained, Obtained::Refused { retry_after: None }),
         "{obtained:?}"
     );
-    let suffix = fixture.host("co.uk").await;
-    let obtained = visit(&issuer, "co.uk", Some(&suffix)).await;
-    assert!(matches!(obtained, Obtained::Refused { .. }), "{obtained:?}");
     assert_eq!(fixture.catalog.count_lineages().await.unwrap(), before);
     assert_eq!(fixture.orders(), 0);
+}
+
+/// An operator who wonders why a host has no certificate looks at the host.
+#[tokio::test]
+async fn a_host_keeps_why_it_was_refused_until_it_is_admitted() {
+    let fixture = Fixture::start().await;
+    let issuer = fixture.issuer().await;
+    let suffix = fixture.host("co.uk").await;
+    let record = fixture.host("a.example").await;
+    for deny in ["a.example", "*.example"] {
+        let strict = fixture
+            .issuer_with(|settings| settings.admission.deny = vec![pattern(deny)])
+            .await;
+        for _ in 0..2 {
+            let obtained = visit(&strict, "a.example", Some(&record)).await;
+            assert!(matches!(obtained, Obtained::Refused { .. }), "{obtained:?}");
+        }
+        let kept = fixture.lineage("a.example").await.unwrap();
+        assert_eq!(
+            kept.last_error.unwrap().text,
+            "refused, a.example is denied"
+        );
+        assert!(kept.due.is_none() && kept.claim.is_none() && kept.credential.is_none());
+    }
+    let obtained = visit(&issuer, "co.uk", Some(&suffix)).await;
+    assert!(matches!(obtained, Obtained::Refused { .. }), "{obtained:?}");
+    let kept = fixture.lineage("co.uk").await.unwrap().last_error.unwrap();
+    assert_eq!(kept.text, "refused, co.uk is a public suffix");
+    assert_eq!(fixture.orders(), 0);
+    let obtained = visit(&issuer, "a.example", Some(&record)).await;
+    assert!(matches!(obtained, Obtained::Stored), "{obtained:?}");
+    let lineage = fixture.lineage("a.example").await.unwrap();
+    assert!(lineage.last_error.is_none() && lineage.credential.is_some());
 }
 
 #[tokio::test]

@@ -7,10 +7,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use sekisho_certs::LogLimiter;
 use sekisho_certs::metrics::Counter;
 
 use super::file::File;
-use crate::log_limiter::LogLimiter;
 
 /// Bounded queue of lines. A line without room is dropped and counted: no
 /// request waits for a slow disk.

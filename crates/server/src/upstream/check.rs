@@ -9,12 +9,11 @@ mod run;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sekisho_certs::{HostName, Tenant};
+use sekisho_certs::{HostName, LogLimiter, Tenant};
 use tokio::sync::mpsc;
 
 use super::places::{Place, Places};
 use super::servers::{Affinity, Server};
-use crate::log_limiter::LogLimiter;
 use crate::site::{ActiveCheck, Upstream, UpstreamTls};
 
 pub(super) use run::Checking;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use foldhash::fast::RandomState;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, UnitWeighter};
-use sekisho_certs::{HostName, Tenant, clock};
+use sekisho_certs::{HostName, LogLimiter, Tenant, clock};
 use tokio::time::Instant;
 
 use super::check::{Checking, Checks, Starting};
@@ -19,7 +19,6 @@ use super::health::{FailureKind, Health, Site, Trials};
 use super::limits::{Retries, Slots};
 use super::resolve::{Asking, Names, Unresolved};
 use super::transport::Endpoint;
-use crate::log_limiter::LogLimiter;
 use crate::metrics::Metrics;
 use crate::shared::Shared;
 use crate::site::{Address, Upstream};
