@@ -13,7 +13,7 @@ use super::Denied;
 
 /// Bounded number of permits. A free permit goes to the first caller. When there
 /// is none, each group has a queue, and returned permits go to the queues round
-/// robin. When no more callers may wait, the newest of the longest queue is
+/// robin; that of a group with its whole share goes to another one first. When no more callers may wait, the newest of the longest queue is
 /// refused in favour of a group with fewer. `K` names the group of a caller.
 #[derive(Debug)]
 pub(crate) struct FairSemaphore<K: Group> {
@@ -142,20 +142,23 @@ impl<K: Group> State<K> {
 
     /// Takes a permit of `group` back and returns its next caller.
     fn pass_on(&mut self, group: &K, share: usize) -> Option<(K, oneshot::Sender<FairPermit<K>>)> {
+        // The permit still counts: a group that has just used its share goes after others.
+        let next = self.next(share);
+        match &next {
+            Some((next, _)) => {
+                if let Some(line) = self.groups.get_mut(next) {
+                    line.in_flight += 1;
+                }
+            }
+            None => self.idle += 1,
+        }
         if let Some(line) = self.groups.get_mut(group) {
             line.in_flight -= 1;
             if line.in_flight == 0 && line.queue.is_empty() {
                 self.groups.remove(group);
             }
         }
-        let Some((next, sender)) = self.next(share) else {
-            self.idle += 1;
-            return None;
-        };
-        if let Some(line) = self.groups.get_mut(&next) {
-            line.in_flight += 1;
-        }
-        Some((next, sender))
+        next
     }
 
     /// Returns the next caller: of the first group below its share, else of

@@ -45,7 +45,7 @@ mod tests {
 
     use super::*;
 
-    /// A hundred runs of one network delay one of another by a single turn.
+    /// A hundred runs of one network that wait delay none of another.
     #[tokio::test]
     async fn networks_take_turns() {
         let turns = Turns::new();
@@ -56,13 +56,19 @@ mod tests {
         let first = take("198.51.100.1").await.unwrap();
         let mut crowd: Vec<_> = (0..100).map(|_| take("198.51.100.1")).collect();
         assert!(crowd.iter_mut().all(|run| run.now_or_never().is_none()));
-        let mut neighbour = take("192.0.2.7");
-        assert!((&mut neighbour).now_or_never().is_none());
+        let mut neighbours = [take("192.0.2.7"), take("192.0.2.7")];
+        assert!(
+            neighbours
+                .iter_mut()
+                .all(|run| run.now_or_never().is_none())
+        );
         drop(first);
-        let second = (&mut crowd[0]).now_or_never().flatten();
-        drop(second.expect("the first of those who wait"));
-        let neighbours = neighbour.now_or_never().flatten();
-        assert!(neighbours.is_some(), "then the other network");
-        assert!((&mut crowd[1]).now_or_never().is_none());
+        // The network that has just had a turn goes after the other one.
+        let [first, second] = &mut neighbours;
+        drop(first.now_or_never().flatten().expect("a turn"));
+        assert!(second.now_or_never().is_none());
+        drop((&mut crowd[0]).now_or_never().flatten().expect("a turn"));
+        drop(second.now_or_never().flatten().expect("a turn"));
+        assert!((&mut crowd[1]).now_or_never().flatten().is_some());
     }
 }
