@@ -111,7 +111,12 @@ pub(crate) async fn neighbours(target: &Target, over: Duration) -> Result<Outcom
     let client = client(target)?;
     let mut connections = Vec::new();
     for _ in 0..NEIGHBOURS {
-        connections.push(client.open(&target.host).await.map_err(failed)?);
+        connections.push(
+            client
+                .open(&target.host)
+                .await
+                .map_err(|failure| failed(&failure))?,
+        );
     }
     let mut tally = Tally::new()?;
     let mut buffer = Vec::new();
@@ -129,7 +134,7 @@ pub(crate) async fn neighbours(target: &Target, over: Duration) -> Result<Outcom
             &target.host,
             &mut buffer,
         );
-        tally.operation(asked.await.map_err(failed)?);
+        tally.operation(asked.await.map_err(|failure| failed(&failure))?);
     }
     Ok(tally.outcome(begun.elapsed()))
 }
@@ -145,7 +150,7 @@ pub(crate) async fn newcomers(target: &Target, over: Duration) -> Result<Outcome
     while begun.elapsed() < over {
         ticks.tick().await;
         let visit = client.visit(&target.host, Some(&target.path), &mut buffer);
-        tally.operation(visit.await.map_err(failed)?.whole);
+        tally.operation(visit.await.map_err(|failure| failed(&failure))?.whole);
     }
     Ok(tally.outcome(begun.elapsed()))
 }
@@ -160,7 +165,7 @@ fn client(target: &Target) -> Result<Client> {
     Client::new(target.address, &offer, DEADLINE)
 }
 
-fn failed(failure: Failure) -> anyhow::Error {
+fn failed(failure: &Failure) -> anyhow::Error {
     anyhow!("a neighbour failed: {}", failure.kind())
 }
 
