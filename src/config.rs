@@ -162,6 +162,7 @@ impl Config {
             limits: self.limits,
             name_servers: self.name_servers.clone(),
             upstreams,
+            bodies: crate::process::HELD_BODIES,
         }
     }
 

@@ -98,7 +98,7 @@ pub(crate) fn register_build(registry: &mut Registry) {
 /// Warns if `[server] connections` can need more memory than is available.
 pub(crate) fn check_memory(config: &Config) {
     let connections = config.limits.connections;
-    let needed = connections * PER_CONNECTION + config.memory();
+    let needed = connections * PER_CONNECTION + HELD_BODIES + config.memory();
     let needed = needed as u64;
     let available = memory::available(Path::new("/"));
     if let Some(available) = available.filter(|available| *available < needed) {
@@ -112,13 +112,17 @@ pub(crate) fn check_memory(config: &Config) {
     }
 }
 
-/// Bytes of a connection. Idle, it takes 6 KiB of the process (docs/performance.md) and
-/// the kernel's memory for its socket; not all are idle.
+/// Bytes of a connection without those of [`HELD_BODIES`]. Idle, it takes 6 KiB of the
+/// process (docs/performance.md) and the kernel's memory for its socket; not all are idle.
 const PER_CONNECTION: usize = 16 << 10;
+/// Bytes of bodies that connections of HTTP/2 may hold together: 21 whose uploads nobody
+/// takes, or some 1,800 answers whose clients take nothing. Above it, the connection that
+/// holds most ends.
+pub(crate) const HELD_BODIES: usize = 256 << 20;
 /// Descriptors of a worker: those with which its runtime polls and wakes
 /// itself, and its connections to the store and the Redis cache.
 const PER_WORKER: usize = 5;
-/// Most connections to upstreams; each takes some 20 KB.
+/// Most connections to upstreams. Each takes some 20 KB, without the bytes of bodies.
 const MOST_UPSTREAMS: usize = 2 << 16;
 /// Other descriptors: the store's files and threads, the admin listener with
 /// its connections, and files that are being opened.

@@ -141,6 +141,7 @@ fn serve(challenges: Challenges) -> Addresses {
         limits: LIMITS,
         name_servers: Vec::new(),
         upstreams: 16,
+        bodies: 256 << 20,
     };
     let server = Server::build(settings, parts).unwrap();
     let addresses = server.addresses().clone();

@@ -9,12 +9,16 @@ mod answers;
 mod budget;
 pub(crate) mod parser;
 
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use answers::Answers;
 pub(crate) use budget::Budget;
-use parser::{HEADERS, Parser, RST_STREAM};
+use parser::{DATA, HEADERS, Parser, RST_STREAM};
+
+use crate::bodies::{Held, block_of};
+use crate::http::CONNECTION_WINDOW;
 
 /// Frame counters of both directions of one HTTP/2 connection.
 pub(crate) struct Frames {
@@ -28,6 +32,10 @@ pub(crate) struct Frames {
     patience: Duration,
     /// Wakes the reader when the last answer has ended.
     waker: Option<Waker>,
+    /// Bytes of DATA frames that the client sent.
+    data: u64,
+    /// Count of the bytes that the connection holds; None in tests.
+    held: Option<Arc<Held>>,
 }
 
 impl Frames {
@@ -42,7 +50,15 @@ impl Frames {
             newest: 0,
             patience,
             waker: None,
+            data: 0,
+            held: None,
         }
+    }
+
+    /// Counts the bytes of requests that nobody has taken.
+    pub(crate) fn counting(mut self, held: Arc<Held>) -> Self {
+        self.held = Some(held);
+        self
     }
 
     /// Notes bytes that the client sent by `now`, measured since accept.
@@ -52,8 +68,10 @@ impl Frames {
             budget,
             answers,
             newest,
+            data,
             ..
         } = self;
+        let (before, mut blocks) = (*data, 0);
         received.feed(bytes, |head| {
             budget.received(head, || now);
             match head.kind {
@@ -62,9 +80,24 @@ impl Frames {
                     answers.owe(head.stream);
                 }
                 RST_STREAM => answers.remove(head.stream),
+                DATA => {
+                    *data += u64::from(head.len);
+                    blocks += block_of(head.len as usize);
+                }
                 _ => {}
             }
         });
+        let came = self.data - before;
+        if let Some(held) = self.held.as_ref().filter(|_| came > 0) {
+            let came = usize::try_from(came).unwrap_or(usize::MAX);
+            held.came(came, blocks, self.window());
+        }
+    }
+
+    /// Returns the bytes of DATA frames that the client may send (RFC 9113, section 6.9).
+    fn window(&self) -> u32 {
+        let opened = u64::from(FIRST_WINDOW) + self.sent.opened();
+        u32::try_from(opened.saturating_sub(self.data)).unwrap_or(u32::MAX)
     }
 
     /// Notes bytes sent to the client; `flowing` is the time in which the
@@ -76,10 +109,16 @@ impl Frames {
             answers,
             ..
         } = self;
+        let opened = sent.opened();
         sent.feed(bytes, |head| {
             budget.sent(head);
             answers.sent(head, &flowing);
         });
+        if let Some(held) = self.held.as_ref().filter(|_| self.sent.opened() > opened) {
+            let window = self.window();
+            let requests = CONNECTION_WINDOW.saturating_sub(window);
+            held.announced(requests as usize, window);
+        }
         if self.answers.is_empty()
             && let Some(waker) = self.waker.take()
         {
@@ -87,11 +126,14 @@ impl Frames {
         }
     }
 
-    /// Returns whether the client sent more frames than its budget allows, or an
-    /// answer is stuck that only closing the connection can end. `waiting` answers are
+    /// Returns whether the connection holds too many bytes of bodies, the client sent more
+    /// frames than its budget allows, or an answer is stuck that only closing the connection
+    /// can end. `waiting` answers are
     /// silent since their upstreams are: which, is not known here.
     pub(crate) fn is_misused(&self, flowing: impl FnOnce() -> Duration, waiting: usize) -> bool {
-        self.budget.is_spent() || self.answers.is_stuck(self.patience, flowing, waiting)
+        self.held.as_ref().is_some_and(|held| held.has_ended())
+            || self.budget.is_spent()
+            || self.answers.is_stuck(self.patience, flowing, waiting)
     }
 
     /// Returns whether a field block has begun and not ended. No other frame
@@ -110,6 +152,13 @@ impl Frames {
         self.waker = Some(waker.clone());
     }
 
+    /// Registers a waker for when the connection is chosen to end since it holds too much.
+    /// Returns whether that has happened.
+    pub(crate) fn wakes_at_end(&self, waker: &Waker) -> bool {
+        let held = self.held.as_ref();
+        held.is_some_and(|held| held.wake_at_end(waker))
+    }
+
     /// Returns whether answers are owed.
     pub(crate) fn has_answers(&self) -> bool {
         !self.answers.is_empty()
@@ -123,9 +172,12 @@ impl Frames {
     }
 }
 
+/// Bytes that a client may send before it hears of another window (RFC 9113, section
+/// 6.9.2).
+const FIRST_WINDOW: u32 = 65_535;
+
 #[cfg(test)]
 mod tests {
-    use super::parser::DATA;
     use super::*;
 
     fn frame(kind: u8, flags: u8, stream: u8, len: u8) -> Vec<u8> {

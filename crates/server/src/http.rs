@@ -232,10 +232,12 @@ const MAX_HEAD: usize = 32 * 1024;
 /// Concurrent streams; browsers open up to 100.
 const MAX_STREAMS: u32 = 100;
 
-/// Bytes that a client may send unread, per stream and per connection. With
-/// many tenants the total memory matters, not the throughput of one upload.
-const STREAM_WINDOW: u32 = 64 * 1024;
-const CONNECTION_WINDOW: u32 = 256 * 1024;
+/// Bytes of a stream that a client may send before they are taken: with a round trip of
+/// 50 ms, 40 MiB per second.
+const STREAM_WINDOW: u32 = 2 << 20;
+/// Bytes of all streams together: five bodies that nobody takes stall no other. What they
+/// take of the memory, [`crate::bodies`] bounds over all connections.
+pub(crate) const CONNECTION_WINDOW: u32 = 12 << 20;
 
 /// Streams that a client may reset before hyper accepts them (CVE-2023-44487).
 const MAX_RESETS: usize = 20;

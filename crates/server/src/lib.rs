@@ -14,6 +14,7 @@ pub mod access_log;
 pub mod admin;
 mod ask;
 mod authority;
+mod bodies;
 mod body;
 mod budget;
 mod challenge;

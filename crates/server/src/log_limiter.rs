@@ -25,6 +25,7 @@ pub(crate) struct LogLimits {
     upstream_failed: LogLimiter,
     file_refused: LogLimiter,
     given_up: LogLimiter,
+    holds_most: LogLimiter,
 }
 
 impl LogLimits {
@@ -148,6 +149,19 @@ impl LogLimits {
                 %prefix, limit, others,
                 "connections of the client network with most of them are closed, the longest idle \
                  first: a worker's part of [server] connections is reached"
+            );
+        }
+    }
+
+    /// Logs a connection of this prefix that was ended since bodies take all memory that
+    /// is meant for them.
+    pub(crate) fn holds_most(&self, prefix: Prefix, limit: usize) {
+        if let Some(others) = self.holds_most.allow() {
+            tracing::warn!(
+                %prefix, limit_mib = limit >> 20, others,
+                "the HTTP/2 connection that holds most bytes of bodies, of the client network \
+                 with most of them, is ended: all connections together hold the limit; an \
+                 upstream may take uploads too slowly, or clients its answers"
             );
         }
     }

@@ -39,6 +39,7 @@ pub struct Metrics {
     open: Gauge,
     parked: Gauge,
     certificate_waits: Gauge,
+    body_bytes_held: Gauge,
     start_up_micros: AtomicU64,
     upstream: UpstreamMetrics,
 }
@@ -94,6 +95,8 @@ impl Metrics {
         registry.register("connections_parked", help, self.parked.clone());
         let help = "Handshakes and requests that wait for a certificate";
         registry.register("certificate_waits", help, self.certificate_waits.clone());
+        let help = "Bytes of bodies that came over HTTP/2, or for its clients, and were not taken";
+        registry.register("body_bytes_held", help, self.body_bytes_held.clone());
         self.upstream.register(registry);
         registry.register_collector(Box::new(Arc::clone(self)));
     }
@@ -145,6 +148,11 @@ impl Metrics {
     /// Counts a connection that was closed at the limit of connections.
     pub fn connection_given_up(&self) {
         self.given_up.inc();
+    }
+
+    /// Returns the count of bytes of bodies that connections of HTTP/2 hold.
+    pub(crate) fn body_bytes_held(&self) -> &Gauge {
+        &self.body_bytes_held
     }
 
     /// Connections that are open now.

@@ -57,12 +57,12 @@ impl Responder {
         let path = match SitePath::parse(&head.uri) {
             Ok(path) => path,
             Err(status) => {
-                discard(&head, body).await;
+                discard(context, &head, body).await;
                 return plain(status);
             }
         };
         let Some(rule) = site.rule(&path) else {
-            discard(&head, body).await;
+            discard(context, &head, body).await;
             return plain(StatusCode::NOT_FOUND);
         };
         let method = (head.method == Method::HEAD, fields::is_read(&head.method));
@@ -91,7 +91,7 @@ impl Responder {
                 }
             }
             (admitted, action) => {
-                discard(&head, body).await;
+                discard(context, &head, body).await;
                 match admitted {
                     Ok(()) => {
                         author = Author::of(action);
@@ -243,8 +243,9 @@ fn is_trace(method: &Method) -> bool {
 const PASSED_ON: &str = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
 
 /// Reads a body that the answer ignores, where it must be read before that.
-async fn discard(head: &Parts, body: Incoming) {
+async fn discard(context: &RequestContext<'_>, head: &Parts, body: Incoming) {
     if rest::is_open(head, &body) {
-        Box::pin(rest::discard(body)).await;
+        let timeouts = context.connection.timeouts();
+        Box::pin(rest::discard(body, timeouts)).await;
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::access_log::AccessLog;
+use crate::bodies::Bodies;
 use crate::budget::Budget;
 use crate::challenge::Answers;
 use crate::connections::Connections;
@@ -108,6 +109,7 @@ impl Server {
         let shared = Arc::new(Shared {
             descriptors: Arc::new(descriptors),
             rates: Rates::new(),
+            bodies: Bodies::new(settings.bodies, Arc::clone(&parts.metrics)),
             overload,
             upstream_servers,
             lookup: parts.lookup,

@@ -34,6 +34,9 @@ pub struct Settings {
     /// Connections to upstream servers open at once over all workers, unused ones
     /// included. Tenants share them.
     pub upstreams: usize,
+    /// Bytes of bodies that all connections of HTTP/2 may hold together: those that came
+    /// and were not taken. Above it, the connection that holds most is ended.
+    pub bodies: usize,
 }
 
 /// Hosts that clients without SNI get.

@@ -7,6 +7,7 @@ use http::HeaderValue;
 use sekisho_certs::{Clock, Lookup};
 
 use crate::access_log::AccessLog;
+use crate::bodies::Bodies;
 use crate::budget::Budget;
 use crate::challenge::Answers;
 use crate::hook::Hook;
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) descriptors: Arc<Descriptors>,
     /// Counts of requests that the rates of sites bound.
     pub(crate) rates: Rates,
+    /// Bytes of bodies that connections of HTTP/2 hold.
+    pub(crate) bodies: Arc<Bodies>,
     /// Count of the requests in flight; none without `[server] requests`.
     pub(crate) overload: Option<Arc<Overload>>,
     /// Value in `CDN-Loop` that stands for this catalog's servers.

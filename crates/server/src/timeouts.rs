@@ -11,6 +11,7 @@ mod outflow;
 mod upstream;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
+use crate::bodies::Held;
 use framing::NotedFraming;
 use outflow::Outflow;
 
@@ -32,6 +34,7 @@ pub(crate) use upstream::AtUpstream;
 ///
 /// | state | noted by | limit | then |
 /// | --- | --- | --- | --- |
+/// | it holds too much, and is closed | `close_if_ended` | [`LINGER`] | [`Due::Drop`] |
 /// | the socket takes nothing | `blocked` | `body` | [`Due::Ask`] |
 /// | our side is closed | `close` | [`LINGER`] | [`Due::Drop`] |
 /// | a head has begun | `read`, `in_head` | `head` | [`Due::Drop`] |
@@ -86,6 +89,8 @@ pub(crate) struct ConnTimeouts {
     closed: Moment,
     winding_down: Moment,
     outflow: Outflow,
+    /// Bytes of bodies that the connection holds; HTTP/2 only.
+    held: OnceLock<Arc<Held>>,
     /// Wakes the HTTP/2 streams, which then check how long they wait.
     stream_check: Notify,
     /// Wakes the connection when its last request has ended.
@@ -116,6 +121,7 @@ impl ConnTimeouts {
             closed: Moment::default(),
             winding_down: Moment::default(),
             outflow: Outflow::default(),
+            held: OnceLock::new(),
             stream_check: Notify::new(),
             unanswered: AtomicWaker::new(),
         }
@@ -287,6 +293,31 @@ impl ConnTimeouts {
     /// Notes that our side is being closed, if no request is in flight.
     pub(crate) fn close_if_idle(&self) {
         if !self.is_in_flight() {
+            self.close();
+        }
+    }
+
+    /// Notes where the bytes of bodies are counted, once.
+    pub(crate) fn hold(&self, held: Arc<Held>) {
+        let _ = self.held.set(held);
+    }
+
+    /// Returns the count of the bytes of bodies; none over HTTP/1.1.
+    pub(crate) fn held(&self) -> Option<&Arc<Held>> {
+        self.held.get()
+    }
+
+    /// Notes that bytes of a request's body were taken.
+    pub(crate) fn taken(&self, bytes: usize) {
+        if let Some(held) = self.held() {
+            held.taken(bytes);
+        }
+    }
+
+    /// Notes that our side is being closed, if the connection was chosen to end since it
+    /// holds too much.
+    pub(crate) fn close_if_ended(&self) {
+        if self.held().is_some_and(|held| held.has_ended()) {
             self.close();
         }
     }

@@ -36,6 +36,11 @@ pub(crate) struct Parser {
     skip: usize,
     /// Set while a field block is open: whether the current frame is its last.
     block: Option<Last>,
+    /// The part of an increment that has arrived, while the current frame opens the
+    /// connection's window.
+    increment: Option<u32>,
+    /// Sum of the increments of the connection's window.
+    opened: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,6 +65,7 @@ impl Parser {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
+            self.add_increment(&bytes[..skipped]);
             bytes = &bytes[skipped..];
             let taken = (HEAD - self.have).min(bytes.len());
             self.head[self.have..self.have + taken].copy_from_slice(&bytes[..taken]);
@@ -72,12 +78,34 @@ impl Parser {
                 if matches!(head.kind, HEADERS | CONTINUATION) {
                     self.block = Some(Last(head.flags & END_HEADERS != 0));
                 }
+                let opens = head.kind == WINDOW_UPDATE && head.stream == 0;
+                self.increment = opens.then_some(0);
                 show(head);
             }
         }
         if self.skip == 0 && self.block == Some(Last(true)) {
             self.block = None;
         }
+    }
+
+    /// Adds payload of the current frame to the connection's window, if that opens it.
+    fn add_increment(&mut self, payload: &[u8]) {
+        let Some(increment) = self.increment else {
+            return;
+        };
+        let increment = payload
+            .iter()
+            .fold(increment, |sum, byte| sum << 8 | u32::from(*byte));
+        self.increment = (self.skip > 0).then_some(increment);
+        if self.skip == 0 {
+            self.opened += u64::from(increment);
+        }
+    }
+
+    /// Returns the sum of all increments of the connection's window (RFC 9113, section
+    /// 6.9).
+    pub(super) fn opened(&self) -> u64 {
+        self.opened
     }
 
     /// Returns whether a field block has begun and not ended.
@@ -103,6 +131,7 @@ pub(super) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
 pub(super) const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
+pub(super) const WINDOW_UPDATE: u8 = 8;
 pub(super) const CONTINUATION: u8 = 9;
 
 const END_STREAM: u8 = 1;
@@ -134,6 +163,21 @@ mod tests {
                 [(HEADERS, 5, 3), (CONTINUATION, 5, 0), (DATA, 256, 256)]
             );
             assert!(parser.is_between_frames() && !parser.is_in_head());
+        }
+    }
+
+    #[test]
+    fn adds_increments_of_the_connection_however_the_bytes_are_cut() {
+        let mut bytes = vec![0, 0, 4, WINDOW_UPDATE, 0, 0, 0, 0, 0, 0, 1, 2, 3];
+        bytes.extend([0, 0, 4, WINDOW_UPDATE, 0, 0, 0, 0, 1, 0, 0, 0, 99]);
+        bytes.extend([0, 0, 4, DATA, 0, 0, 0, 0, 1, 0, 0, 0, 99]);
+        bytes.extend([0, 0, 4, WINDOW_UPDATE, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
+        for cut in 1..bytes.len() {
+            let mut parser = Parser::client();
+            for piece in bytes.chunks(cut) {
+                parser.feed(piece, |_| {});
+            }
+            assert_eq!(parser.opened(), 0x1_0203 + 7);
         }
     }
 

@@ -140,7 +140,9 @@ fn tunnelling(
 /// Serves HTTP/2. While no stream is open, rustls's read buffer has no page.
 fn multiplexed(mut stream: Stream, context: Arc<ConnContext>) -> Stage {
     let body = Bounds::of(&context).limits.body;
-    stream.watch(Frames::new(STUCK_FACTOR * body));
+    let held = context.local().shared.bodies.holder(context.prefix());
+    context.timeouts().hold(Arc::clone(&held));
+    stream.watch(Frames::new(STUCK_FACTOR * body).counting(held));
     let streams = Streams::new(context.timeouts(), body);
     let stream = Corked::new(stream);
     let answering = Arc::clone(&context);
@@ -155,6 +157,9 @@ fn multiplexed(mut stream: Stream, context: Arc<ConnContext>) -> Stage {
         // h2 has no interface to drop its own buffers.
         let vacate = |sending: Pin<&mut Sending<_>>| {
             sending.vacate();
+            if let Some(held) = context.timeouts().held() {
+                held.settle();
+            }
             Idle::Stay
         };
         let bounds = Bounds::of(&context);

@@ -128,6 +128,7 @@ pub(super) async fn drive<C: Future>(
         if driver.winds_down() {
             continue;
         }
+        bounds.timeouts.close_if_ended();
         let due = bounds.due();
         let first = driver.set_timer(due);
         if driver.timer.as_mut().poll(cx).is_pending() {

@@ -11,6 +11,8 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
+use crate::timeouts::ConnTimeouts;
+
 /// Returns whether [`discard`] is due before an answer that does not need the body.
 ///
 /// An answer that is sent before the end of its request makes h2 reset the stream, and
@@ -23,11 +25,12 @@ pub(crate) fn is_open(head: &Parts, body: &Incoming) -> bool {
 
 /// Reads the body to its end, within bounds. Beyond either, the stream is reset behind
 /// the answer.
-pub(crate) async fn discard(mut body: Incoming) {
+pub(crate) async fn discard(mut body: Incoming, timeouts: &ConnTimeouts) {
     let mut left = MOST_BYTES;
     let reading = async {
         while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
             let bytes = frame.data_ref().map_or(0, bytes::Bytes::len);
+            timeouts.taken(bytes);
             let Some(rest) = left.checked_sub(bytes) else {
                 return;
             };
@@ -37,7 +40,7 @@ pub(crate) async fn discard(mut body: Incoming) {
     let _ = timeout(LONGEST, reading).await;
 }
 
-/// Bytes that are discarded: a stream's window, which a client may have sent already.
+/// Bytes that are discarded: most forms are smaller.
 const MOST_BYTES: usize = 64 * 1024;
 /// More than the round trip in which a client sends its window.
 const LONGEST: Duration = Duration::from_secs(1);

@@ -32,6 +32,9 @@ impl Streams {
     async fn stalled(&self, progress: &Progress) {
         loop {
             self.timeouts.stream_check().await;
+            if self.timeouts.held().is_some_and(|held| held.is_full()) {
+                progress.postpone(self.timeouts.elapsed());
+            }
             if progress.is_stalled(self.timeouts.flowing(), self.limit)
                 || progress.is_late(self.timeouts.elapsed(), self.limit)
             {
@@ -100,6 +103,14 @@ impl Progress {
             self.reading_since.set(millis(elapsed));
         } else {
             self.reading_since.clear();
+        }
+    }
+
+    /// Begins the wait for the client's next piece anew: until now, other bodies of the
+    /// connection filled the window that it needs.
+    fn postpone(&self, elapsed: Duration) {
+        if self.reading_since.value().is_some() {
+            self.reading_since.set(millis(elapsed));
         }
     }
 

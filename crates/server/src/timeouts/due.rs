@@ -53,6 +53,10 @@ impl ConnTimeouts {
     }
 
     fn due_of_state(&self, limits: &Limits) -> Option<(Instant, Due)> {
+        let has_ended = || self.held().is_some_and(|held| held.has_ended());
+        if let Some(closed) = self.closed.value().filter(|_| has_ended()) {
+            return Some((self.at(closed, LINGER), Due::Drop));
+        }
         if let Some(blocked) = self.outflow.blocked_until(limits.body) {
             return Some((self.at(blocked, Duration::ZERO), Due::Ask));
         }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::ConnTimeouts;
+use crate::bodies::Held;
 
 impl ConnTimeouts {
     /// Leaves the request's body to an upstream until the guard is dropped.
@@ -87,6 +88,17 @@ pub(crate) struct AtUpstream {
 }
 
 impl AtUpstream {
+    /// Notes that bytes of the client were taken.
+    pub(crate) fn taken(&self, bytes: u64) {
+        self.timeouts
+            .taken(usize::try_from(bytes).unwrap_or(usize::MAX));
+    }
+
+    /// Returns the count of the bytes of bodies; none over HTTP/1.1.
+    pub(crate) fn held(&self) -> Option<&Arc<Held>> {
+        self.timeouts.held()
+    }
+
     /// Notes whether the answer waits for more of the upstream: its silence is not the
     /// client's.
     pub(crate) fn wait(&mut self, waits: bool) {

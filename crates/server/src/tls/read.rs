@@ -99,6 +99,9 @@ impl hyper::rt::Read for Stream {
                     if this.tls.wants_write() && !this.patient {
                         let _ = this.poll_send(cx)?;
                     }
+                    if this.wakes_at_end(cx) {
+                        continue;
+                    }
                     return Poll::Pending;
                 }
             }

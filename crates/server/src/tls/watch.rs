@@ -33,10 +33,19 @@ impl Stream {
         };
         let waiting = self.timeouts.waiting_for_upstreams();
         if frames.is_misused(|| self.timeouts.flowing(), waiting) {
-            tracing::debug!("HTTP/2 connection closed: too many frames, or a stuck answer");
+            tracing::debug!(
+                "HTTP/2 connection closed: too many frames, a stuck answer, or too many bytes of bodies"
+            );
             self.misused = true;
             self.timeouts.close();
         }
+    }
+
+    /// Registers the task that ends the connection if it is chosen to end. Returns whether
+    /// it was chosen meanwhile.
+    pub(super) fn wakes_at_end(&self, cx: &Context<'_>) -> bool {
+        let frames = self.frames.as_ref().filter(|_| !self.misused);
+        frames.is_some_and(|frames| frames.wakes_at_end(cx.waker()))
     }
 
     /// Returns how many bytes h2 may still read. For a misusing client, that is

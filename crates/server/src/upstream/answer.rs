@@ -21,6 +21,7 @@ use super::failure::Failure;
 use super::fields;
 use super::lease::Lease;
 use super::pool::KEEP;
+use crate::bodies::Held;
 use crate::body::Body;
 use crate::http::framing;
 use crate::site::UpstreamTimeouts;
@@ -51,6 +52,7 @@ pub(super) fn pass_back(
     };
     *response.version_mut() = Version::HTTP_11;
     let (head, body) = response.into_parts();
+    let held = in_flight.at_upstream.held().cloned();
     let passed = Passed {
         body,
         ahead: [const { None }; 2],
@@ -60,6 +62,7 @@ pub(super) fn pass_back(
         keep,
         waiting: None,
         timer: None,
+        held,
     };
     Ok(Response::from_parts(head, passed.into_body(cx)?))
 }
@@ -159,6 +162,8 @@ struct Passed {
     /// Since when the upstream sends nothing.
     waiting: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
+    /// Count of the bytes that the client has not taken; None over HTTP/1.1.
+    held: Option<Arc<Held>>,
 }
 
 impl Passed {
@@ -209,13 +214,20 @@ impl Passed {
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
         let body = &mut self.body;
         let lease = self.in_flight.as_ref().and_then(|it| it.lease.as_ref());
-        match lease.and_then(Lease::wakes) {
+        let mut frame = match lease.and_then(Lease::wakes) {
             Some(wakes) => wakes.while_taking(|| {
                 let frame = Pin::new(&mut *body).poll_frame(cx);
                 (frame, body.is_end_stream())
             }),
-            None => Pin::new(body).poll_frame(cx),
+            None => Pin::new(&mut *body).poll_frame(cx),
+        };
+        if let Some(held) = &self.held
+            && let Poll::Ready(Some(Ok(frame))) = &mut frame
+            && let Some(data) = frame.data_mut()
+        {
+            *data = held.count_piece(std::mem::take(data), body.is_end_stream());
         }
+        frame
     }
 
     /// Ends the request with its complete answer. A connection whose request was

@@ -74,8 +74,9 @@ impl Tunnel {
         let (mut up, mut down) = (Copy::new(received), Copy::new(behind));
         let mut idle = Idle::new(self.idle);
         let copied = poll_fn(|cx| {
-            let before = up.moved + down.moved;
+            let (before, taken) = (up.moved + down.moved, up.moved);
             let up_ended = up.poll(cx, client, &mut upstream)?;
+            self.at_upstream.taken(up.moved - taken);
             let down_ended = down.poll(cx, &mut upstream, client)?;
             self.at_upstream.wait(down.waits());
             if up_ended.is_ready() && down_ended.is_ready() {

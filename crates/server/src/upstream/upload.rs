@@ -99,6 +99,7 @@ impl Passing {
             io::Error::other(error)
         })?;
         if let Some(data) = frame.data_ref() {
+            self.timeouts.taken(data.len());
             match self.left.checked_sub(data.len() as u64) {
                 Some(left) => self.left = left,
                 None => {

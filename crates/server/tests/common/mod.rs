@@ -74,6 +74,7 @@ impl Default for Setup {
                 limits: LIMITS,
                 name_servers: Vec::new(),
                 upstreams: 4096,
+                bodies: 256 << 20,
             },
             site: Site::not_found(),
             allow: vec![std::env::temp_dir()],

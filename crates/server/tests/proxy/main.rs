@@ -31,5 +31,6 @@ mod timeouts;
 mod tls;
 mod upgrade_log;
 mod upgrades;
+mod uploads;
 mod upstream_floods;
 mod world;
