@@ -147,6 +147,11 @@ impl Frames {
         self.received.rest()
     }
 
+    /// Returns whether the last frame that was sent is complete.
+    pub(crate) fn is_between_sent(&self) -> bool {
+        self.sent.is_between_frames()
+    }
+
     /// Registers a waker for when no answer is owed.
     pub(crate) fn wake_when_answered(&mut self, waker: &Waker) {
         self.waker = Some(waker.clone());

@@ -69,7 +69,7 @@ impl Responder {
         let mut author = Author::Server;
         let response = match (admission::admit(context, rule, &body), &rule.action) {
             (Ok(()), Action::Upstream(_)) if is_trace(&head.method) => {
-                discard(&head, body).await;
+                discard(context, &head, body).await;
                 method_not_allowed(PASSED_ON)
             }
             (Ok(()), Action::Upstream(upstream)) => {

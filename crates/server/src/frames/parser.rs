@@ -129,7 +129,7 @@ impl Parser {
 
 pub(super) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
-pub(super) const RST_STREAM: u8 = 3;
+pub(crate) const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
 pub(super) const WINDOW_UPDATE: u8 = 8;
 pub(super) const CONTINUATION: u8 = 9;
@@ -137,7 +137,8 @@ pub(super) const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-const HEAD: usize = 9;
+/// Bytes of a frame's head.
+pub(crate) const HEAD: usize = 9;
 
 /// Bytes before a client's first frame (RFC 9113, section 3.4).
 pub(super) const PREFACE: usize = 24;

@@ -26,6 +26,12 @@ impl Stream {
         }
     }
 
+    /// Returns whether h2 writes a new frame next.
+    pub(super) fn is_between_frames(&self) -> bool {
+        let frames = self.frames.as_ref();
+        frames.is_some_and(|frames| frames.is_between_sent())
+    }
+
     /// Begins to close the connection of a client that misuses HTTP/2.
     pub(super) fn check_frames(&mut self) {
         let Some(frames) = self.frames.as_ref().filter(|_| !self.misused) else {

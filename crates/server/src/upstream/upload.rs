@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 
 use super::exchange::{ANSWERED, CLOSED, Exchange, FAILED, HELD, SENT, TOO_LARGE, WAITING};
 use super::fields::{self, OurFields};
-use crate::http::Progress;
+use crate::http::{Progress, rest};
 use crate::timeouts::ConnTimeouts;
 
 /// Body of a request; most have none. Frames are passed on as the upstream
@@ -21,7 +21,8 @@ pub(super) struct Upload(Option<Box<Passing>>);
 
 #[derive(Debug)]
 struct Passing {
-    body: Incoming,
+    /// None once it is too long, and discarded.
+    body: Option<Incoming>,
     /// Bytes that may still come.
     left: u64,
     exchange: Arc<Exchange>,
@@ -42,7 +43,7 @@ impl Upload {
         timeouts: &Arc<ConnTimeouts>,
     ) -> Self {
         Self(Some(Box::new(Passing {
-            body,
+            body: Some(body),
             left: limit,
             exchange: Arc::clone(exchange),
             timeouts: Arc::clone(timeouts),
@@ -80,7 +81,10 @@ impl Passing {
         if self.exchange.is(HELD) {
             return Poll::Pending;
         }
-        match Pin::new(&mut self.body).poll_frame(cx) {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        match Pin::new(body).poll_frame(cx) {
             Poll::Pending => {
                 self.wait(true);
                 Poll::Pending
@@ -91,6 +95,21 @@ impl Passing {
                 Poll::Ready(frame.map(|frame| self.take(frame)))
             }
         }
+    }
+
+    /// Discards the rest, over HTTP/2: until an answer has begun, that is 413.
+    fn discard(&mut self) {
+        if let Some(body) = self.body.take()
+            && self.progress.is_some()
+            && !self.exchange.is(ANSWERED)
+        {
+            rest::discard_behind(body, &self.timeouts);
+        }
+    }
+
+    /// Returns whether the body has ended.
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_some_and(Incoming::is_end_stream)
     }
 
     fn take(&mut self, frame: hyper::Result<Frame<Bytes>>) -> io::Result<Frame<Bytes>> {
@@ -104,6 +123,7 @@ impl Passing {
                 Some(left) => self.left = left,
                 None => {
                     self.exchange.set(TOO_LARGE);
+                    self.discard();
                     return Err(io::ErrorKind::FileTooLarge.into());
                 }
             }
@@ -130,7 +150,7 @@ impl http_body::Body for Upload {
         let frame = passing.poll(cx);
         let ended = match &frame {
             Poll::Ready(None) => true,
-            Poll::Ready(Some(Ok(frame))) => frame.is_trailers() || passing.body.is_end_stream(),
+            Poll::Ready(Some(Ok(frame))) => frame.is_trailers() || passing.is_end_stream(),
             Poll::Ready(Some(Err(_))) | Poll::Pending => false,
         };
         if ended {
@@ -142,13 +162,18 @@ impl http_body::Body for Upload {
     fn is_end_stream(&self) -> bool {
         self.0
             .as_ref()
-            .is_none_or(|passing| passing.body.is_end_stream())
+            .is_none_or(|passing| passing.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
         self.0.as_ref().map_or_else(
             || SizeHint::with_exact(0),
-            |passing| passing.body.size_hint(),
+            |passing| {
+                passing
+                    .body
+                    .as_ref()
+                    .map_or_else(SizeHint::default, Incoming::size_hint)
+            },
         )
     }
 }

@@ -29,7 +29,7 @@ pub(crate) const BOTH: [Version; 2] = [Version::HTTP_11, Version::HTTP_2];
 pub(crate) struct World {
     pub(crate) folder: TempDir,
     pub(crate) running: Running,
-    ca: TestCa,
+    pub(crate) ca: TestCa,
 }
 
 impl World {
