@@ -91,13 +91,14 @@ enum Place {
     /// As `Upstream`; clients of the same host are measured
     Shared,
     /// Passes it on to an upstream that attacks
-    Flooding(Hostile),
+    Scripted(Hostile),
 }
 
 fn attacks() -> Vec<(String, Kind, Place)> {
     let place = |kind| match kind {
         Kind::SlowReading | Kind::ClosedWindows => Place::Download,
         Kind::TinyFrames | Kind::SlowBodies | Kind::SlowStreams => Place::Upstream,
+        Kind::FullWindows => Place::Scripted(Hostile::Stuck),
         _ => Place::Page,
     };
     let mut attacks: Vec<_> = Kind::ALL
@@ -117,9 +118,14 @@ fn attacks() -> Vec<(String, Kind, Place)> {
     let name = format!("{}, same host", Kind::SlowStreams.name());
     attacks.push((name, Kind::SlowStreams, Place::Shared));
     for hostile in Hostile::FLOODS {
-        let place = Place::Flooding(hostile);
+        let place = Place::Scripted(hostile);
         attacks.push((hostile.name().to_owned(), Kind::Visits, place));
     }
+    attacks.push((
+        "closed windows, proxied".to_owned(),
+        Kind::ClosedWindows,
+        Place::Scripted(Hostile::Lavish),
+    ));
     attacks.push((
         Hostile::Silent.name().to_owned(),
         Kind::Requests,
@@ -137,6 +143,7 @@ fn attacks() -> Vec<(String, Kind, Place)> {
 /// Medians of the rounds.
 struct Judged {
     kind: Kind,
+    place: Place,
     quiet_us: u64,
     flood_us: u64,
     grown: u64,
@@ -166,7 +173,11 @@ impl Judged {
             return Some("TOO SLOW");
         }
         let each = MOST_PER_CONNECTION + self.kind.streams() as u64 * MOST_PER_STREAM;
-        let most = MOST_GROWN + self.kind.connections() as u64 * each;
+        let bodies = match self.place {
+            Place::Scripted(Hostile::Stuck | Hostile::Lavish) => MOST_OF_BODIES,
+            _ => 0,
+        };
+        let most = MOST_GROWN + self.kind.connections() as u64 * each + bodies;
         (self.grown > most).then_some("TOO MUCH MEMORY")
     }
 }
@@ -197,6 +208,7 @@ async fn judge(options: &Options, kind: Kind, place: Place) -> Result<Judged> {
     setting.end().await?;
     Ok(Judged {
         kind,
+        place,
         quiet_us: median(quiet),
         flood_us: median(flood),
         grown: most.saturating_sub(before),
@@ -272,6 +284,9 @@ const MOST_GROWN: u64 = 24 << 20;
 const MOST_PER_CONNECTION: u64 = 96 << 10;
 /// A piece of the answer, which waits for the client's window.
 const MOST_PER_STREAM: u64 = 16 << 10;
+/// Bodies that nobody takes: the server's bound of 256 MiB, and a quarter for memory that
+/// the allocator keeps.
+const MOST_OF_BODIES: u64 = 320 << 20;
 const WARM_UP: Duration = Duration::from_millis(500);
 const REST: Duration = Duration::from_millis(200);
 /// Between two readings of the memory.

@@ -2,6 +2,7 @@
 
 mod frames;
 mod slow;
+mod uploads;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -51,6 +52,8 @@ pub(crate) enum Kind {
     SlowReading,
     /// Answers for which there is no window, over HTTP/2
     ClosedWindows,
+    /// Uploads that fill their windows, over HTTP/2
+    FullWindows,
     /// Idle connections of one prefix; each comes again 500 ms after its end. Faster,
     /// the server's core only does handshakes
     Connections,
@@ -69,7 +72,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All that attack by themselves.
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::Ping,
         Self::Settings,
         Self::WindowUpdate,
@@ -85,6 +88,7 @@ impl Kind {
         Self::SlowStreams,
         Self::SlowReading,
         Self::ClosedWindows,
+        Self::FullWindows,
         Self::Connections,
         Self::PingingConnections,
         Self::SilentConnections,
@@ -109,6 +113,7 @@ impl Kind {
             Self::SlowStreams => "slow streams",
             Self::SlowReading => "slow reading",
             Self::ClosedWindows => "closed windows",
+            Self::FullWindows => "full windows",
             Self::Connections => "connections",
             Self::PingingConnections => "pinging connections",
             Self::SilentConnections => "silent connections",
@@ -126,7 +131,7 @@ impl Kind {
             // More than all connections to a server, with those that wait.
             Self::SlowStreams => 13,
             Self::Connections | Self::Handshakes => 1000,
-            Self::Requests => 64,
+            Self::FullWindows | Self::Requests => 64,
             Self::PingingConnections => 230,
             Self::SilentConnections => 6000,
             Self::Visits => 2,
@@ -137,7 +142,7 @@ impl Kind {
     /// Returns the pause before a closed connection is opened again.
     fn pause(self) -> Duration {
         match self {
-            Self::Connections => REOPEN,
+            Self::FullWindows | Self::Connections => REOPEN,
             Self::PingingConnections | Self::SilentConnections => REOPEN_REFUSED,
             _ => PAUSE,
         }
@@ -316,6 +321,7 @@ impl Attacker {
             Kind::HugeHeads => self.huge_heads(stream).await,
             Kind::SlowStreams => self.slow_streams(stream).await,
             Kind::ClosedWindows => self.closed_windows(&mut stream).await,
+            Kind::FullWindows => self.full_windows(stream).await,
             Kind::HugeHeadsHttp1 => self.huge_head(stream).await,
             Kind::SlowHeads => self.slow_head(&mut stream).await,
             Kind::SlowBodies => self.slow_body(&mut stream).await,
@@ -342,7 +348,8 @@ impl Attacker {
 const FLOOD_NICENESS: i32 = 19;
 /// Each of 6,000 connections looks for the end.
 const POLL: Duration = Duration::from_millis(200);
-/// Before an idle connection is opened again: at most 2,000 handshakes per second.
+/// Before a connection is opened again that costs the server more than the attacker: at
+/// most 2,000 handshakes per second.
 const REOPEN: Duration = Duration::from_millis(500);
 /// Before a connection that the server may have refused: at most 36,000 per second.
 const REOPEN_REFUSED: Duration = Duration::from_millis(50);

@@ -1,7 +1,7 @@
 //! Upstreams that attack the server, or never answer it.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
 
@@ -9,7 +9,8 @@ use anyhow::Result;
 use rustls::ServerConfig;
 use sekisho_testkit::{Key, TestCa};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink, split};
+use socket2::{Domain, Socket, Type};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest, copy, sink, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime;
 use tokio::sync::oneshot;
@@ -22,6 +23,10 @@ use crate::hosting::frames::{PING, SETTINGS, frame};
 pub(super) enum Hostile {
     /// Reads, and never says anything
     Silent,
+    /// Does not even read
+    Stuck,
+    /// Answers each read with a megabyte
+    Lavish,
     /// Sends PING for ever, over HTTP/2
     Ping,
     /// Sends SETTINGS for ever, over HTTP/2
@@ -39,6 +44,8 @@ impl Hostile {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Silent => "a silent upstream",
+            Self::Stuck => "a stuck upstream",
+            Self::Lavish => "a lavish upstream",
             Self::Ping => "an upstream's PING",
             Self::Settings => "an upstream's SETTINGS",
             Self::Tickets => "an upstream's tickets",
@@ -57,8 +64,7 @@ pub(super) struct Attacking {
 
 impl Attacking {
     pub(super) fn start(hostile: Hostile) -> Result<Self> {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-        listener.set_nonblocking(true)?;
+        let listener = listen(hostile)?;
         let ca = TestCa::new();
         let site = site(hostile, listener.local_addr()?, &ca);
         let tls = TlsAcceptor::from(Arc::new(tickets(&ca)?));
@@ -82,9 +88,23 @@ impl Attacking {
     }
 }
 
+fn listen(hostile: Hostile) -> Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    if hostile == Hostile::Stuck {
+        // The kernel holds little of what is not read.
+        socket.set_recv_buffer_size(SMALL_BUFFER)?;
+    }
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
 fn site(hostile: Hostile, address: SocketAddr, ca: &TestCa) -> Value {
     match hostile {
-        Hostile::Silent | Hostile::Chunks => json!({ "upstream": format!("http://{address}") }),
+        Hostile::Silent | Hostile::Stuck | Hostile::Lavish | Hostile::Chunks => {
+            json!({ "upstream": format!("http://{address}") })
+        }
         Hostile::Ping | Hostile::Settings => json!({ "upstream": format!("h2c://{address}") }),
         Hostile::Tickets => json!({ "upstream": {
             "servers": [format!("https://{address}")],
@@ -113,6 +133,8 @@ async fn accept(listener: TcpListener, hostile: Hostile, tls: TlsAcceptor) -> io
         tokio::spawn(async move {
             let _ = match hostile {
                 Hostile::Silent => read(socket).await,
+                Hostile::Stuck => stay(socket).await,
+                Hostile::Lavish => lavish(socket).await,
                 Hostile::Ping => repeat(socket, frame(PING, 0, 0, &[7; 8])).await,
                 Hostile::Settings => repeat(socket, frame(SETTINGS, 0, 0, &[])).await,
                 Hostile::Tickets => read(tls.accept(socket).await?).await,
@@ -126,6 +148,22 @@ async fn accept(listener: TcpListener, hostile: Hostile, tls: TlsAcceptor) -> io
 /// Reads until the end.
 async fn read(mut from: impl tokio::io::AsyncRead + Unpin) -> io::Result<()> {
     copy(&mut from, &mut sink()).await.map(drop)
+}
+
+/// Keeps a connection until a reset ends it, also amid bytes that nobody reads.
+async fn stay(socket: TcpStream) -> io::Result<()> {
+    while !socket.ready(Interest::ERROR).await?.is_error() {}
+    Ok(())
+}
+
+/// Answers each read with a megabyte.
+async fn lavish(mut socket: TcpStream) -> io::Result<()> {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {MUCH}\r\n\r\n");
+    let answer = [head.into_bytes(), vec![b'x'; MUCH]].concat();
+    while socket.read(&mut [0; 4096]).await? > 0 {
+        socket.write_all(&answer).await?;
+    }
+    Ok(())
 }
 
 /// Begins HTTP/2, and repeats a frame until the end.
@@ -170,3 +208,8 @@ const TICKETS: usize = 600;
 const AT_ONCE: usize = 256;
 /// Writes of an answer: 64 KiB of body.
 const WRITES: usize = 256;
+/// Bytes of an answer that comes at once.
+const MUCH: usize = 1 << 20;
+const SMALL_BUFFER: usize = 4096;
+/// Connections that wait to be accepted: more than there are attackers' requests.
+const BACKLOG: i32 = 1024;

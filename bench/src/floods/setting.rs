@@ -30,7 +30,7 @@ impl Setting {
         File::create(pages.join("large"))?.set_len(LARGE)?;
         let upstream = Upstream::start(Kind::Nginx, &hosting.upstreams()).await?;
         let hostile = Attacking::start(match place {
-            Place::Flooding(hostile) => hostile,
+            Place::Scripted(hostile) => hostile,
             _ => Hostile::Silent,
         })?;
         let files = json!({ "root": pages });
@@ -87,7 +87,7 @@ impl Setting {
             Place::Page => ("files.test", "/"),
             Place::Download => ("files.test", "/large"),
             Place::Upstream | Place::Shared => ("proxied.test", "/"),
-            Place::Silent | Place::Overload | Place::Flooding(_) => ("hostile.test", "/"),
+            Place::Silent | Place::Overload | Place::Scripted(_) => ("hostile.test", "/"),
         };
         Ok(Target {
             address: self.address()?,
