@@ -172,11 +172,11 @@ impl Judged {
         if slower {
             return Some("TOO SLOW");
         }
-        let each = MOST_PER_CONNECTION + self.kind.streams() as u64 * MOST_PER_STREAM;
-        let bodies = match self.place {
-            Place::Scripted(Hostile::Stuck | Hostile::Lavish) => MOST_OF_BODIES,
-            _ => 0,
+        let (pieces, bodies) = match self.place {
+            Place::Scripted(Hostile::Stuck | Hostile::Lavish) => (0, MOST_OF_BODIES),
+            _ => (self.kind.streams() as u64 * MOST_PER_STREAM, 0),
         };
+        let each = MOST_PER_CONNECTION + pieces;
         let most = MOST_GROWN + self.kind.connections() as u64 * each + bodies;
         (self.grown > most).then_some("TOO MUCH MEMORY")
     }
