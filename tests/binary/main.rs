@@ -45,6 +45,7 @@ mod site_errors;
 mod snapshots;
 mod stalled_disk;
 mod start;
+mod step_ca;
 mod store_copy;
 mod stores;
 mod two_key_types;

@@ -86,6 +86,12 @@ impl TestCa {
         self.root.der().clone()
     }
 
+    /// Returns the intermediate and its key as PEM: another CA may issue under it.
+    #[must_use]
+    pub fn intermediate_pem(&self) -> (String, String) {
+        (self.intermediate.pem(), self.issuer.key().serialize_pem())
+    }
+
     /// Returns the certificate as PEM.
     #[must_use]
     pub fn root_pem(&self) -> String {

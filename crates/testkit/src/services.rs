@@ -10,6 +10,7 @@ mod pgbouncer;
 mod postgres;
 mod process;
 mod reaper;
+mod step_ca;
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -22,6 +23,7 @@ pub use knot::{Knot, Zone};
 pub use pebble::{CaLimits, CaProxy, ChallengeServer, LimitedCa, Pebble, PebbleOptions};
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Postgres, Signal};
+pub use step_ca::StepCa;
 
 use crate::ports::free_port;
 pub use crate::ports::free_ports;

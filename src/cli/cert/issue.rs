@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 
-use sekisho_certs::{HostPattern, Sealer, Tenant};
+use sekisho_certs::{HostPattern, LineageName, Sealer, Tenant, printable};
 
+use crate::cli::cert::joined;
 use crate::cli::failure::{Ended, Result, Usage};
 use crate::cli::issuance::{Issuance, Wanted, WishArgs};
 use crate::cli::open;
+use crate::cli::output::PAGE;
 use crate::config::Config;
 
 #[derive(Debug, clap::Args)]
@@ -66,7 +68,33 @@ async fn order(
         key_type: issuance.key_type(),
     };
     let ordering = issuance.ordering(sealer)?;
-    ordering.order(wanted.put(sealer).await?).await
+    let names = wanted.put(sealer).await?;
+    tell_shared(sealer, &wanted.certificates, &names).await?;
+    ordering.order(names).await
+}
+
+/// Tells which names share a certificate with others: an order renews it for all.
+async fn tell_shared(
+    sealer: &Sealer,
+    certificates: &[&[HostPattern]],
+    names: &[LineageName],
+) -> Result<()> {
+    let wanted: Vec<_> = certificates.iter().zip(names).collect();
+    for page in wanted.chunks(PAGE) {
+        let names: Vec<_> = page.iter().map(|(_, name)| (*name).clone()).collect();
+        let found = sealer.catalog().lineages(&names).await?;
+        for (asked, name) in page {
+            let Some(lineage) = found.iter().find(|one| one.name == **name) else {
+                continue;
+            };
+            if lineage.names.len() > asked.len() {
+                let (asked, all) = (joined(asked), joined(&lineage.names));
+                let text = format!("{asked} shares a certificate, which is renewed for {all}");
+                eprintln!("note: {}", printable(&text));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Names of a certificate: Let's Encrypt's limit.

@@ -20,7 +20,7 @@ pub struct ChallengeServer {
 }
 
 impl ChallengeServer {
-    pub(super) fn start(folder: &Path) -> Self {
+    pub(in crate::services) fn start(folder: &Path) -> Self {
         attempts("pebble-challtestsrv", || {
             let [http, tls, dns, management] = free_ports();
             let mut command = Command::new(program("pebble-challtestsrv"));
