@@ -62,21 +62,16 @@ pub async fn every_field_of_a_lineage_comes_back(fixture: Fixture) {
 
 pub async fn the_due_are_claimed_in_their_turns(fixture: Fixture) {
     let now = fixture.now();
-    let of = |name, due, turn| {
-        let mut lineage = lineage(name);
-        (lineage.due, lineage.turn) = (due, turn);
-        put(lineage)
-    };
     let writes = vec![
-        of("third.example", Some(now), 30),
-        of("never.example", None, 0),
-        of("first.example", Some(now - 9), 10),
-        of("later.example", Some(now + 5), -1),
-        of("second.example", Some(now - 99), 20),
-        of("done.example", Some(now), 5),
+        due("third.example", Some(now), 30),
+        due("never.example", None, 0),
+        due("first.example", Some(now - 9), 10),
+        due("later.example", Some(now + 5), -1),
+        due("second.example", Some(now - 99), 20),
+        due("done.example", Some(now), 5),
     ];
     write(&fixture, writes).await.unwrap();
-    write(&fixture, vec![of("done.example", None, 5)])
+    write(&fixture, vec![due("done.example", None, 5)])
         .await
         .unwrap();
     assert_eq!(
@@ -112,11 +107,7 @@ pub async fn the_due_are_claimed_in_their_turns(fixture: Fixture) {
 /// More are due than a claim looks at: those that have been due longest do not
 /// stand before one with a smaller turn.
 pub async fn a_backlog_is_claimed_in_turns(fixture: Fixture) {
-    let of = |number: i64, due, turn| {
-        let mut lineage = lineage(&format!("h{number}.example"));
-        (lineage.due, lineage.turn) = (Some(due), turn);
-        put(lineage)
-    };
+    let of = |number: i64, due_at, turn| due(&format!("h{number}.example"), Some(due_at), turn);
     let many = i64::try_from(MAX_CANDIDATES).unwrap() + 9;
     let now = fixture.now();
     let mut writes: Vec<_> = (0..many)
@@ -137,19 +128,14 @@ pub async fn a_backlog_is_claimed_in_turns(fixture: Fixture) {
 /// Failed renewals keep small turns, and are not due for a day. However many there are,
 /// a backlog behind them is claimed in its turns.
 pub async fn what_is_not_due_hides_no_turn(fixture: Fixture) {
-    let of = |number: i64, due, turn| {
-        let mut lineage = lineage(&format!("h{number}.example"));
-        (lineage.due, lineage.turn) = (Some(due), turn);
-        put(lineage)
-    };
+    let of = |number: i64, due_at, turn| due(&format!("h{number}.example"), Some(due_at), turn);
     let many = i64::try_from(MAX_CANDIDATES).unwrap() + 9;
     let now = fixture.now();
     let later = (0..many).map(|number| of(number, now + 99, number));
-    let due = (many..2 * many).map(|number| of(number, now - 9, 10 * number));
+    let old = (many..2 * many).map(|number| of(number, now - 9, 10 * number));
     let urgent = of(2 * many, now, many + 1);
-    write(&fixture, later.chain(due).chain([urgent]).collect())
-        .await
-        .unwrap();
+    let writes = later.chain(old).chain([urgent]).collect();
+    write(&fixture, writes).await.unwrap();
     let expected = [2 * many, many].map(|number| format!("h{number}.example"));
     assert_eq!(claim(&fixture, "a", 2).await, expected);
 }
@@ -158,14 +144,8 @@ pub async fn one_holder_claims_a_lineage_at_a_time(fixture: Fixture) {
     let names: Vec<_> = (0..60)
         .map(|number| format!("h{number:02}.example"))
         .collect();
-    let due = |name: &String| {
-        let mut lineage = lineage(name);
-        lineage.due = Some(0);
-        put(lineage)
-    };
-    write(&fixture, names.iter().map(due).collect())
-        .await
-        .unwrap();
+    let writes = names.iter().map(|name| due(name, Some(0), 0)).collect();
+    write(&fixture, writes).await.unwrap();
     let fixture = Arc::new(fixture);
     let claims = (0..6).map(|holder| {
         let fixture = Arc::clone(&fixture);
@@ -380,6 +360,12 @@ fn name(text: &str) -> LineageName {
 
 fn lineage(name: &str) -> Lineage<SealedBytes> {
     Lineage::new(Tenant::default(), [pattern(name)]).unwrap()
+}
+
+fn due(name: &str, due: Option<i64>, turn: i64) -> Write<SealedBytes> {
+    let mut lineage = lineage(name);
+    (lineage.due, lineage.turn) = (due, turn);
+    put(lineage)
 }
 
 fn put(lineage: Lineage<SealedBytes>) -> Write<SealedBytes> {
