@@ -49,8 +49,9 @@ pub(crate) async fn edit(
             }
         };
         let ended = changed.ended(sealer.catalog().as_ref()).await?;
-        let writes = [write].into_iter().chain(ended.iter().map(lineage::end));
-        match sealer.write(writes.collect()).await {
+        let mut writes = lineage::end(sealer, &ended).await?;
+        writes.insert(0, write);
+        match sealer.write(writes).await {
             Ok(_) => return Ok(()),
             Err(StoreError::Conflict(what)) => conflict = Some(what),
             Err(error) => return Err(error.into()),

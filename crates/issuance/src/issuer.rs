@@ -58,7 +58,7 @@ pub use first_access::OnDemand;
 use renewal::UNCOUNTED;
 use shares::Shares;
 use turns::Turns;
-pub use under_way::left_of;
+pub use under_way::{end_of, left_of};
 use working::Working;
 
 /// Issuer of one process. Its connections belong to the runtime that polls it.

@@ -74,7 +74,7 @@ async fn from_all_hosts(
         let mut changed = Changed::default();
         let mut writes = without(records, key_type, id, &mut changed);
         let ended = changed.ended(catalog.as_ref()).await?;
-        writes.extend(ended.iter().map(lineage::end));
+        writes.extend(lineage::end(sealer, &ended).await?);
         match sealer.write(writes).await {
             Ok(_) => conflicts = 0,
             Err(StoreError::Conflict(_)) if conflicts < MAX_CONFLICTS => conflicts += 1,

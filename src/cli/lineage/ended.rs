@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 
+use anyhow::Context;
 use sekisho_certs::store::Write;
 use sekisho_certs::{
-    Catalog, CredentialId, Fence, HostPattern, Lineage, References, SealedBytes, Secret,
+    Catalog, Clock, CredentialId, Fence, HostPattern, Lineage, References, SealedBytes, Sealer,
+    Secret,
 };
+use sekisho_issuance::issuer::end_of;
 
 use crate::cli::failure::Result;
 
@@ -97,7 +100,69 @@ impl Changed {
     }
 }
 
-/// Makes the write that ends a lineage. Whoever works on it loses its claim.
-pub(crate) fn end<S>(lineage: &Lineage<S>) -> Write<Secret> {
-    Write::RemoveLineage(lineage.name.clone(), Fence::Any)
+/// Makes the writes that end lineages. Whoever works on one loses its claim. One whose
+/// order has TXT records stays until a server has removed them: nothing else knows them.
+pub(crate) async fn end(
+    sealer: &Sealer,
+    lineages: &[Lineage<SealedBytes>],
+) -> Result<Vec<Write<Secret>>> {
+    let mut writes = Vec::with_capacity(lineages.len());
+    for lineage in lineages {
+        let opened = match lineage.order {
+            Some(_) => sealer.open_lineage(lineage.clone()).await.ok(),
+            None => None,
+        };
+        let records = opened.and_then(|opened| end_of(opened.order.as_ref()));
+        writes.push(match records {
+            None => Write::RemoveLineage(lineage.name.clone(), Fence::Any),
+            Some(records) => {
+                let names = lineage.names.iter().cloned();
+                let left = Lineage::new(lineage.tenant.clone(), names);
+                let mut left = left.context("a lineage has names")?;
+                left.name = lineage.name.clone();
+                left.due = Some(Clock::System.now());
+                left.turn = lineage.turn;
+                left.order = Some(records);
+                Write::PutLineage(left, Fence::Any)
+            }
+        });
+    }
+    Ok(writes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::lineage::claims::fixture::{claimed, lineage};
+
+    #[tokio::test]
+    async fn a_lineage_with_records_stays_until_they_are_removed() {
+        let records =
+            br#"{"order": {"directory": "d", "url": "u", "names": [], "solver": "dns-01"},
+            "records": [{"name": "a.example", "presented":
+            {"fqdn": "_acme-challenge.a.example.", "zone": "example.", "value": "x"}}]}"#;
+        for (order, stays) in [(&b"{}"[..], false), (&records[..], true)] {
+            let (sealer, ..) = claimed().await;
+            let mut there = lineage(&sealer).await;
+            there.order = Some(Secret::new(order.to_vec()));
+            let put = Write::PutLineage(there.clone(), Fence::Any);
+            sealer.write(vec![put]).await.unwrap();
+            let name = std::slice::from_ref(&there.name);
+            let stored = sealer.catalog().lineages(name).await.unwrap();
+            let writes = end(&sealer, &stored).await.unwrap();
+            sealer.write(writes).await.unwrap();
+            let left = sealer.catalog().lineages(name).await.unwrap().pop();
+            assert_eq!(left.is_some(), stays);
+            let Some(left) = left else { continue };
+            assert!(left.due.is_some_and(|due| due <= Clock::System.now()));
+            assert_eq!((left.claim.as_ref(), left.credential), (None, None));
+            let kept = sealer.open_lineage(left).await.unwrap().order.unwrap();
+            let text = String::from_utf8_lossy(kept.expose()).into_owned();
+            assert!(
+                text.contains("\"ends\":true") && text.contains("_acme"),
+                "{text}"
+            );
+            assert!(!text.contains("\"url\""), "{text}");
+        }
+    }
 }

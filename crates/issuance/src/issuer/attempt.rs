@@ -85,7 +85,7 @@ impl Issuer {
         let when = task.when;
         if when == When::Now {
             attempt.lineage.attempts = 0;
-            attempt.state.wanted = true;
+            (attempt.state.wanted, attempt.state.ends) = (true, false);
             attempt.state.refusals = 0;
         }
         attempt.ask_renewal_info().await;

@@ -10,6 +10,9 @@ impl Attempt<'_> {
     /// to it need, of a first one those that have a record of the lineage's tenant, or
     /// get one with the certificate.
     pub(super) async fn names_in_use(&self) -> Result<Vec<HostPattern>, Failure> {
+        if self.state.ends {
+            return Err(Failure::Unused);
+        }
         let names = match &self.current {
             Some(current) => self.needed(current.id).await?,
             None => self.with_records().await?,

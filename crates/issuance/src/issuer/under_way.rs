@@ -22,6 +22,9 @@ pub(super) struct UnderWay {
     /// the next attempt, too.
     #[serde(default)]
     pub(super) wanted: bool,
+    /// True if the lineage is only there for its records: once they are removed, it is.
+    #[serde(default)]
+    pub(super) ends: bool,
     /// The order, once the CA has accepted it.
     #[serde(default)]
     pub(super) order: Option<Saved>,
@@ -117,6 +120,17 @@ pub fn left_of(order: Option<&Secret>) -> Option<Secret> {
     UnderWay::read(order).left().to_secret()
 }
 
+/// Returns what a lineage keeps of its order when hosts no longer need it: TXT records
+/// with the mark that it ends with them; none if there are none.
+#[must_use]
+pub fn end_of(order: Option<&Secret>) -> Option<Secret> {
+    let left = UnderWay::read(order).left();
+    match left.records.is_empty() {
+        true => None,
+        false => UnderWay { ends: true, ..left }.to_secret(),
+    }
+}
+
 impl Saved {
     pub(super) fn new(
         directory: &str,
@@ -196,6 +210,7 @@ mod tests {
         let kept = UnderWay {
             makes_hosts: true,
             wanted: true,
+            ends: false,
             order: Some(saved),
             ..UnderWay::default()
         };
@@ -225,6 +240,27 @@ mod tests {
             kept.note_records(&[record("one"), record("two")]);
         }
         assert_eq!(kept.records, [record("one"), record("two")]);
+    }
+
+    #[test]
+    fn a_lineage_stays_for_its_records() {
+        let order = |records| UnderWay {
+            makes_hosts: true,
+            records,
+            ..UnderWay::default()
+        };
+        assert!(end_of(order(Vec::new()).to_secret().as_ref()).is_none());
+        let record = Record {
+            name: "a.example".into(),
+            presented: Presented {
+                fqdn: "_acme-challenge.a.example.".into(),
+                zone: "example.".into(),
+                value: "x".into(),
+            },
+        };
+        let kept = end_of(order(vec![record]).to_secret().as_ref());
+        let kept = UnderWay::read(kept.as_ref());
+        assert!(kept.ends && !kept.makes_hosts && kept.records.len() == 1);
     }
 
     #[test]

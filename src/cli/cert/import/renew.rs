@@ -62,7 +62,7 @@ pub(super) async fn plan(
     let ended = plan.changed.ended(catalog).await?;
     let Some(renewal) = renewal else {
         return Ok(Planned {
-            writes: ended.iter().map(end).collect(),
+            writes: end(sealer, &ended).await?,
             ..Planned::default()
         });
     };
@@ -89,8 +89,11 @@ pub(super) async fn plan(
         let put = renewal.lineage(subject, name, before, claims)?;
         planned.writes.extend(put);
     }
-    let ended = ended.iter().filter(|one| !names.taken.contains(&one.name));
-    planned.writes.extend(ended.map(end));
+    let ended = ended.into_iter();
+    let ended: Vec<_> = ended
+        .filter(|one| !names.taken.contains(&one.name))
+        .collect();
+    planned.writes.extend(end(sealer, &ended).await?);
     Ok(planned)
 }
 
