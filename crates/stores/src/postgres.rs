@@ -333,10 +333,10 @@ impl Catalog for Postgres {
     fn count_lineages(&self) -> BoxFuture<'_, Result<u64>> {
         let count = async move |on: Arc<Connection>| {
             let count = |row: &Row| rows::number(row, 0);
-            let counted = on.list(lineages::COUNT, &[], count).await?;
+            let counted = on.list(read::COUNT_LINEAGES, &[], count).await?;
             Ok(counted.into_iter().sum())
         };
-        Box::pin(self.pool.call(lineages::COUNT_TIMEOUT, count))
+        Box::pin(self.pool.call(read::COUNT_TIMEOUT, count))
     }
 
     fn lease<'a>(

@@ -217,24 +217,6 @@ pub(super) const LIST_LINEAGES: &str = select!("l.name > $2 ORDER BY l.name LIMI
 pub(super) const LIST_FAILING: &str =
     select!("l.attempts > 0 AND l.name > $2 ORDER BY l.name LIMIT $3");
 
-/// Counts few lineages, and estimates many: each look at one writes its row, so that a
-/// count of 10 million reads gigabytes. The table's statistics are as of the last vacuum,
-/// which comes after one change in a hundred. Without any, a page is taken to hold 20 rows,
-/// each with an order under way.
-pub(super) const COUNT: &str = "
-WITH few AS MATERIALIZED (
-    SELECT count(*) AS n FROM (SELECT FROM sekisho.lineages LIMIT 10001) l
-)
-SELECT CASE WHEN n <= 10000 THEN n ELSE greatest(n, (
-    SELECT CASE WHEN reltuples > 0 THEN reltuples::bigint
-        ELSE pg_relation_size(oid) / 8192 * 20 END
-    FROM pg_class WHERE oid = 'sekisho.lineages'::regclass)) END
-FROM few";
-
-/// Longer than a lookup may take: nobody waits for the count, and its first 10,000 rows may
-/// lie anywhere on the disk.
-pub(super) const COUNT_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// In one order: two that lock several never wait for each other.
 pub(super) const LOCK: &str =
     "SELECT FROM sekisho.lineages WHERE name = ANY ($1) ORDER BY name FOR UPDATE";

@@ -154,7 +154,7 @@ async fn many_lineages_are_estimated() {
     let size = sql("SELECT pg_relation_size('sekisho.lineages') / 8192");
     let plan = sql(&format!(
         "EXPLAIN (ANALYZE, BUFFERS, COSTS off, TIMING off) {}",
-        lineages::COUNT
+        read::COUNT_LINEAGES
     ));
     let (read, all) = (pages(&plan), size.trim().parse::<u32>().unwrap());
     assert!(read < all / 2, "{read} pages of {all}\n{plan}");
