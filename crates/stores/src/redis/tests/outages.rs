@@ -14,12 +14,12 @@ async fn a_server_that_is_not_there_is_failed_at_once_and_then_found() {
     let mut bench = Bench::on(server, "redis://127.0.0.1:PORT");
     let why = unavailable(bench.store.reach().await);
     assert!(why.contains("refused"), "{why}");
-    let begun = Instant::now();
     for name in ["a.example", "b.example"] {
         let why = unavailable(bench.find(name).await);
         assert!(why.contains(&format!("127.0.0.1:{port}")), "{why}");
+        // The kernel's word, no deadline's.
+        assert!(why.contains("refused"), "{why}");
     }
-    assert!(begun.elapsed() < Duration::from_millis(500));
     bench.server.restart();
     bench.put("a.example", Key::P256);
     healed(&bench.store, "a.example").await;
@@ -61,20 +61,14 @@ async fn one_that_stands_still_is_failed_within_the_deadline() {
     found(find(&store, "a.example").await);
     server.pause();
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(4) {
-        let asked = Instant::now();
-        let answer = find(&store, "a.example").await;
-        assert!(matches!(
-            answer,
-            Err(StoreError::TimedOut(_) | StoreError::Unavailable(_))
-        ));
-        assert!(asked.elapsed() < crate::tiers::STORE_TIMEOUT + Duration::from_millis(500));
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    loop {
+        match find(&store, "a.example").await {
+            // It is known to be gone, without a word from the kernel.
+            Err(StoreError::Unavailable(_)) => break,
+            Err(StoreError::TimedOut(_)) => assert!(begun.elapsed() < PATIENCE),
+            other => panic!("{other:?}"),
+        }
     }
-    // By now it is known to be gone, without a word from the kernel.
-    let asked = Instant::now();
-    find(&store, "a.example").await.unwrap_err();
-    assert!(asked.elapsed() < Duration::from_millis(500));
     server.resume();
     healed(&store, "a.example").await;
 }
