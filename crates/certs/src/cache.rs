@@ -118,7 +118,13 @@ pub(crate) enum Note {
         fresh_until: u64,
     },
     /// The wildcard above answers, and the name has no record of its own.
-    Alias { epoch: u64, fresh_until: u64 },
+    Alias {
+        epoch: u64,
+        fresh_until: u64,
+        /// Version of the wildcard's record that was read with it. A later record may have
+        /// been read after the name got one of its own.
+        version: u64,
+    },
 }
 
 /// Reason why a name is not served although the store answered.
@@ -177,6 +183,7 @@ impl<V> Cache<V> {
             let alias = Note::Alias {
                 epoch: served.state.epoch,
                 fresh_until: served.state.fresh_until.load(Ordering::Relaxed),
+                version: served.host.record.version,
             };
             self.notes.insert(name.as_str().into(), alias);
         } else {

@@ -286,8 +286,14 @@ impl<V: Send + Sync + 'static> Lookup<V> {
                 };
                 return (epoch == self.epoch() && holds).then_some((outcome, Age::Fresh));
             }
-            Some(Note::Alias { epoch, fresh_until }) => {
-                return self.usable_as(self.cache.wildcard(key)?, epoch, fresh_until);
+            Some(Note::Alias {
+                epoch,
+                fresh_until,
+                version,
+            }) => {
+                let wildcard = self.cache.wildcard(key)?;
+                let is_meant = wildcard.host().record.version == version;
+                return is_meant.then(|| self.usable_as(wildcard, epoch, fresh_until))?;
             }
             Some(Note::NotStored { .. }) | None => {}
         }
