@@ -6,18 +6,20 @@
 //! single order tries it, and only a success opens it for all. Each process
 //! remembers this for itself.
 
+mod gauge;
 mod outage;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sekisho_certs::metrics::{Collector, DescriptorEncoder, MetricType, Registry};
+use sekisho_certs::metrics::Registry;
 use tokio::time::{Instant, timeout};
 
 use crate::acme::{self, Ca, ExternalAccount, Fault, Meta};
 use crate::quota::Quotas;
 use crate::settings::{CaOptions, SettingError};
+use gauge::PassedOver;
 use outage::{BUSY, Outage, is_busy};
 
 /// The configured CAs, in the order of preference; at least one.
@@ -310,24 +312,6 @@ impl Authority {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Writes which CAs are passed over.
-#[derive(Debug)]
-struct PassedOver(Vec<Arc<Authority>>);
-
-impl Collector for PassedOver {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Whether orders pass the CA over since it failed";
-        let kind = MetricType::Gauge;
-        let mut gauge = encoder.encode_descriptor("acme_ca_passed_over", help, None, kind)?;
-        for one in &self.0 {
-            gauge
-                .encode_family(&[("ca", one.ca.name())])?
-                .encode_gauge(&u64::from(!one.works()))?;
-        }
-        Ok(())
     }
 }
 
