@@ -2,14 +2,12 @@
 //! connection may ask for it.
 
 mod hooked;
+mod negotiated;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::{HeaderMap, Request, Response, StatusCode};
-use rustls::pki_types::CertificateDer;
-use rustls::server::ServerConnection;
-use rustls::{HandshakeKind, ProtocolVersion};
 use sekisho_certs::{HostName, NameError, Outcome, Served, clock};
 
 use crate::access_log::{Connection, Entry};
@@ -30,6 +28,7 @@ use crate::tls::Stream;
 use crate::upstream::Tunnel;
 use crate::virtual_host::VirtualHost;
 use crate::worker::Local;
+pub(crate) use negotiated::Negotiated;
 
 /// Context of a connection for its requests.
 pub(crate) struct ConnContext {
@@ -57,27 +56,6 @@ pub(crate) struct ConnContext {
     /// Upstream connection that takes over after the answer; HTTP/1.1 only.
     tunnel: Mutex<Option<Box<Tunnel>>>,
     local: Arc<Local>,
-}
-
-/// Results of a TLS handshake, for fields and logs.
-#[derive(Debug)]
-pub(crate) struct Negotiated {
-    pub(crate) version: Option<ProtocolVersion>,
-    pub(crate) resumed: bool,
-    /// Certificate that the client proved to own, in DER.
-    pub(crate) client_certificate: Option<Box<CertificateDer<'static>>>,
-}
-
-impl From<&ServerConnection> for Negotiated {
-    fn from(tls: &ServerConnection) -> Self {
-        let own =
-            |chain: &[CertificateDer<'_>]| Some(Box::new(chain.first()?.clone().into_owned()));
-        Self {
-            version: tls.protocol_version(),
-            resumed: tls.handshake_kind() == Some(HandshakeKind::Resumed),
-            client_certificate: tls.peer_certificates().and_then(own),
-        }
-    }
 }
 
 struct Known {
