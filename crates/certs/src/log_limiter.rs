@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Rate limit that passes one line per [`INTERVAL`].
+/// Rate limit that passes one line per 10 s.
 #[derive(Debug, Default)]
 pub struct LogLimiter(Mutex<Option<(Instant, u64)>>);
 
