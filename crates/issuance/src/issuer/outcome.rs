@@ -24,7 +24,8 @@ impl Attempt<'_> {
         match self.store(&stored, ca).await {
             Ok(credential) => {
                 let (lineage, names) = (&self.lineage.name, self.names.len());
-                tracing::info!(%lineage, names, %credential, "certificate stored");
+                let renewal = self.current.is_some();
+                tracing::info!(%lineage, names, %credential, renewal, "certificate stored");
                 self.issuer.metrics.issued(self.current.is_some());
                 Ok(Issued {
                     credential,

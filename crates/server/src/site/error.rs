@@ -16,7 +16,9 @@ pub enum SiteError {
     #[error("the site's document has {0} bytes, more than the {MAX_DOCUMENT} that one may have")]
     TooLong(usize),
     /// The document is no JSON.
-    #[error("the site's document can't be read: {0}")]
+    #[error(
+        "the site's document can't be read: {0}; write JSON such as {{\"root\": \"/srv/www\"}}"
+    )]
     Syntax(String),
     /// A stored document has a key that stands in the configuration since. Its host is
     /// answered with 503.
