@@ -193,7 +193,10 @@ impl Accounts {
         let account = self.create(ca, &new).await?;
         tracing::info!(ca = ca.name(), account = account.id(), "account made");
         let saved = self.save(&account, Precondition::Absent).await;
-        self.forget_key(ca).await;
+        // Until the account is there, this key is the only one of the CA's account.
+        if matches!(saved, Ok(()) | Err(StoreError::Conflict(_))) {
+            self.forget_key(ca).await;
+        }
         match saved {
             // The CA took longer than the lease, and another server was faster.
             Err(StoreError::Conflict(why)) => {
