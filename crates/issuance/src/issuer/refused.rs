@@ -45,14 +45,14 @@ impl Issuer {
     /// Makes the lineage of a name due that was refused before.
     pub(super) async fn admit_again(&self, name: &LineageName) -> Result<(), StoreError> {
         let admit = |lineage: &mut Lineage<Secret>| {
-            lineage.due = Some(self.clock.now());
+            lineage.due = Some(self.now());
             (lineage.attempts, lineage.last_error) = (0, None);
         };
         self.change(name, admit).await
     }
 
     fn set_refusal(&self, lineage: &mut Lineage<Secret>, text: String) {
-        let at = self.clock.now();
+        let at = self.now();
         lineage.due = None;
         lineage.attempts = 1;
         lineage.last_error = Some(LastError { at, text });
@@ -71,9 +71,11 @@ impl Issuer {
         let Some(mut lineage) = self.lineage(name).await? else {
             return Ok(());
         };
-        if is_refused(&lineage) {
-            change(&mut lineage);
+        if !is_refused(&lineage) {
+            // It was admitted meanwhile: the claim may be that of work in this process.
+            return Ok(());
         }
+        change(&mut lineage);
         lineage.claim = None;
         let put = Write::PutLineage(lineage, Fence::Epoch(claim.epoch));
         match self.sealer.write(vec![put]).await {
