@@ -32,13 +32,13 @@ mod working;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::store::Write;
 use sekisho_certs::{
-    Challenges, Clock, CredentialId, Fence, HostPattern, Lineage, LineageName, LogLimiter, Sealer,
-    Secret, StoreError,
+    Challenges, Claim, Clock, CredentialId, Fence, HostPattern, Lineage, LineageName, LogLimiter,
+    Sealer, Secret, StoreError,
 };
 use tokio::sync::{Notify, Semaphore};
 
@@ -53,6 +53,7 @@ use crate::settings::{SettingError, Settings};
 use crate::solver::Solvers;
 
 use attempt::{Task, When};
+use claimed::CLAIM;
 use failure::Failure;
 pub use first_access::OnDemand;
 use renewal::UNCOUNTED;
@@ -94,6 +95,8 @@ pub struct Issuer {
     lineages: AtomicU64,
     /// Name of this process among the holders of claims.
     holder: String,
+    /// Milliseconds by which the store's clock is ahead, as the last claim told.
+    ahead_ms: AtomicI64,
     metrics: Metrics,
 }
 
@@ -161,6 +164,7 @@ impl Issuer {
             opened: Notify::new(),
             lineages: AtomicU64::new(UNCOUNTED),
             holder: holder::fresh(),
+            ahead_ms: AtomicI64::new(0),
             metrics: Metrics::default(),
             sealer,
             challenges,
@@ -172,6 +176,21 @@ impl Issuer {
     pub fn register(&self, registry: &mut Registry) {
         self.metrics.register(registry);
         self.authorities.register(registry);
+    }
+
+    /// Returns the store's time, seconds since the Unix epoch, as far as the last claim told
+    /// it: due dates are written and read by all servers, and this one's clock may be wrong.
+    fn now(&self) -> i64 {
+        // Relaxed: the difference guards no other data.
+        let ahead = self.ahead_ms.load(Ordering::Relaxed);
+        (self.clock.now_ms() + ahead).div_euclid(1000)
+    }
+
+    /// Notes the store's time of a claim that was taken just now.
+    fn note_time(&self, claim: &Claim) {
+        let length = i64::try_from(CLAIM.as_millis()).expect("a minute");
+        let ahead = claim.until_ms - length - self.clock.now_ms();
+        self.ahead_ms.store(ahead, Ordering::Relaxed);
     }
 
     /// Stores a lineage unless there is one by its name; tells whether it was stored.

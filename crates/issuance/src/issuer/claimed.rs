@@ -83,7 +83,11 @@ impl Issuer {
             .catalog()
             .claim(named, &self.holder, CLAIM)
             .await?;
-        Ok(claimed.pop().map(|(_, claim)| claim))
+        let claim = claimed.pop().map(|(_, claim)| claim);
+        if let Some(claim) = &claim {
+            self.note_time(claim);
+        }
+        Ok(claim)
     }
 
     /// Prolongs a claim until the last write of its work. Ends when the claim is lost,
@@ -151,7 +155,7 @@ impl Issuer {
                 Some(_) => true,
                 None => false,
             };
-            if is_ours || lineage.due.is_some_and(|due| due <= self.clock.now()) {
+            if is_ours || lineage.due.is_some_and(|due| due <= self.now()) {
                 // Its holder is gone.
                 let _permit = self.permit().await;
                 if let Ok(Some(claim)) = self.claim(name).await {
@@ -162,7 +166,7 @@ impl Issuer {
             return self.outcome_of(lineage).await;
         }
         let why = "another process has worked on it for too long";
-        Err(NoCertificate::new(why, Some(self.clock.now() + 60)))
+        Err(NoCertificate::new(why, Some(self.now() + 60)))
     }
 
     /// Returns what another process has made of a lineage.
@@ -193,7 +197,7 @@ impl Issuer {
             true => AFTER_HICCUP,
             false => AFTER_STORE,
         };
-        NoCertificate::new(error.to_string(), Some(self.clock.now() + pause))
+        NoCertificate::new(error.to_string(), Some(self.now() + pause))
     }
 }
 
@@ -313,7 +317,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_hiccup_of_the_catalog_is_forgotten_after_a_second() {
         let (issuer, ..) = claimed().await;
-        let next = |error| issuer.no_store(&error).next.unwrap() - issuer.clock.now();
+        let next = |error| issuer.no_store(&error).next.unwrap() - issuer.now();
         assert_eq!(next(StoreError::Unavailable("locked".into())), 1);
         assert_eq!(next(StoreError::Corrupt("no text".into())), 10);
     }

@@ -105,7 +105,7 @@ impl Issuer {
             let Visited::Again(failed, next) = visited else {
                 return Ok(self.obtained(visited));
             };
-            let seconds = u64::try_from(next - self.clock.now()).unwrap_or(0);
+            let seconds = u64::try_from(next - self.now()).unwrap_or(0);
             let at = Instant::now() + Duration::from_secs(seconds).max(SOONEST);
             if at > until {
                 return Ok(self.obtained(Visited::Again(failed, next)));
@@ -172,7 +172,7 @@ impl Issuer {
 
     /// Makes the lineage of a name that has none.
     fn first(&self, allowed: &Allowed, makes_hosts: bool) -> Lineage<Secret> {
-        let (now, tenant) = (self.clock.now(), allowed.tenant.clone());
+        let (now, tenant) = (self.now(), allowed.tenant.clone());
         let turn = self.turns.next(&tenant, now);
         let lineage = Lineage::new(tenant, [allowed.pattern.clone()]);
         let mut lineage = lineage.expect("a lineage of one name");
@@ -195,7 +195,7 @@ impl Issuer {
         // Its certificate may be there since the record was read, or its hosts were
         // removed and have come back.
         let failed = lineage.last_error.as_ref()?;
-        let is_later = lineage.claim.is_none() && due > self.clock.now();
+        let is_later = lineage.claim.is_none() && due > self.now();
         is_later.then(|| Visited::Again(failed.text.as_str().into(), due))
     }
 
@@ -234,7 +234,7 @@ impl Issuer {
             Visited::Done(obtained) => obtained,
             Visited::Again(why, next) => Obtained::Failed {
                 why,
-                retry_after: pause(next, self.clock.now()),
+                retry_after: pause(next, self.now()),
             },
         }
     }

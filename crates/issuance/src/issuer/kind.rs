@@ -49,7 +49,7 @@ impl Attempt<'_> {
                 replaces: None,
             };
         };
-        let now = self.issuer.clock.now();
+        let now = self.now();
         let suggested = self.suggested.as_ref();
         let suggested = suggested.filter(|one| one.directory == directory);
         let kind = match suggested {
@@ -119,7 +119,7 @@ impl Attempt<'_> {
 
     /// First certificates, and those that expire soon, may take the reserve.
     fn share(&self) -> Share {
-        let now = self.issuer.clock.now();
+        let now = self.now();
         match self.validity() {
             Some(validity) if now < validity.deadline() => Share::Unreserved,
             _ => Share::Whole,

@@ -67,6 +67,9 @@ impl Issuer {
             .claim(due, &self.holder, CLAIM)
             .await?;
         let more = claimed.len() == asked;
+        if let Some((_, claim)) = claimed.first() {
+            self.note_time(claim);
+        }
         for ((name, claim), permit) in claimed.into_iter().zip(permits) {
             // Another task may have begun since the claim: it has the same one.
             if let (_, Some(mine)) = self.working.begin(&name) {
