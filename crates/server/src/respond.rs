@@ -57,19 +57,19 @@ impl Responder {
         let path = match SitePath::parse(&head.uri) {
             Ok(path) => path,
             Err(status) => {
-                discard(context, &head, body).await;
+                discard(context, &head, body, None).await;
                 return plain(status);
             }
         };
         let Some(rule) = site.rule(&path) else {
-            discard(context, &head, body).await;
+            discard(context, &head, body, None).await;
             return plain(StatusCode::NOT_FOUND);
         };
         let method = (head.method == Method::HEAD, fields::is_read(&head.method));
         let mut author = Author::Server;
         let response = match (admission::admit(context, rule, &body), &rule.action) {
             (Ok(()), Action::Upstream(_)) if is_trace(&head.method) => {
-                discard(context, &head, body).await;
+                discard(context, &head, body, None).await;
                 method_not_allowed(PASSED_ON)
             }
             (Ok(()), Action::Upstream(upstream)) => {
@@ -91,7 +91,8 @@ impl Responder {
                 }
             }
             (admitted, action) => {
-                discard(context, &head, body).await;
+                let reason = admitted.as_ref().err().map(|refused| refused.reason);
+                discard(context, &head, body, reason).await;
                 match admitted {
                     Ok(()) => {
                         author = Author::of(action);
@@ -243,9 +244,15 @@ fn is_trace(method: &Method) -> bool {
 const PASSED_ON: &str = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
 
 /// Reads a body that the answer ignores, where it must be read before that.
-async fn discard(context: &RequestContext<'_>, head: &Parts, body: Incoming) {
+async fn discard(
+    context: &RequestContext<'_>,
+    head: &Parts,
+    body: Incoming,
+    refused: Option<RequestRefusal>,
+) {
     if rest::is_open(head, &body) {
+        let is_too_large = refused == Some(RequestRefusal::Body);
         let timeouts = context.connection.timeouts();
-        Box::pin(rest::discard(body, timeouts)).await;
+        Box::pin(rest::discard(body, is_too_large, timeouts)).await;
     }
 }

@@ -24,10 +24,10 @@ pub(crate) fn is_open(head: &Parts, body: &Incoming) -> bool {
     head.version >= Version::HTTP_2 && !body.is_end_stream() && !head.headers.contains_key(EXPECT)
 }
 
-/// Reads the body to its end, within bounds. Beyond either, the rest is discarded behind
-/// the answer.
-pub(crate) async fn discard(mut body: Incoming, timeouts: &Arc<ConnTimeouts>) {
-    if !read(&mut body, timeouts, MOST_BYTES, LONGEST).await {
+/// Reads the body to its end, within bounds. Beyond either, the stream is reset behind the
+/// answer; but if the answer is that the body `is_too_large`, the rest is discarded first.
+pub(crate) async fn discard(mut body: Incoming, is_too_large: bool, timeouts: &Arc<ConnTimeouts>) {
+    if !read(&mut body, timeouts, MOST_BYTES, LONGEST).await && is_too_large {
         discard_behind(body, timeouts);
     }
 }
