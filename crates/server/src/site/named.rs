@@ -4,7 +4,7 @@ use http::HeaderName;
 
 use super::check::field_name;
 use super::fields::FieldOps;
-use crate::reserved::{Reserved, folds_to};
+use crate::reserved::{folded, folds_to};
 
 /// Names of `[sites] tenant_field` and `certificate_field`. The server sets or removes
 /// both towards every upstream: a name of a site's own choice would pass from the
@@ -65,11 +65,28 @@ impl NamedFields {
 /// Checks the name of a field that only the server sets.
 fn chosen(text: &str) -> Result<HeaderName, String> {
     let name = field_name(text).map_err(|wrong| wrong.problem().to_owned())?;
-    match Reserved::of(name.as_str()) {
-        Some(_) => Err(format!("{name} says something else; choose another name")),
-        None => Ok(name),
+    let is_taken = folded(name.as_str()).is_some() || OF_CLIENTS.contains(&name.as_str());
+    match is_taken {
+        true => Err(format!("{name} says something else; choose another name")),
+        false => Ok(name),
     }
 }
+
+/// Fields that clients send and applications need: a client's own would be removed.
+const OF_CLIENTS: [&str; 12] = [
+    "accept",
+    "accept-encoding",
+    "accept-language",
+    "authorization",
+    "content-encoding",
+    "content-type",
+    "cookie",
+    "origin",
+    "range",
+    "referer",
+    "upgrade",
+    "user-agent",
+];
 
 const TENANT: &str = "tenant_field";
 const CERTIFICATE: &str = "certificate_field";
@@ -85,6 +102,8 @@ mod tests {
             ("X-Forwarded-For", "Client-Cert", Some(TENANT)),
             ("X-Forwarded-Tenant", "Client-Cert", Some(TENANT)),
             ("Client-IP", "Client-Cert", Some(TENANT)),
+            ("X_Forwarded_For", "Client-Cert", Some(TENANT)),
+            ("Cookie", "Client-Cert", Some(TENANT)),
             ("X Tenant", "Client-Cert", Some(TENANT)),
             ("X-Tenant", "Host", Some(CERTIFICATE)),
             ("X-Tenant", "x_tenant", Some(CERTIFICATE)),
