@@ -67,10 +67,8 @@ impl Windows {
         };
         match seen.kind {
             SETTINGS => {
-                let settings = seen.payload.chunks(6);
-                let window = settings
-                    .filter(|setting| setting[..2] == [0, 4])
-                    .next_back();
+                let mut settings = seen.payload.chunks(6);
+                let window = settings.rfind(|setting| setting[..2] == [0, 4]);
                 self.each = window.map_or(self.each, |setting| value(&setting[2..]));
             }
             WINDOW_UPDATE if seen.stream == 0 => {
