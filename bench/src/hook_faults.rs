@@ -114,7 +114,7 @@ async fn each(options: &Options) -> Result<()> {
         let beside = async {
             match is_crowd {
                 false => visit(&neighbour, &hot, over).await,
-                // What comes later meets no crowd.
+                // Visits that come later meet no crowd.
                 true => visit_within(&neighbour, &hot, over).await,
             }
         };

@@ -66,7 +66,7 @@ pub(crate) enum Kind {
     Handshakes,
     /// Requests, one after the other, as fast as they are answered
     Requests,
-    /// The same by few clients: the upstream that they ask attacks
+    /// Requests of few clients, one after the other: the upstream that they ask attacks
     Visits,
 }
 

@@ -38,7 +38,7 @@ pub(super) enum Hostile {
 }
 
 impl Hostile {
-    /// Those that send more than they should.
+    /// Upstreams that send more than they should.
     pub(super) const FLOODS: [Self; 4] = [Self::Ping, Self::Settings, Self::Tickets, Self::Chunks];
 
     pub(super) fn name(self) -> &'static str {

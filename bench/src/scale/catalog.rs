@@ -148,7 +148,7 @@ pub(super) fn credential(number: u64, hosts: u64) -> u64 {
 
 const TENANTS: u64 = 1000;
 
-/// Nobody opens them: each has bytes of its own, as many as an ECDSA credential has.
+/// Credentials that nobody opens: each has bytes of its own, as many as an ECDSA one.
 const CREDENTIALS: &str = "
 INSERT INTO sekisho.issuers (digest, chain) VALUES ('\\x00', '\\x3003020101');
 INSERT INTO sekisho.credentials (id, version, key_type, leaf, issuer, key_id, nonce, key,

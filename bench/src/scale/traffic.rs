@@ -47,7 +47,7 @@ impl Default for Rates {
     }
 }
 
-/// What a window has measured.
+/// Figures of a window.
 pub(super) struct Window {
     length: Duration,
     /// Microseconds.

@@ -191,7 +191,7 @@ impl<'a, I: Imports> Called<'a, I> {
         let Failure::Memory { .. } = failure else {
             return failure;
         };
-        // What the coroutine refers to is garbage from here on.
+        // Values that the coroutine refers to are garbage from here on.
         run.state.give_back(self.coroutine.take(), false);
         // The second time, others would pay for what this run takes.
         run.state

@@ -200,7 +200,7 @@ impl Authorities {
 
     /// Notes a failure as [`Authorities::failed`] does, of the order of this lineage. A
     /// 503 with `Retry-After` is a pause of the one order: the CA wants fewer requests.
-    /// It concerns all once another order meets it within a minute.
+    /// A 503 concerns all once another order meets one within a minute.
     pub fn failed_in(&self, authority: &Authority, error: &acme::Error, lineage: &str) -> bool {
         if is_busy(error) {
             let now = Instant::now();

@@ -243,7 +243,7 @@ impl Issuer {
 /// Result of one attempt for a visitor.
 enum Visited {
     Done(Obtained),
-    /// It failed for this reason, and is made again at this Unix second.
+    /// The attempt failed for this reason, and is made again at this Unix second.
     Again(Arc<str>, i64),
 }
 

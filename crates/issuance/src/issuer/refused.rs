@@ -72,7 +72,7 @@ impl Issuer {
             return Ok(());
         };
         if !is_refused(&lineage) {
-            // It was admitted meanwhile: the claim may be that of work in this process.
+            // The name was admitted: the claim may belong to an order of this process.
             return Ok(());
         }
         change(&mut lineage);

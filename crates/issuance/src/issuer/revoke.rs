@@ -73,7 +73,7 @@ impl Issuer {
         let revoked = self.revoke_at_any(leaf, reason, issued_by).await;
         if let Err(NotRevoked { why, is_clear }) = revoked {
             if is_clear {
-                // It is renewed as before.
+                // The certificate is renewed as before.
                 lineage.order = before;
             } else if let Some(saved) = &dropped {
                 self.give_back(saved).await;
