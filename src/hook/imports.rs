@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sekisho_certs::store::BoxFuture;
 use sekisho_certs::{HostName, Outcome};
 use sekisho_hook::{
-    Admission, CallError, Found, HttpAnswer, HttpRequest, Owner, Pair, RedisCommand, RedisReply,
-    SqlRow, SqlValue, Turn, Turns,
+    Admission, CallError, Found, HttpAnswer, HttpRequest, Owner, Pair, PassOn, RedisCommand,
+    RedisReply, SqlRow, SqlValue, Turn, Turns,
 };
 use sekisho_server::hook::{self, Token};
 use sekisho_server::{Made, Publisher, VirtualHost};
@@ -70,7 +71,7 @@ impl sekisho_hook::Imports for Imports {
             let turns = turns.clone();
             Box::pin(async move {
                 let turn = turns.take(client).await?;
-                Some(Box::new(turn) as Turn)
+                Some(Box::new(OfWorker(turn)) as Turn)
             })
         })
     }
@@ -113,6 +114,15 @@ impl sekisho_hook::Imports for Imports {
 
     fn weight(&self, made: &Served) -> u64 {
         made.weight()
+    }
+}
+
+/// Turn of a client's network on a worker.
+struct OfWorker(hook::Turn);
+
+impl PassOn for OfWorker {
+    fn rest(self: Box<Self>, pause: Duration) {
+        self.0.rest(pause);
     }
 }
 

@@ -58,7 +58,12 @@ async fn take_turn<I: Imports>(run: &Run<I>) -> Result<Option<Turn>, Failure> {
 /// looks at its sockets: Tokio by itself looks once per 61 polls, each of which may be
 /// a stretch.
 async fn pass_on<I: Imports>(run: &Run<I>, turn: Option<Turn>) {
-    if turn.is_some() || run.state.time.is_busy() {
+    let time = &run.state.time;
+    let is_busy = turn.is_some() || time.is_busy();
+    if let Some(turn) = turn {
+        time.pass_on(turn);
+    }
+    if is_busy {
         yield_now().await;
     }
 }

@@ -79,7 +79,13 @@ pub trait Imports: Send + Sync + 'static {
 pub type Turns = Box<dyn Fn(IpAddr) -> BoxFuture<'static, Option<Turn>> + Send + Sync>;
 
 /// Turn of a run. Dropping it passes the turn on.
-pub type Turn = Box<dyn Send>;
+pub type Turn = Box<dyn PassOn>;
+
+/// What a turn can do but for being dropped.
+pub trait PassOn: Send {
+    /// Passes the turn on. Its network has none for `pause`.
+    fn rest(self: Box<Self>, pause: Duration);
+}
 
 /// Failure of a call of a client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

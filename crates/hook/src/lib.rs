@@ -35,8 +35,8 @@ pub use error::Error;
 pub use hello::{Hello, Lists, Offers};
 pub use hook::Hook;
 pub use imports::{
-    Admission, CallError, Found, HttpAnswer, HttpRequest, Imports, Owner, Pair, RedisCommand,
-    RedisReply, SqlRow, SqlValue, Turn, Turns, Unlimited,
+    Admission, CallError, Found, HttpAnswer, HttpRequest, Imports, Owner, Pair, PassOn,
+    RedisCommand, RedisReply, SqlRow, SqlValue, Turn, Turns, Unlimited,
 };
 pub use report::{Called, RegionUse, Report};
 pub use settings::{OnError, Settings};

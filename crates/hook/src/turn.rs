@@ -23,6 +23,8 @@ struct Used {
     since: Instant,
     time: Duration,
     busy_until: Instant,
+    /// Pause that the last stretch asks for; zero after a short one.
+    pause: Duration,
 }
 
 impl WorkerTime {
@@ -35,6 +37,7 @@ impl WorkerTime {
                 since: now,
                 time: Duration::ZERO,
                 busy_until: now,
+                pause: Duration::ZERO,
             }),
         }
     }
@@ -50,6 +53,7 @@ impl WorkerTime {
             (used.since, used.time) = (now, Duration::ZERO);
         }
         used.time += time;
+        used.pause = if time >= LONG { time } else { Duration::ZERO };
         if used.time >= MOST {
             used.busy_until = now + WINDOW;
             self.is_busy.store(true, Relaxed);
@@ -71,6 +75,17 @@ impl WorkerTime {
         (self.turns)(client).await
     }
 
+    /// Passes a turn on. The network of a long stretch has the next one as much later:
+    /// clients of others, whose handshakes take several round trips, would else wait for
+    /// a stretch in each.
+    pub(crate) fn pass_on(&self, turn: Turn) {
+        let pause = std::mem::take(&mut self.used().pause);
+        match pause.is_zero() {
+            true => drop(turn),
+            false => turn.rest(pause),
+        }
+    }
+
     fn used(&self) -> MutexGuard<'_, Used> {
         // Each change leaves a whole value.
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
@@ -84,6 +99,8 @@ const MOST: Duration = Duration::from_millis(20);
 /// Shorter stretches are not counted: 400 of them in a window would make a worker busy,
 /// and the handshakes around them take more.
 const LEAST: Duration = Duration::from_micros(50);
+/// Stretches from which on a pause follows. Those of useful scripts are shorter.
+const LONG: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 mod tests {

@@ -11,10 +11,10 @@ use futures_util::future::BoxFuture;
 use sekisho_certs::HostName;
 use sekisho_hook::{
     Admission, Answer, CallError, Choice, Found, Hello, Hook, HttpAnswer, HttpRequest, Imports,
-    OnError, Owner, Pair, RedisCommand, RedisReply, Report, Settings, SqlRow, SqlValue, Turn,
-    Turns,
+    OnError, Owner, Pair, PassOn, RedisCommand, RedisReply, Report, Settings, SqlRow, SqlValue,
+    Turn, Turns,
 };
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 /// Certificate as the fake makes it.
@@ -60,6 +60,13 @@ impl Drop for Waits<'_> {
     fn drop(&mut self) {
         self.0.dropped.fetch_add(1, SeqCst);
     }
+}
+
+/// Turn of a worker that gives one at a time, and knows no networks.
+struct Held(#[expect(dead_code, reason = "held until it is dropped")] OwnedSemaphorePermit);
+
+impl PassOn for Held {
+    fn rest(self: Box<Self>, _: Duration) {}
 }
 
 impl Admission for Token {
@@ -111,9 +118,9 @@ impl Imports for Fake {
         Box::new(move |_| {
             let (turns, one) = (Arc::clone(&turns), Arc::clone(&one));
             Box::pin(async move {
-                let turn: Turn = Box::new(one.acquire_owned().await.ok()?);
+                let turn = Held(one.acquire_owned().await.ok()?);
                 turns.fetch_add(1, SeqCst);
-                Some(turn)
+                Some(Box::new(turn) as Turn)
             })
         })
     }

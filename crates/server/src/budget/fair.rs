@@ -5,9 +5,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use foldhash::quality::RandomState;
 use tokio::sync::oneshot;
+use tokio::time::sleep;
 
 use super::Denied;
 
@@ -42,12 +44,31 @@ struct State<K: Group> {
 #[derive(Debug)]
 struct Line<K: Group> {
     in_flight: usize,
+    /// Pauses that are not over.
+    resting: usize,
     queue: VecDeque<oneshot::Sender<FairPermit<K>>>,
 }
 
 /// Permit of a [`FairSemaphore`]; dropping it passes the permit on.
 #[derive(Debug)]
 pub(crate) struct FairPermit<K: Group>(Option<(Arc<FairSemaphore<K>>, K)>);
+
+impl<K: Group + Send + 'static> FairPermit<K> {
+    /// Passes the permit on. Its group has none for `pause`.
+    pub(crate) fn rest(mut self, pause: Duration) {
+        let Some((semaphore, group)) = self.0.take() else {
+            return;
+        };
+        if let Some(line) = semaphore.lock().groups.get_mut(&group) {
+            line.resting += 1;
+        }
+        semaphore.pass_on(&group);
+        tokio::spawn(async move {
+            sleep(pause).await;
+            semaphore.wake(&group);
+        });
+    }
+}
 
 impl<K: Group> FairSemaphore<K> {
     pub(crate) fn new(in_flight: usize, share: usize, waiting: usize) -> Self {
@@ -67,7 +88,8 @@ impl<K: Group> FairSemaphore<K> {
     pub(crate) async fn enter(semaphore: &Arc<Self>, group: K) -> Result<FairPermit<K>, Denied> {
         let turn = {
             let mut state = semaphore.lock();
-            if state.idle > 0 {
+            let rests = |line: &Line<K>| line.resting > 0;
+            if state.idle > 0 && !state.groups.get(&group).is_some_and(rests) {
                 state.idle -= 1;
                 state.groups.entry(group.clone()).or_default().in_flight += 1;
                 return Ok(FairPermit(Some((Arc::clone(semaphore), group))));
@@ -84,6 +106,24 @@ impl<K: Group> FairSemaphore<K> {
         let next = self.lock().pass_on(group, self.share);
         if let Some((group, next)) = next {
             let _ = next.send(FairPermit(Some((Arc::clone(self), group))));
+        }
+    }
+
+    /// Ends a group's pause: its next caller gets a permit if one is idle.
+    fn wake(self: &Arc<Self>, group: &K) {
+        let mut state = self.lock();
+        let is_idle = state.idle > 0;
+        let Some(line) = state.groups.get_mut(group) else {
+            return;
+        };
+        line.resting -= 1;
+        if is_idle {
+            line.in_flight += 1;
+            state.idle -= 1;
+            drop(state);
+            self.pass_on(group);
+        } else if line.is_unused() {
+            state.groups.remove(group);
         }
     }
 
@@ -123,8 +163,7 @@ impl<K: Group> State<K> {
             let line = self.groups.get(turn);
             line.is_some_and(|line| !line.queue.is_empty())
         });
-        self.groups
-            .retain(|_, line| line.in_flight > 0 || !line.queue.is_empty());
+        self.groups.retain(|_, line| !line.is_unused());
         if self.waiting < bound {
             return Ok(());
         }
@@ -154,7 +193,7 @@ impl<K: Group> State<K> {
         }
         if let Some(line) = self.groups.get_mut(group) {
             line.in_flight -= 1;
-            if line.in_flight == 0 && line.queue.is_empty() {
+            if line.is_unused() {
                 self.groups.remove(group);
             }
         }
@@ -162,12 +201,16 @@ impl<K: Group> State<K> {
     }
 
     /// Returns the next caller: of the first group below its share, else of
-    /// the first. The group then moves to the end.
+    /// the first; of none that rests. The group then moves to the end.
     fn next(&mut self, share: usize) -> Option<(K, oneshot::Sender<FairPermit<K>>)> {
         loop {
             let groups = &self.groups;
-            let below = |group| groups.get(group).is_some_and(|line| line.in_flight < share);
-            let index = self.turns.iter().position(below).unwrap_or(0);
+            let first = |most: usize| {
+                let may = |line: &Line<K>| line.resting == 0 && line.in_flight < most;
+                let mut turns = self.turns.iter();
+                turns.position(|group| groups.get(group).is_some_and(may))
+            };
+            let index = first(share).or_else(|| first(usize::MAX))?;
             let group = self.turns.remove(index)?;
             let line = self.groups.get_mut(&group)?;
             while let Some(sender) = line.queue.pop_front() {
@@ -180,10 +223,16 @@ impl<K: Group> State<K> {
                 }
                 return Some((group, sender));
             }
-            if line.in_flight == 0 {
+            if line.is_unused() {
                 self.groups.remove(&group);
             }
         }
+    }
+}
+
+impl<K: Group> Line<K> {
+    fn is_unused(&self) -> bool {
+        self.in_flight == 0 && self.resting == 0 && self.queue.is_empty()
     }
 }
 
@@ -191,6 +240,7 @@ impl<K: Group> Default for Line<K> {
     fn default() -> Self {
         Self {
             in_flight: 0,
+            resting: 0,
             queue: VecDeque::new(),
         }
     }
