@@ -7,6 +7,7 @@
 )]
 
 pub mod documents;
+pub mod due;
 pub mod fixture;
 pub mod leases;
 pub mod lineages;
@@ -47,9 +48,10 @@ macro_rules! catalog_contract {
             a_version_grows_unannounced, one_of_many_makes_an_absent_document;
             leases: one_holds_a_lease_at_a_time, a_token_grows_with_each_holder,
             only_the_holder_gives_it_back;
-            lineages: every_field_of_a_lineage_comes_back, the_due_are_claimed_in_their_turns, a_backlog_is_claimed_in_turns,
-            what_is_not_due_hides_no_turn,
-            one_holder_claims_a_lineage_at_a_time, a_named_claim_is_prolonged_by_its_holder,
+            due: the_due_are_claimed_in_their_turns, a_backlog_is_claimed_in_turns,
+            what_is_not_due_hides_no_turn, what_another_can_get_is_left_to_it,
+            what_is_left_to_others_hides_nothing;
+            lineages: every_field_of_a_lineage_comes_back, one_holder_claims_a_lineage_at_a_time, a_named_claim_is_prolonged_by_its_holder,
             a_fence_holds_only_with_its_claim, lineages_are_listed_by_name,
             an_order_is_sealed_again, challenges_are_no_changes;
         }

@@ -42,6 +42,13 @@ impl HostName {
         Some(HostPattern(format!("*.{parent}").into()))
     }
 
+    /// Tells whether `name` is this one or stands below it, as names do in a zone of DNS.
+    #[must_use]
+    pub fn holds(&self, name: &str) -> bool {
+        let above = name.strip_suffix(self.as_str());
+        above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+    }
+
     /// Returns the text behind the first dot; none for a name of one label.
     #[must_use]
     pub fn parent(&self) -> Option<&str> {

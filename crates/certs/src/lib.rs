@@ -35,7 +35,7 @@ pub use clock::Clock;
 pub use credential::{ClientCa, CredentialId, KeyType, SealedBytes, Secret, StoredCredential};
 pub use feed::{DocumentEvent, Documents, Feed, Follower};
 pub use host::{HostName, HostPattern, NameError};
-pub use lineage::{Claim, Fence, LastError, Lineage, LineageName, Listed, ToClaim, Wishes};
+pub use lineage::{Able, Claim, Fence, LastError, Lineage, LineageName, Listed, ToClaim, Wishes};
 pub use loaded::{LoadedCredential, LoadedHost};
 pub use log_limiter::LogLimiter;
 pub use lookup::{

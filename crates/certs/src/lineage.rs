@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::credential::{CredentialId, KeyType};
-use crate::host::HostPattern;
+use crate::host::{HostName, HostPattern};
 use crate::record::Tenant;
 
 /// Certificate over all its renewals. `S` is the form of its secret: [`Secret`]
@@ -173,11 +173,51 @@ pub struct Claim {
 /// Lineages that a call claims.
 #[derive(Clone, Debug)]
 pub enum ToClaim {
-    /// At most so many that are due, in the order of their turns.
-    Due(usize),
+    /// At most `limit` that are due, in the order of their turns, of those for which
+    /// `able` suffices, and of those that nobody has taken for [`UNTAKEN`].
+    Due {
+        /// Most of them.
+        limit: usize,
+        /// What their holder can do.
+        able: Able,
+    },
     /// All of these names that exist, due or not.
     Named(Vec<LineageName>),
 }
+
+/// What one server's configuration has of all that lineages need. Servers of one
+/// catalog may differ.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Able {
+    /// Names of its CAs, which lineages may wish for.
+    pub cas: Vec<String>,
+    /// True if it has a challenge that proves single names without DNS.
+    pub without_dns: bool,
+    /// Zones whose records it can write: these names, and all below them.
+    pub zones: Vec<HostName>,
+}
+
+impl Able {
+    /// Tells whether it has the CA that a lineage wishes for, and a challenge that
+    /// proves all of its names: a wildcard has that of a zone alone.
+    #[must_use]
+    pub fn suffices<S>(&self, lineage: &Lineage<S>) -> bool {
+        let wish = lineage.wishes.ca.as_ref();
+        let is_single = |name: &HostPattern| name.wildcard_parent().is_none();
+        let is_zoned = |name: &HostPattern| {
+            let name = name.wildcard_parent().unwrap_or(name.as_str());
+            let holds = |zone: &HostName| zone.holds(name);
+            self.zones.iter().any(holds)
+        };
+        wish.is_none_or(|ca| self.cas.contains(ca))
+            && (self.without_dns && lineage.names.iter().all(is_single)
+                || lineage.names.iter().all(is_zoned))
+    }
+}
+
+/// Seconds past its due date after which any server takes a lineage, one that can't
+/// get its certificate too, which then says what is missing.
+pub const UNTAKEN: i64 = 600;
 
 /// Most lineages that a claim of due ones takes into account by their due dates, and
 /// again by their turns: its time stays bounded when millions are due.

@@ -165,7 +165,9 @@ pub trait Catalog: ChangeLog {
     /// Claims lineages for `ttl`, and returns those that this holder has got, in
     /// the order of their turns. What another has claimed is left out.
     ///
-    /// - Of those that are due, only unclaimed ones are taken. If more than
+    /// - Of those that are due, only unclaimed ones are taken. One for which the holder's
+    ///   [`Able`](crate::lineage::Able) does not suffice is left to others for
+    ///   [`UNTAKEN`](crate::lineage::UNTAKEN). If more than
     ///   [`MAX_CANDIDATES`](crate::lineage::MAX_CANDIDATES) are due, the order
     ///   holds among that many which have been due longest and as many with the
     ///   smallest turns, of which others pass

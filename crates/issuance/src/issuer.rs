@@ -37,8 +37,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::store::Write;
 use sekisho_certs::{
-    Challenges, Claim, Clock, CredentialId, Fence, HostPattern, Lineage, LineageName, LogLimiter,
-    Sealer, Secret, StoreError,
+    Able, Challenges, Claim, Clock, CredentialId, Fence, HostPattern, Lineage, LineageName,
+    LogLimiter, Sealer, Secret, StoreError,
 };
 use tokio::sync::{Notify, Semaphore};
 
@@ -72,6 +72,8 @@ pub struct Issuer {
     ledger: Ledger,
     admission: Admission,
     solvers: Solvers,
+    /// What the two before have, for claims.
+    able: Able,
     key: KeyKind,
     reuse_key: bool,
     /// A permit is a key that takes long to make.
@@ -144,12 +146,24 @@ impl Issuer {
         clock: Clock,
     ) -> Result<Self, SettingError> {
         let (contact, agree) = (settings.contact, settings.agree);
+        let authorities = Authorities::new(settings.cas)?;
+        let solvers = Solvers::new(settings.solvers, settings.dns)?;
+        let able = Able {
+            cas: authorities
+                .all()
+                .iter()
+                .map(|one| one.ca.name().to_owned())
+                .collect(),
+            without_dns: solvers.without_dns(),
+            zones: solvers.zones(),
+        };
         Ok(Self {
-            authorities: Authorities::new(settings.cas)?,
+            authorities,
+            able,
             accounts: Accounts::new(sealer.clone(), contact, agree),
             ledger: Ledger::new(sealer.clone(), clock.clone()),
             admission: Admission::new(settings.admission)?,
-            solvers: Solvers::new(settings.solvers, settings.dns)?,
+            solvers,
             key: settings.key,
             reuse_key: settings.reuse_key,
             slow_keys: Semaphore::new(SLOW_KEYS),

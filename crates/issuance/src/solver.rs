@@ -63,6 +63,19 @@ impl Solvers {
         })
     }
 
+    /// Returns the zones whose records can be written; none if DNS-01 is not tried.
+    pub(crate) fn zones(&self) -> Vec<HostName> {
+        let is_tried = self.order.contains(&ChallengeType::Dns01);
+        let zones = self.zones.iter().filter(|_| is_tried);
+        zones.map(|(zone, _)| zone.clone()).collect()
+    }
+
+    /// Tells whether there is a challenge that needs no zone.
+    pub(crate) fn without_dns(&self) -> bool {
+        let is_other = |kind: &ChallengeType| *kind != ChallengeType::Dns01;
+        self.order.iter().any(is_other)
+    }
+
     /// Returns the zone's way to write records for this name.
     #[must_use]
     pub fn dns(&self, name: &HostPattern) -> Option<&Dns01> {
@@ -71,11 +84,7 @@ impl Solvers {
 
     fn zone(&self, name: &HostPattern) -> Option<&(HostName, Dns01)> {
         let name = name.wildcard_parent().unwrap_or(name.as_str());
-        let holds = |zone: &HostName| {
-            let below = name.strip_suffix(zone.as_str());
-            below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
-        };
-        self.zones.iter().find(|(zone, _)| holds(zone))
+        self.zones.iter().find(|(zone, _)| zone.holds(name))
     }
 
     /// Returns the setting by which this name's records could not be written.

@@ -5,6 +5,7 @@
 //! (`pgbouncer=1`) nothing is prepared and nothing listened for.
 
 mod bounded;
+mod claims;
 mod connection;
 mod database;
 mod fault;
@@ -283,9 +284,8 @@ impl Catalog for Postgres {
         ttl: Duration,
     ) -> BoxFuture<'a, Result<Vec<(LineageName, Claim)>>> {
         let (holder, now_ms) = (holder.to_owned(), self.now_ms());
-        let claim = async move |on: Arc<Connection>| {
-            lineages::claim(&on, &which, &holder, ttl, now_ms).await
-        };
+        let claim =
+            async move |on: Arc<Connection>| claims::claim(&on, &which, &holder, ttl, now_ms).await;
         Box::pin(self.pool.call(self.options().write, claim))
     }
 

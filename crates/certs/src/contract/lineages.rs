@@ -4,16 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::due::claim;
 use super::fixture::{Fixture, pattern, put_host, record, sealed};
 use crate::credential::{CredentialId, KeyType, SealedBytes};
-use crate::lineage::{
-    Claim, Fence, LastError, Lineage, LineageName, Listed, MAX_CANDIDATES, ToClaim, Wishes,
-};
+use crate::lineage::{Claim, Fence, LastError, Lineage, LineageName, Listed, ToClaim, Wishes};
 use crate::record::Tenant;
 use crate::seal::Batch;
 use crate::store::{DocumentId, Precondition, Reseal, SecretOf, StoreError, Write};
 
-const TTL: Duration = Duration::from_secs(10);
+pub(super) const TTL: Duration = Duration::from_secs(10);
 
 pub async fn every_field_of_a_lineage_comes_back(fixture: Fixture) {
     let names = ["b.example", "*.a.example", "b.example"].map(pattern);
@@ -58,86 +57,6 @@ pub async fn every_field_of_a_lineage_comes_back(fixture: Fixture) {
         assert_eq!(read(&fixture, "b.example").await, None);
     }
     assert_eq!(fixture.number().await, number, "none of it is a change");
-}
-
-pub async fn the_due_are_claimed_in_their_turns(fixture: Fixture) {
-    let now = fixture.now();
-    let writes = vec![
-        due("third.example", Some(now), 30),
-        due("never.example", None, 0),
-        due("first.example", Some(now - 9), 10),
-        due("later.example", Some(now + 5), -1),
-        due("second.example", Some(now - 99), 20),
-        due("done.example", Some(now), 5),
-    ];
-    write(&fixture, writes).await.unwrap();
-    write(&fixture, vec![due("done.example", None, 5)])
-        .await
-        .unwrap();
-    assert_eq!(
-        claim(&fixture, "a", 2).await,
-        ["first.example", "second.example"]
-    );
-    assert_eq!(
-        claim(&fixture, "a", 9).await,
-        ["third.example"],
-        "not twice"
-    );
-    assert!(claim(&fixture, "b", 9).await.is_empty());
-    fixture.advance(5);
-    assert_eq!(claim(&fixture, "b", 0).await, [""; 0]);
-    assert_eq!(claim(&fixture, "b", 9).await, ["later.example"]);
-    // The claims of the first holder end by the store's clock.
-    fixture.advance(5);
-    let again = claim(&fixture, "b", 9).await;
-    assert_eq!(again, ["first.example", "second.example", "third.example"]);
-    let claim = read(&fixture, "first.example")
-        .await
-        .unwrap()
-        .claim
-        .unwrap();
-    assert_eq!(
-        (claim.holder.as_str(), claim.until_ms),
-        ("b", (fixture.now() + 10) * 1000)
-    );
-    fixture.advance(10);
-    assert_eq!(read(&fixture, "first.example").await.unwrap().claim, None);
-}
-
-/// More are due than a claim looks at: those that have been due longest do not
-/// stand before one with a smaller turn.
-pub async fn a_backlog_is_claimed_in_turns(fixture: Fixture) {
-    let of = |number: i64, due_at, turn| due(&format!("h{number}.example"), Some(due_at), turn);
-    let many = i64::try_from(MAX_CANDIDATES).unwrap() + 9;
-    let now = fixture.now();
-    let mut writes: Vec<_> = (0..many)
-        .map(|number| of(number, now - 9, 10 * number))
-        .collect();
-    writes.extend([of(many, now, 15), of(many + 1, now + 1, 5)]);
-    write(&fixture, writes).await.unwrap();
-    let last = format!("h{many}.example");
-    assert_eq!(
-        claim(&fixture, "a", 3).await,
-        ["h0.example", "h1.example", last.as_str()]
-    );
-    let rest = claim(&fixture, "b", MAX_CANDIDATES + 99).await;
-    assert_eq!(rest.len(), MAX_CANDIDATES + 7);
-    assert_eq!(rest[..2], ["h2.example", "h3.example"]);
-}
-
-/// Failed renewals keep small turns, and are not due for a day. However many there are,
-/// a backlog behind them is claimed in its turns.
-pub async fn what_is_not_due_hides_no_turn(fixture: Fixture) {
-    let of = |number: i64, due_at, turn| due(&format!("h{number}.example"), Some(due_at), turn);
-    let many = i64::try_from(MAX_CANDIDATES).unwrap() + 9;
-    let now = fixture.now();
-    let later = (0..many).map(|number| of(number, now + 99, number));
-    let old = (many..2 * many).map(|number| of(number, now - 9, 10 * number));
-    let urgent = of(2 * many, now, many + 1);
-    let writes = later.chain(old).chain([urgent]).collect();
-    write(&fixture, writes).await.unwrap();
-    let expected = [2 * many, many].map(|number| format!("h{number}.example"));
-    assert_eq!(claim(&fixture, "a", 2).await, expected);
 }
 
 pub async fn one_holder_claims_a_lineage_at_a_time(fixture: Fixture) {
@@ -354,42 +273,35 @@ async fn refused(fixture: &Fixture, fence: Fence, what: &str) {
     );
 }
 
-fn name(text: &str) -> LineageName {
+pub(super) fn name(text: &str) -> LineageName {
     LineageName::parse(text).unwrap()
 }
 
-fn lineage(name: &str) -> Lineage<SealedBytes> {
+pub(super) fn lineage(name: &str) -> Lineage<SealedBytes> {
     Lineage::new(Tenant::default(), [pattern(name)]).unwrap()
 }
 
-fn due(name: &str, due: Option<i64>, turn: i64) -> Write<SealedBytes> {
+pub(super) fn due(name: &str, due: Option<i64>, turn: i64) -> Write<SealedBytes> {
     let mut lineage = lineage(name);
     (lineage.due, lineage.turn) = (due, turn);
     put(lineage)
 }
 
-fn put(lineage: Lineage<SealedBytes>) -> Write<SealedBytes> {
+pub(super) fn put(lineage: Lineage<SealedBytes>) -> Write<SealedBytes> {
     Write::PutLineage(lineage, Fence::Any)
 }
 
-async fn write(fixture: &Fixture, writes: Vec<Write<SealedBytes>>) -> Result<u64, StoreError> {
+pub(super) async fn write(
+    fixture: &Fixture,
+    writes: Vec<Write<SealedBytes>>,
+) -> Result<u64, StoreError> {
     fixture.catalog.write(Batch::unchecked(writes)).await
 }
 
-async fn read(fixture: &Fixture, of: &str) -> Option<Lineage<SealedBytes>> {
+pub(super) async fn read(fixture: &Fixture, of: &str) -> Option<Lineage<SealedBytes>> {
     let mut found = fixture.catalog.lineages(&[name(of)]).await.unwrap();
     assert!(found.len() <= 1);
     found.pop()
-}
-
-/// The names of those that were due.
-async fn claim(fixture: &Fixture, holder: &str, limit: usize) -> Vec<String> {
-    let claimed = fixture.catalog.claim(ToClaim::Due(limit), holder, TTL);
-    let claimed = claimed.await.unwrap();
-    claimed
-        .into_iter()
-        .map(|(name, _)| name.to_string())
-        .collect()
 }
 
 /// Claims `a.example`.

@@ -151,7 +151,7 @@ impl<'a> Attempt<'a> {
         self.forget_foreign_order().await;
         let wished = self.lineage.wishes.solver.as_deref();
         let solvers = self.issuer.solvers.of(&self.names, wished);
-        let mut solvers = solvers.map_err(Failure::Setting)?;
+        let mut solvers = solvers.map_err(Failure::Lacking)?;
         // Its answers may be shown already.
         let saved = self.state.order.as_ref().and_then(Saved::solver);
         solvers.sort_by_key(|solver| Some(*solver) != saved);

@@ -31,6 +31,9 @@ pub(super) enum Failure {
     },
     /// Somebody must change the configuration or the wishes of the lineage.
     Setting(String),
+    /// This server's configuration lacks what another's may have: a zone, a challenge, a
+    /// CA.
+    Lacking(String),
     /// The claim has ended: another process has it, or removed the lineage.
     ClaimLost,
     /// No host refers to the certificate any more.
@@ -52,9 +55,8 @@ impl Failure {
                     is_limit: false,
                 }
             }
-            NoAuthority::Unknown { .. } | NoAuthority::Forbidden(_) => {
-                Self::Setting(no.to_string())
-            }
+            NoAuthority::Unknown { .. } => Self::Lacking(no.to_string()),
+            NoAuthority::Forbidden(_) => Self::Setting(no.to_string()),
         }
     }
 
@@ -101,7 +103,9 @@ impl Failure {
             Self::Acme(error) => error.to_string().into(),
             Self::Dns(error) => format!("dns-01: {error}").into(),
             Self::Store(error) => error.to_string().into(),
-            Self::Closed { why, .. } | Self::Setting(why) => why.as_str().into(),
+            Self::Closed { why, .. } | Self::Setting(why) | Self::Lacking(why) => {
+                why.as_str().into()
+            }
             Self::ClaimLost => CLAIM_LOST.into(),
             Self::Unused => "no host refers to the certificate".into(),
         }
@@ -112,7 +116,7 @@ impl Failure {
         match self {
             Self::Acme(error) => error.blame(),
             Self::Dns(error) => error.blame(),
-            Self::Setting(_) => Blame::Operator,
+            Self::Setting(_) | Self::Lacking(_) => Blame::Operator,
             Self::Unused => Blame::Host,
             Self::Store(_) | Self::Closed { .. } | Self::ClaimLost => Blame::Ca,
         }
@@ -209,7 +213,7 @@ impl Failure {
                 | Fault::Certificate(_)
                 | Fault::Names(_) => false,
             },
-            Self::Dns(_) | Self::Store(_) | Self::ClaimLost => true,
+            Self::Dns(_) | Self::Store(_) | Self::ClaimLost | Self::Lacking(_) => true,
             Self::Closed { .. } | Self::Setting(_) | Self::Unused => false,
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sekisho_certs::credential::{Credential, StoredCredential};
+use sekisho_certs::lineage::UNTAKEN;
 use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{CredentialId, Fence, HostPattern, HostRecord, LastError, Secret, StoreError};
 use tokio::time::sleep;
@@ -285,9 +286,16 @@ impl Attempt<'_> {
     }
 
     /// Returns what the schedule makes of a failure, in the store's time `now`. After a
-    /// failure of the CA it is worth trying once the CA is asked again.
+    /// failure of the CA it is worth trying once the CA is asked again. What this server's
+    /// configuration lacks, another's may have: that one takes it at once, unless nobody
+    /// has for long.
     fn kind(&self, failure: &Failure, now: i64) -> schedule::Failure {
         use schedule::Failure::{Authority, Closed, Names, PassedOver};
+        if let Failure::Lacking(_) = failure {
+            let is_untaken = self.lineage.due.is_some_and(|due| due <= now - UNTAKEN);
+            let until = if is_untaken { now + LOOK } else { now };
+            return PassedOver { until };
+        }
         let here = self.issuer.clock.now();
         let wish = self.lineage.wishes.ca.as_deref();
         match failure.kind(here) {
@@ -346,6 +354,8 @@ enum Progress {
     Lost,
 }
 
+/// Seconds between two looks at a lineage that no server can get.
+const LOOK: i64 = 3600;
 /// More means that others write the same hosts without pause.
 const MAX_TRIES: usize = 20;
 /// Failures after which a name without a record is forgotten: scanners make up names

@@ -60,7 +60,10 @@ impl Issuer {
             return Ok(true);
         }
         let asked = permits.len();
-        let due = ToClaim::Due(asked);
+        let due = ToClaim::Due {
+            limit: asked,
+            able: self.able.clone(),
+        };
         let claimed = self
             .sealer
             .catalog()

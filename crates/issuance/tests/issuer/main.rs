@@ -12,3 +12,4 @@ mod recovery;
 mod renewal;
 mod resumed;
 mod same_name;
+mod unequal;

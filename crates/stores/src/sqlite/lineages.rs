@@ -14,8 +14,10 @@ use super::statements::{list, run};
 use crate::lineage_row;
 use crate::plan::Plan;
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
+use sekisho_certs::host::HostName;
 use sekisho_certs::lineage::{
-    Claim, LastError, Lineage, LineageName, MAX_CANDIDATES, MAX_PASSED_OVER, ToClaim, Wishes,
+    Able, Claim, LastError, Lineage, LineageName, MAX_CANDIDATES, MAX_PASSED_OVER, ToClaim,
+    UNTAKEN, Wishes,
 };
 use sekisho_certs::store::Result;
 
@@ -47,7 +49,7 @@ impl StoreConnection {
         self.run(|connection| {
             let sql = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let chosen = match which {
-                ToClaim::Due(limit) => due(&sql, *limit, now_ms)?,
+                ToClaim::Due { limit, able } => due(&sql, *limit, able, now_ms)?,
                 ToClaim::Named(names) => named(&sql, names, holder, now_ms)?,
             };
             if chosen.is_empty() {
@@ -82,7 +84,7 @@ struct Chosen {
     own: Option<u64>,
 }
 
-fn due(sql: &Transaction<'_>, limit: usize, now_ms: i64) -> Step<BTreeSet<Chosen>> {
+fn due(sql: &Transaction<'_>, limit: usize, able: &Able, now_ms: i64) -> Step<BTreeSet<Chosen>> {
     let row = |row: &Row<'_>| {
         Ok(Chosen {
             name: row.get(0)?,
@@ -91,14 +93,36 @@ fn due(sql: &Transaction<'_>, limit: usize, now_ms: i64) -> Step<BTreeSet<Chosen
         })
     };
     let most = rows::limit(MAX_CANDIDATES.max(limit));
-    let values = (now_ms.div_euclid(1000), now_ms, most);
+    let passed_over = rows::limit(MAX_PASSED_OVER).saturating_add(most);
+    let now = now_ms.div_euclid(1000);
+    let (cas, zones) = (lines(&able.cas), json(&able.zones));
+    let values = params![
+        now,
+        now_ms,
+        most,
+        passed_over,
+        now - UNTAKEN,
+        cas,
+        able.without_dns,
+        zones
+    ];
     let mut chosen: BTreeSet<_> = list(sql, LONGEST_DUE, values, row)?.into_iter().collect();
     if rows::limit(chosen.len()) == most {
-        let passed_over = rows::limit(MAX_PASSED_OVER).saturating_add(most);
-        let values = (now_ms.div_euclid(1000), now_ms, most, passed_over);
         chosen.extend(list(sql, FIRST_TURNS, values, row)?);
     }
     Ok(chosen.into_iter().take(limit).collect())
+}
+
+/// Returns each name of a CA between two ends of lines.
+fn lines(names: &[String]) -> String {
+    let lines = names.iter().map(|name| format!("\n{name}\n"));
+    lines.collect()
+}
+
+/// Returns a JSON array. Names of hosts hold nothing that would be escaped.
+fn json(names: &[HostName]) -> String {
+    let names: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
+    format!("[{}]", names.join(","))
 }
 
 fn named(
@@ -241,9 +265,27 @@ macro_rules! free {
     };
 }
 
+/// Whether the holder can get its certificate, or nobody has for long. Only what is due
+/// and free is read for this: the indexes have neither names nor CA.
+macro_rules! able {
+    () => {
+        "(l.due <= ?5 OR (SELECT (n.ca IS NULL OR instr(?6, char(10) || n.ca || char(10)) > 0)
+            AND (?7 AND instr(n.names, '*') = 0 OR NOT EXISTS (
+                SELECT 1 FROM json_each('[\"' || replace(n.names, ' ', '\",\"') || '\"]') one
+                WHERE NOT EXISTS (SELECT 1 FROM json_each(?8) zone
+                    WHERE one.value = zone.value
+                    OR substr(one.value, -length(zone.value) - 1) = '.' || zone.value)))
+            FROM lineages n WHERE n.name = l.name))"
+    };
+}
+
+/// Looks at lineages that others are to take, too: the inner limit bounds the time.
 pub(super) const LONGEST_DUE: &str = concat!(
-    "SELECT l.name, l.turn FROM lineages l WHERE l.due <= ?1 AND ",
+    "SELECT l.name, l.turn FROM (
+        SELECT name, turn, due FROM lineages WHERE due <= ?1 ORDER BY due LIMIT ?4) l WHERE ",
     free!(),
+    " AND ",
+    able!(),
     " ORDER BY l.due LIMIT ?3"
 );
 
@@ -253,6 +295,8 @@ const FIRST_TURNS: &str = concat!(
         SELECT name, turn, due FROM lineages WHERE due IS NOT NULL
         ORDER BY turn LIMIT ?4) l WHERE l.due <= ?1 AND ",
     free!(),
+    " AND ",
+    able!(),
     " ORDER BY l.turn LIMIT ?3"
 );
 

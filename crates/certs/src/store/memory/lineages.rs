@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::state::State;
 use crate::credential::SealedBytes;
-use crate::lineage::{Claim, Fence, Lineage, LineageName, ToClaim};
+use crate::lineage::{Claim, Fence, Lineage, LineageName, ToClaim, UNTAKEN};
 use crate::store::Result;
 
 impl State {
@@ -32,15 +32,17 @@ impl State {
         let now = now_ms.div_euclid(1000);
         let ours = |one: &Lineage<_>| one.claim.as_ref().is_none_or(|by| by.holder == holder);
         let mut found = self.lineages(now_ms, |one| match which {
-            ToClaim::Due(_) => one.due.is_some_and(|due| due <= now),
+            ToClaim::Due { able, .. } => one
+                .due
+                .is_some_and(|due| due <= now - UNTAKEN || due <= now && able.suffices(one)),
             ToClaim::Named(names) => names.contains(&one.name),
         });
         found.retain(|one| match which {
-            ToClaim::Due(_) => one.claim.is_none(),
+            ToClaim::Due { .. } => one.claim.is_none(),
             ToClaim::Named(_) => ours(one),
         });
         found.sort_by(|one, other| (one.turn, &one.name).cmp(&(other.turn, &other.name)));
-        if let ToClaim::Due(limit) = which {
+        if let ToClaim::Due { limit, .. } = which {
             found.truncate(*limit);
         }
         self.token += 1;

@@ -1,6 +1,6 @@
 //! Through an index, never by a scan.
 
-use super::super::{find, lineages, log, read, write};
+use super::super::{claims, find, lineages, log, read, write};
 use super::together::snapshot;
 use super::*;
 
@@ -33,11 +33,11 @@ async fn every_read_uses_an_index() {
         (lineages::LIST_LINEAGES, "NULL, 'h1.example', 10"),
         (lineages::LIST_FAILING, "NULL, 'h1.example', 10"),
         (lineages::HELD, "NULL, ARRAY['h1.example']"),
-        (lineages::CLAIM_DUE, "NULL, 'holder', 10, 10, 40, 100"),
         (
-            lineages::CLAIM_NAMED,
-            "5, 'holder', 10, ARRAY['h1.example']",
+            claims::CLAIM_DUE,
+            "NULL, 'holder', 10, 10, 40, 100, 600, ARRAY['ca'], true, ARRAY['zone.example']",
         ),
+        (claims::CLAIM_NAMED, "5, 'holder', 10, ARRAY['h1.example']"),
     ];
     let server = services::Postgres::shared();
     for (statement, values) in statements {

@@ -7,7 +7,7 @@ use std::thread;
 
 use super::*;
 use sekisho_certs::contract::fixture::pattern;
-use sekisho_certs::lineage::Fence;
+use sekisho_certs::lineage::{Able, Fence};
 use sekisho_certs::record::Tenant;
 use sekisho_certs::store::Write;
 
@@ -130,7 +130,11 @@ async fn a_read_takes_one_and_a_write_three() {
         let put = Write::PutLineage(lineage, Fence::Any);
         let trips = counter.trips(store.write(Batch::unchecked(vec![put])));
         assert!(trips.await <= 3, "for a lineage{mode}");
-        let claim = store.claim(ToClaim::Due(9), "holder", Duration::from_secs(9));
+        let due = ToClaim::Due {
+            limit: 9,
+            able: Able::default(),
+        };
+        let claim = store.claim(due, "holder", Duration::from_secs(9));
         assert_eq!(counter.trips(claim).await, 1, "{mode}");
     }
 }
