@@ -7,6 +7,7 @@ mod raw;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use http::Uri;
 use sekisho_certs::{Clock, HostName, KeyType, Secret};
@@ -45,6 +46,9 @@ struct External {
 struct Zone {
     zone: HostName,
     way: Way,
+    /// Bound of the wait for a record.
+    wait: Duration,
+    check: dns01::Check,
 }
 
 /// Way to write the records of a zone.
@@ -87,10 +91,12 @@ impl Acme {
             options.external = external.as_ref().map(read).transpose()?;
         }
         let resolver = Resolver::new(&settings.admission.resolvers);
-        for Zone { zone, way } in &self.zones {
-            let mut solver = dns01::Settings::new(way.writer(zone, hidden)?);
+        for one in &self.zones {
+            let mut solver = dns01::Settings::new(one.way.writer(&one.zone, hidden)?);
             solver.resolver = resolver.clone();
-            let zone = zone.clone();
+            solver.propagation = one.wait;
+            solver.check = one.check.clone();
+            let zone = one.zone.clone();
             settings.dns.push(DnsZone { zone, solver });
         }
         Ok(settings)

@@ -19,6 +19,9 @@ pub(super) struct Key {
     pub(super) range: (&'static str, &'static str),
 }
 
+/// Section of the keys of a zone, as the documentation names it.
+pub(super) const ZONE: &str = "acme.dns.\"ZONE\"";
+
 /// All keys with a default or a range. A test compares them with the
 /// documentation.
 #[rustfmt::skip]
@@ -36,6 +39,8 @@ pub(super) const KEYS: &[Key] = &[
     // No client waits for longer.
     time("acme", "wait", "20s", ("1s", "5m")),
     count("acme", "orders", Some("64"), ("1", "1024")),
+    // Most DNS hosts need less than one minute.
+    time(ZONE, "wait", "2m", ("1s", "1h")),
     // A state with the script alone takes about 200 KiB.
     bytes("hook", "memory", "16MiB", ("2MiB", "1GiB")),
     // A worker serves nobody else meanwhile.

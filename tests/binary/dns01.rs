@@ -27,9 +27,14 @@ impl AtKnot {
     /// Authoritative servers are asked at that port.
     fn start() -> Option<Self> {
         let ip = ip();
+        Self::with(ip, ip)
+    }
+
+    /// Starts both; the zone says that its name server is at `told`.
+    fn with(ip: Ipv4Addr, told: Ipv4Addr) -> Option<Self> {
         let can_bind = UdpSocket::bind((ip, PORT)).is_ok();
         needs("the right to bind port 53", can_bind).then(|| {
-            let knot = knot(ip);
+            let knot = knot(ip, told);
             let fixture = Fixture::with(
                 "sqlite:hosts.db",
                 PebbleOptions {
@@ -163,6 +168,38 @@ fn a_wrong_key_of_updates_is_told() {
     }
 }
 
+/// As with a hidden primary, or a firewall for port 53.
+#[test]
+fn other_servers_are_asked_for_the_record_or_none() {
+    let Some(at) = AtKnot::with(ip(), ip()) else {
+        return;
+    };
+    let sandbox = &at.fixture.sandbox;
+    sandbox.write_private("tsig", &format!("hmac-sha256:acme:{SECRET}"));
+    let server = at.knot.address().ip();
+    let configure = |keys: &str| {
+        at.configure(&format!(
+            "rfc2136 = \"{server}\"\ntsig = \"file:tsig\"\n{keys}"
+        ));
+    };
+    let name = format!("*.w.{ZONE}");
+    let issue = ["cert", "issue", &name];
+    configure("wait = \"1s\"");
+    let ran = sandbox.run(&issue);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    let why =
+        format!("{RECORD}: after 1 s, 0 of 1 authoritative servers have the record: ns.{ZONE}");
+    assert!(ran.err.contains(&why), "{}", ran.err);
+    for keys in [
+        format!("servers = [\"{server}\"]"),
+        "check = false\nwait = \"1s\"".into(),
+    ] {
+        configure(&keys);
+        let out = sandbox.ok(&issue);
+        assert!(out.ends_with(&format!("  {name}\n")), "{keys}: {out}");
+    }
+}
+
 /// Ends the webhook's work with the test, also if that panics.
 struct Over<'a>(&'a AtomicBool);
 
@@ -198,8 +235,8 @@ fn ip() -> Ipv4Addr {
 }
 
 /// Starts a name server.
-fn knot(ip: Ipv4Addr) -> Knot {
-    let records = format!("@ NS ns\nns A {ip}\nw A 127.0.0.1\n*.w A 127.0.0.1");
+fn knot(ip: Ipv4Addr, told: Ipv4Addr) -> Knot {
+    let records = format!("@ NS ns\nns A {told}\nw A 127.0.0.1\n*.w A 127.0.0.1");
     let zone = Zone {
         name: ZONE,
         records: &records,

@@ -40,7 +40,7 @@ use sekisho_certs::{
     Able, Challenges, Claim, Clock, CredentialId, Fence, HostPattern, Lineage, LineageName,
     LogLimiter, Sealer, Secret, StoreError,
 };
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::accounts::Accounts;
 use crate::acme::{Account, KeyKind};
@@ -51,6 +51,7 @@ use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::settings::{SettingError, Settings};
 use crate::solver::Solvers;
+use crate::solver::dns01::Waiting;
 
 use attempt::{Task, When};
 use claimed::CLAIM;
@@ -246,6 +247,13 @@ impl Issuer {
         }
         let why = "others work on it without a new certificate";
         Err(NoCertificate::new(why, None))
+    }
+
+    /// Follows the waits for records of DNS-01 that take long, the last one of which is
+    /// told at most each 10 s.
+    #[must_use]
+    pub fn dns_waits(&self) -> watch::Receiver<Option<Waiting>> {
+        self.solvers.waits()
     }
 
     /// Returns the version of the certificate in use, which each renewal changes.

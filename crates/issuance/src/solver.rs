@@ -6,7 +6,8 @@ use sekisho_certs::{HostName, HostPattern};
 
 use crate::acme::ChallengeType;
 use crate::settings::{DnsZone, SettingError};
-use dns01::Dns01;
+use dns01::{Dns01, Waiting, Waits};
+use tokio::sync::watch;
 
 /// Challenges in the order in which they are tried, and the zones of DNS-01.
 #[derive(Debug)]
@@ -14,6 +15,7 @@ pub struct Solvers {
     order: Vec<ChallengeType>,
     /// The longest first.
     zones: Vec<(HostName, Dns01)>,
+    waits: Waits,
 }
 
 impl Solvers {
@@ -23,14 +25,16 @@ impl Solvers {
     /// Names the zone and the key that can't be used.
     pub fn new(order: Vec<ChallengeType>, zones: Vec<DnsZone>) -> Result<Self, SettingError> {
         let mut built = Vec::with_capacity(zones.len());
+        let waits = Waits::default();
         for DnsZone { zone, solver } in zones {
             let dns = Dns01::new(solver).map_err(|error| SettingError::of_zone(&zone, &error))?;
-            built.push((zone, dns));
+            built.push((zone, dns.telling(waits.clone())));
         }
         built.sort_by_key(|(zone, _)| std::cmp::Reverse(zone.as_str().len()));
         Ok(Self {
             order,
             zones: built,
+            waits,
         })
     }
 
@@ -61,6 +65,11 @@ impl Solvers {
             ),
             _ => "[acme] solvers has none that can prove these names".to_owned(),
         })
+    }
+
+    /// Follows the waits for records of DNS-01 that take long.
+    pub(crate) fn waits(&self) -> watch::Receiver<Option<Waiting>> {
+        self.waits.subscribe()
     }
 
     /// Returns the zones whose records can be written; none if DNS-01 is not tried.

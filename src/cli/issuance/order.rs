@@ -33,11 +33,13 @@ impl<'a> Ordering<'a> {
     }
 
     /// Works on these lineages now. Standard output names each certificate as it is
-    /// stored, standard error lists at the end those that failed.
+    /// stored, standard error tells of long waits for DNS and lists at the end those that
+    /// failed.
     pub(crate) async fn order(&self, names: Vec<LineageName>) -> Result<Ended> {
         let bar = progress::bar(|| Some(names.len() as u64));
         let (mut names, mut failures) = (names.into_iter(), BTreeMap::new());
         let mut orders = JoinSet::new();
+        let mut waits = self.issuer.dns_waits();
         loop {
             while orders.len() < self.most
                 && let Some(name) = names.next()
@@ -45,7 +47,15 @@ impl<'a> Ordering<'a> {
                 let issuer = Arc::clone(&self.issuer);
                 orders.spawn(async move { (issuer.issue(&name).await, name) });
             }
-            let Some(ended) = orders.join_next().await else {
+            let ended = tokio::select! {
+                ended = orders.join_next() => ended,
+                Ok(()) = waits.changed() => {
+                    let waiting = waits.borrow_and_update().clone();
+                    bar.suspend(|| waiting.iter().for_each(|one| eprintln!("{one}")));
+                    continue;
+                }
+            };
+            let Some(ended) = ended else {
                 break;
             };
             match ended.context("the work was broken off")? {

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use sekisho_certs::HostName;
+use sekisho_issuance::solver::dns01::Check;
 use sekisho_stores::url::path_below;
 
 use super::raw::RawZone;
 use super::{Way, Zone};
+use crate::config::keys::{ZONE, key};
 use crate::config::locate::Problem;
 use crate::config::name_server::name_server;
 use crate::config::secret::SecretSource;
@@ -16,12 +18,31 @@ type Result<T> = std::result::Result<T, Problem>;
 
 pub(super) fn check(tables: &BTreeMap<String, RawZone>, base: &Path) -> Result<Vec<Zone>> {
     let zone = |(name, raw): (&String, &RawZone)| {
+        let path = ["acme", "dns", name.as_str(), "wait"];
+        let wait = key(ZONE, "wait").time(raw.wait.as_ref());
         Ok(Zone {
             zone: parsed(name).map_err(|text| Problem::at(&["acme", "dns", name], text))?,
             way: way(name, raw, base)?,
+            wait: wait.map_err(|problem| problem.moved(&path))?,
+            check: checked(name, raw)?,
         })
     };
     tables.iter().map(zone).collect()
+}
+
+/// Reads which servers are asked for a record.
+fn checked(zone: &str, raw: &RawZone) -> Result<Check> {
+    let at = |text: String| Problem::at(&["acme", "dns", zone, "servers"], text);
+    match (raw.check, raw.servers.is_empty()) {
+        (Some(false), true) => Ok(Check::Off),
+        (Some(false), false) => Err(at("only with check = true; leave the key out".into())),
+        (None | Some(true), true) => Ok(Check::Authoritative),
+        (None | Some(true), false) => {
+            let addresses = raw.servers.iter().map(|text| name_server(text));
+            let addresses: std::result::Result<_, _> = addresses.collect();
+            Ok(Check::At(addresses.map_err(at)?))
+        }
+    }
 }
 
 /// Takes a name in the one form that other messages repeat.

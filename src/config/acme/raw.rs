@@ -105,4 +105,7 @@ pub(crate) struct RawZone {
     pub(crate) password: Option<String>,
     pub(crate) rfc2136: Option<String>,
     pub(crate) tsig: Option<String>,
+    pub(crate) wait: Option<String>,
+    pub(crate) check: Option<bool>,
+    pub(crate) servers: Vec<String>,
 }

@@ -5,7 +5,8 @@
 //! 2. The caller stores the [`Presented`] that it gets: whoever finds it after a
 //!    crash knows what to remove.
 //! 3. [`Dns01::present`] writes the record and waits until all authoritative
-//!    servers of the zone have it. The CA may ask any of them.
+//!    servers of the zone have it, or those that [`Check`] names. The CA may ask any
+//!    of them.
 //! 4. [`Dns01::clean_up`] removes the record; it may be repeated.
 //!
 //! Records are written by [`WriterSettings`]: RFC 2136 with TSIG, a program, or a
@@ -20,15 +21,18 @@ mod rfc2136;
 mod tsig;
 mod webhook;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use sekisho_certs::HostPattern;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 pub use error::{Error, Fault};
 use exec::Exec;
 pub use exec::ExecSettings;
+pub use propagation::Waiting;
 use rfc2136::Rfc2136;
 pub use rfc2136::Rfc2136Settings;
 use sekisho_dns::{PORT, Resolver};
@@ -41,7 +45,12 @@ pub use webhook::WebhookSettings;
 pub struct Dns01 {
     settings: Settings,
     writer: Writer,
+    /// Tells of waits that take long.
+    waits: Waits,
 }
+
+/// Place where waits for records tell how far they are, each once per 10 s.
+pub type Waits = watch::Sender<Option<Waiting>>;
 
 /// How records are written and awaited.
 #[derive(Clone, Debug)]
@@ -54,10 +63,24 @@ pub struct Settings {
     pub port: u16,
     /// Bound for locating a record, and for writing it.
     pub deadline: Duration,
-    /// Bound for the wait until all authoritative servers have a record.
+    /// Bound for the wait until all servers that are asked have a record.
     pub propagation: Duration,
+    /// Which servers are asked.
+    pub check: Check,
     /// Time between two questions to a server that lacks it.
     pub interval: Duration,
+}
+
+/// Servers that are asked whether they have a record, before the CA is told to look.
+#[derive(Clone, Debug, Default)]
+pub enum Check {
+    /// The authoritative servers of the zone, which the CA asks.
+    #[default]
+    Authoritative,
+    /// These, where the others can't be reached.
+    At(Vec<SocketAddr>),
+    /// None: the CA is told when the time of [`Settings::propagation`] is over.
+    Off,
 }
 
 /// Way to write records.
@@ -94,6 +117,7 @@ impl Settings {
             port: PORT,
             deadline: Duration::from_secs(60),
             propagation: Duration::from_secs(120),
+            check: Check::Authoritative,
             interval: Duration::from_secs(2),
         }
     }
@@ -115,7 +139,17 @@ impl Dns01 {
             }
         };
         let writer = writer.map_err(|fault| fault.at("dns-01"))?;
-        Ok(Self { settings, writer })
+        Ok(Self {
+            settings,
+            writer,
+            waits: Waits::default(),
+        })
+    }
+
+    /// Tells of long waits here, where others tell of theirs.
+    #[must_use]
+    pub fn telling(self, waits: Waits) -> Self {
+        Self { waits, ..self }
     }
 
     /// Finds where the record of a challenge goes. `value` is the challenge's text.
@@ -135,16 +169,16 @@ impl Dns01 {
         })
     }
 
-    /// Writes a record and waits until all authoritative servers of its zone have
-    /// it. A server that does not answer at all is not waited for beyond the bound
-    /// if another one has the record.
+    /// Writes a record and waits until all servers that are asked have it. A server that
+    /// does not answer at all is not waited for beyond the bound if another one has the
+    /// record.
     ///
     /// # Errors
     /// [`Error`]; the record may have been written nevertheless.
     pub async fn present(&self, presented: &Presented) -> Result<(), Error> {
         let done = async {
             self.write(Action::Present, presented).await?;
-            propagation::wait(&self.settings, presented).await
+            propagation::wait(&self.settings, presented, &self.waits).await
         };
         done.await.map_err(|fault| fault.at(&presented.fqdn))
     }

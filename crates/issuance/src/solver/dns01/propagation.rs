@@ -1,6 +1,9 @@
-//! The wait until all authoritative servers of a zone have a record.
+//! The wait until the servers that are asked have a record.
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use hickory_proto::op::ResponseCode;
@@ -10,17 +13,73 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::error::Fault;
 use super::locate::parse;
-use super::{Presented, Settings};
+use super::{Check, Presented, Settings, Waits};
 use sekisho_dns::{TRY, question, send};
 
+/// Wait for a record that goes on.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// Name of the record.
+    pub fqdn: String,
+    /// Servers that have it, and those that are asked; none where nobody is asked.
+    pub servers: Option<(usize, usize)>,
+    /// Longest time for which the wait goes on.
+    pub left: Duration,
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (fqdn, left) = (&self.fqdn, self.left.as_secs());
+        match self.servers {
+            Some((have, all)) => write!(
+                f,
+                "{fqdn}: {have} of {all} name servers have the TXT record; waiting for up to \
+                 {left} s more"
+            ),
+            None => write!(
+                f,
+                "{fqdn}: the TXT record is written, and not checked; waiting for {left} s more"
+            ),
+        }
+    }
+}
+
 /// Waits for a record, up to the bound of the settings.
-pub(super) async fn wait(settings: &Settings, presented: &Presented) -> Result<(), Fault> {
-    let zone = parse(&presented.zone)?;
-    let servers = timeout(settings.deadline, servers(settings, &zone)).await;
-    let late = |_| Fault::Unreachable(format!("no name servers of {zone} in time"));
-    let servers = servers.map_err(late)??;
-    let fqdn = parse(&presented.fqdn)?;
+pub(super) async fn wait(
+    settings: &Settings,
+    presented: &Presented,
+    waits: &Waits,
+) -> Result<(), Fault> {
+    let servers = match &settings.check {
+        Check::Authoritative => {
+            let zone = parse(&presented.zone)?;
+            let servers = timeout(settings.deadline, servers(settings, &zone)).await;
+            let late = |_| Fault::Unreachable(format!("no name servers of {zone} in time"));
+            Some(servers.map_err(late)??)
+        }
+        Check::At(addresses) => Some(addresses.iter().map(|at| Server::at(*at)).collect()),
+        Check::Off => None,
+    };
     let until = Instant::now() + settings.propagation;
+    let have = Arc::new(AtomicUsize::new(0));
+    let count = servers.as_ref().map(Vec::len);
+    let told = async {
+        loop {
+            sleep(TOLD).await;
+            let waiting = Waiting {
+                fqdn: presented.fqdn.clone(),
+                servers: count.map(|all| (have.load(Relaxed), all)),
+                left: until.saturating_duration_since(Instant::now()),
+            };
+            tracing::info!("{waiting}");
+            waits.send_replace(Some(waiting));
+        }
+    };
+    let Some(servers) = servers else {
+        let _ = timeout_at(until, told).await;
+        return Ok(());
+    };
+    let fqdn = parse(&presented.fqdn)?;
     let mut waits = JoinSet::new();
     for server in servers {
         let (fqdn, value) = (fqdn.clone(), presented.value.clone());
@@ -30,14 +89,24 @@ pub(super) async fn wait(settings: &Settings, presented: &Presented) -> Result<(
             value: value.into_bytes(),
             interval: settings.interval,
         };
-        waits.spawn(wait.run(until));
+        let have = Arc::clone(&have);
+        waits.spawn(async move {
+            let (name, seen) = wait.run(until).await;
+            if let Seen::Record = seen {
+                have.fetch_add(1, Relaxed);
+            }
+            (name, seen)
+        });
     }
-    judge(settings, &waits.join_all().await)
+    tokio::select! {
+        all = waits.join_all() => judge(settings, &all),
+        never = told => never,
+    }
 }
 
 /// Judges what was seen on each server.
-fn judge(settings: &Settings, all: &[(Name, Seen)]) -> Result<(), Fault> {
-    let has_record = |(_, seen): &&(Name, Seen)| matches!(seen, Seen::Record);
+fn judge(settings: &Settings, all: &[(String, Seen)]) -> Result<(), Fault> {
+    let has_record = |(_, seen): &&(String, Seen)| matches!(seen, Seen::Record);
     let lacks = all.iter().find_map(|(name, seen)| match seen {
         Seen::Nothing => Some(format!("{name} lacks the record")),
         _ => None,
@@ -60,16 +129,32 @@ fn judge(settings: &Settings, all: &[(Name, Seen)]) -> Result<(), Fault> {
     };
     let (count, seconds) = (all.iter().filter(has_record).count(), settings.propagation);
     Err(Fault::Propagation(format!(
-        "after {} s, {count} of {} authoritative servers have the record: {missing}",
+        "after {} s, {count} of {} {}servers have the record: {missing}",
         seconds.as_secs_f32(),
-        all.len()
+        all.len(),
+        match settings.check {
+            Check::Authoritative => "authoritative ",
+            Check::At(_) | Check::Off => "",
+        }
     )))
 }
 
-/// An authoritative server of a zone.
+/// Server that is asked.
 struct Server {
-    name: Name,
+    name: String,
     addresses: Vec<SocketAddr>,
+    /// True for one that the configuration names: it may be a resolver.
+    is_named: bool,
+}
+
+impl Server {
+    fn at(address: SocketAddr) -> Self {
+        Self {
+            name: address.to_string(),
+            addresses: vec![address],
+            is_named: true,
+        }
+    }
 }
 
 /// Finds the authoritative servers of a zone with their addresses.
@@ -90,8 +175,9 @@ async fn servers(settings: &Settings, zone: &Name) -> Result<Vec<Server>, Fault>
             addresses.extend(found.map(|ip| SocketAddr::new(ip, settings.port)));
         }
         servers.push(Server {
-            name: name.0.clone(),
+            name: name.0.to_string(),
             addresses,
+            is_named: false,
         });
     }
     match servers.is_empty() {
@@ -116,7 +202,7 @@ struct Wait {
 }
 
 impl Wait {
-    async fn run(self, until: Instant) -> (Name, Seen) {
+    async fn run(self, until: Instant) -> (String, Seen) {
         let mut last = Seen::NoAnswer(format!("{} does not answer", self.server.name));
         loop {
             // An answer that is too late tells less than the one before it.
@@ -133,7 +219,7 @@ impl Wait {
     /// Asks the addresses in turn until one answers.
     async fn look(&self) -> Seen {
         let mut question = question(&self.fqdn, RecordType::TXT);
-        question.metadata.recursion_desired = false;
+        question.metadata.recursion_desired = self.server.is_named;
         let mut why = format!("{} has no address", self.server.name);
         for address in &self.server.addresses {
             match send(*address, &question, TRY).await {
@@ -158,5 +244,69 @@ impl Wait {
     }
 }
 
+/// Time between two words on a wait.
+const TOLD: Duration = Duration::from_secs(10);
 /// The root zone has 13.
 const MAX_SERVERS: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ExecSettings, WriterSettings};
+    use super::*;
+
+    fn settings(check: Check) -> Settings {
+        let writer = WriterSettings::Exec(ExecSettings {
+            program: "/bin/true".into(),
+            hidden: Vec::new(),
+        });
+        Settings {
+            check,
+            ..Settings::new(writer)
+        }
+    }
+
+    async fn waited(settings: &Settings, waits: &Waits) -> (Result<(), Fault>, Duration) {
+        let presented = Presented {
+            fqdn: "_acme-challenge.a.example.".into(),
+            zone: "example.".into(),
+            value: "text".into(),
+        };
+        let begun = Instant::now();
+        let waited = wait(settings, &presented, waits).await;
+        (waited, begun.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_check_all_of_the_time_passes_and_is_told() {
+        let waits = Waits::default();
+        let mut settings = settings(Check::Off);
+        settings.propagation = Duration::from_secs(45);
+        let (done, took) = waited(&settings, &waits).await;
+        done.unwrap();
+        assert_eq!(took, settings.propagation);
+        let last = waits.borrow().as_ref().unwrap().to_string();
+        let expected = "_acme-challenge.a.example.: the TXT record is written, and not checked; \
+                        waiting for 5 s more";
+        assert_eq!(last, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_without_the_record_is_told_each_ten_seconds() {
+        let waits = Waits::default();
+        // Nothing listens there.
+        let at = Check::At(vec!["127.0.0.1:9".parse().unwrap()]);
+        let mut settings = settings(at);
+        settings.propagation = Duration::from_secs(25);
+        let (done, _) = waited(&settings, &waits).await;
+        let why = done.unwrap_err().to_string();
+        assert!(
+            why.starts_with("after 25 s, 0 of 1 servers have the record: 127.0.0.1:9"),
+            "{why}"
+        );
+        let last = waits.borrow().clone().unwrap();
+        assert_eq!(
+            (last.servers, last.left),
+            (Some((0, 1)), Duration::from_secs(5))
+        );
+    }
+}

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use sekisho_issuance::solver::dns01::{Dns01, Fault};
+use sekisho_issuance::solver::dns01::{Check, Dns01, Fault};
 use sekisho_testkit::services::{Knot, Zone};
 
 use super::{SECRET, presented, rfc2136, settings, solver};
@@ -63,6 +63,10 @@ async fn a_dead_server_is_left_out_if_another_has_the_record() {
     solver.present(&presented("x")).await.unwrap();
     // No server has it: nothing listens at this port.
     settings.port = 9;
+    let mut named = settings.clone();
+    named.check = Check::At(vec![first.address()]);
+    let named = Dns01::new(named).unwrap();
+    named.present(&presented("x")).await.unwrap();
     let solver = Dns01::new(settings).unwrap();
     let error = solver.present(&presented("x")).await.unwrap_err();
     assert!(
