@@ -36,6 +36,7 @@ mod redis;
 mod redis_cache;
 mod refused_settings;
 mod sandbox;
+mod second_client;
 mod secrets;
 mod serving;
 mod shared;
