@@ -3,8 +3,8 @@
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 use sekisho_certs::HostPattern;
+use sekisho_certs::credential::Date;
 use serde::Serialize;
-use time::OffsetDateTime;
 
 use crate::cli::failure::ReaderGone;
 
@@ -86,19 +86,9 @@ pub(crate) fn name(pattern: &HostPattern) -> String {
     }
 }
 
-/// Formats seconds since the Unix epoch as RFC 3339 in UTC. A number beyond the years
-/// that RFC 3339 can write stays one.
+/// Formats seconds since the Unix epoch, as [`Date`] does.
 pub(crate) fn rfc3339(seconds: i64) -> String {
-    let Some(time) = OffsetDateTime::from_unix_timestamp(seconds)
-        .ok()
-        .filter(|time| time.year() >= 0)
-    else {
-        return seconds.to_string();
-    };
-    let (year, month, day) = time.to_calendar_date();
-    let (hour, minute, second) = time.to_hms();
-    let month = u8::from(month);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    Date(seconds).to_string()
 }
 
 fn tell_reader_gone(error: io::Error) -> io::Error {

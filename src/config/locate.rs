@@ -63,9 +63,43 @@ enum Place {
 pub(crate) fn deserialize(text: &str) -> Result<RawConfig, Problem> {
     toml::from_str(text).map_err(|error| Problem {
         place: Place::Span(error.span()),
-        text: reworded(error.message()),
+        text: syntax(text, error.span(), error.message())
+            .unwrap_or_else(|| reworded(error.message())),
     })
 }
+
+/// Says what to write where TOML's own words for a mistake in the syntax name neither the
+/// key nor the value.
+fn syntax(text: &str, span: Option<Range<usize>>, message: &str) -> Option<String> {
+    let span = span?;
+    if message.starts_with("duplicate key") {
+        let key = text.get(span)?.trim();
+        return Some(format!("{key} stands twice; leave one of them out"));
+    }
+    let mut begins = OF_VALUES.iter();
+    let is_value = begins.any(|begin| message.starts_with(begin));
+    let begin = text.get(..span.start)?.rfind(['=', '[', ',', '\n'])? + 1;
+    let rest = text.get(begin..)?;
+    let value = rest.split([',', ']', '#', '\n']).next()?.trim();
+    match value {
+        _ if !is_value || value.starts_with(['"', '\'', '{']) => None,
+        "" => Some("the value is missing; write a text as \"…\", a number or true".into()),
+        "True" | "yes" | "on" => Some(format!("{value} is no value; write true")),
+        "False" | "no" | "off" => Some(format!("{value} is no value; write false")),
+        _ => Some(format!(
+            "{value} is no value; a text stands in quotes: \"{value}\""
+        )),
+    }
+}
+
+/// How TOML's messages about a value without quotes begin.
+const OF_VALUES: [&str; 5] = [
+    "string values must be quoted",
+    "invalid float",
+    "invalid integer",
+    "invalid boolean",
+    "invalid datetime",
+];
 
 /// Makes the error of a problem in this text.
 pub(crate) fn invalid(text: &str, file: &Path, problem: Problem) -> ConfigError {

@@ -165,7 +165,7 @@ fn a_bad_pair_is_refused_with_file_and_reason() {
             &expired.chain_pem(),
             &expired.key_pem(),
             "a.crt",
-            "expired on Jan  1",
+            "expired on 2021-01-01T",
         ),
         (
             &early.chain_pem(),

@@ -105,6 +105,12 @@ fn tell(config: &Config, failures: &BTreeMap<LineageName, NoCertificate>) -> End
     if failures.values().any(|failed| is_unreached(&failed.why)) {
         eprintln!("hint: {UNREACHED}");
     }
+    if failures
+        .values()
+        .any(|failed| is_unknown_account(&failed.why))
+    {
+        eprintln!("hint: {UNKNOWN_ACCOUNT}");
+    }
     match failures.is_empty() {
         true => Ended::Done,
         false => Ended::PartlyRefused,
@@ -120,6 +126,13 @@ fn is_unreached(why: &str) -> bool {
     is_one && !why.contains("could not resolve")
 }
 
+/// Tells whether the CA does not know the account that the store has.
+fn is_unknown_account(why: &str) -> bool {
+    why.contains(": accountDoesNotExist: ")
+}
+
+const UNKNOWN_ACCOUNT: &str = "'sekisho acme account deactivate --yes' removes the account from \
+                               the store; the next order makes another one";
 const UNREACHED: &str = "CAs validate at ports 80 and 443 of each name; 'sekisho serve' with \
                          this store must listen there, as [listen] http and https";
 
@@ -147,5 +160,14 @@ mod tests {
         ] {
             assert_eq!(is_unreached(why), unreached, "{why}");
         }
+    }
+
+    #[test]
+    fn an_account_that_the_ca_does_not_know_is_recognized() {
+        let why = "pebble: order for a.example: accountDoesNotExist: Account 7 not found.";
+        assert!(is_unknown_account(why));
+        assert!(!is_unknown_account(
+            "pebble: order for a.example: unauthorized: no"
+        ));
     }
 }

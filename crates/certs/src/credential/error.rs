@@ -166,15 +166,24 @@ impl CredentialError {
     }
 }
 
-/// Seconds since the Unix epoch, shown as people write them.
+/// Seconds since the Unix epoch, shown in UTC as RFC 3339 writes them. A number beyond the
+/// years that it can write stays one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Date(pub i64);
 
 impl fmt::Display for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match ASN1Time::from_timestamp(self.0) {
-            Ok(time) => fmt::Display::fmt(&time, f),
-            Err(_) => write!(f, "{} s since 1970", self.0),
-        }
+        let time = ASN1Time::from_timestamp(self.0).ok();
+        let time = time.map(|time| time.to_datetime());
+        let Some(time) = time.filter(|time| time.year() >= 0) else {
+            return write!(f, "{}", self.0);
+        };
+        let (year, month, day) = time.to_calendar_date();
+        let (hour, minute, second) = time.to_hms();
+        let month = u8::from(month);
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
+        )
     }
 }

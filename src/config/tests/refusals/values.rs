@@ -259,5 +259,24 @@ const WRONG: &[(&str, &str)] = &[
     ("site = 3", "[site]: invalid type: integer `3`"),
     ("x", "key with no value"),
     ("[listen", "unclosed table"),
-    ("store.url = \"sqlite:b.db\"", "duplicate key"),
+    (
+        "store.url = \"sqlite:b.db\"",
+        "url stands twice; leave one of them out",
+    ),
+    (
+        "server.workers = 127.0.0.1:443 # x",
+        "127.0.0.1:443 is no value; a text stands in quotes: \"127.0.0.1:443\"",
+    ),
+    (
+        "sites.allow = [\"/a\", /srv]",
+        "/srv is no value; a text stands in quotes: \"/srv\"",
+    ),
+    (
+        "acme.wait = 20s",
+        "20s is no value; a text stands in quotes",
+    ),
+    ("acme.agree = yes", "yes is no value; write true"),
+    ("acme.agree = False", "False is no value; write false"),
+    ("acme.wait =", "the value is missing; write a text as"),
+    ("acme.wait = \"20s", "invalid basic string"),
 ];

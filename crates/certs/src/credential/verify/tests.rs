@@ -137,7 +137,10 @@ fn what_clients_refuse_is_refused_with_its_certificate() {
         ),
         (for_clients, "its extended key usage is not for TLS servers"),
         (signs_lists_alone, "does not allow it to sign certificates"),
-        (expired_issuer, "this issuer is not valid now (until Jan  1"),
+        (
+            expired_issuer,
+            "this issuer is not valid now (until 2021-01-01T",
+        ),
         (for_other_names, "name constraints do not allow"),
     ];
     for (change, wanted) in of_issuers {
