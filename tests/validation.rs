@@ -161,6 +161,7 @@ const LIMITS: Limits = Limits {
     idle: PATIENCE,
     body: PATIENCE,
     drain: PATIENCE,
+    host_look: PATIENCE,
     prefix_absent_budget: 600,
     loads: 64,
     prefix_in_flight: 64,

@@ -367,6 +367,7 @@ fn limits(raw: &RawServer, acme: Option<&RawAcme>) -> Result<Limits> {
         head: key("header_timeout").time(raw.header_timeout.as_ref())?,
         idle: key("idle_timeout").time(raw.idle_timeout.as_ref())?,
         body: key("body_timeout").time(raw.body_timeout.as_ref())?,
+        host_look: Limits::HOST_LOOK,
         drain: key("drain_timeout").time(raw.drain_timeout.as_ref())?,
         prefix_absent_budget: key("absent_per_prefix").count(raw.absent_per_prefix)?,
         loads,

@@ -106,6 +106,7 @@ fn applies_the_defaults() {
         idle: Duration::from_secs(60),
         body: Duration::from_secs(30),
         drain: Duration::from_secs(30),
+        host_look: Duration::from_mins(1),
         prefix_absent_budget: 600,
         loads: 256,
         prefix_in_flight: 64,

@@ -2,12 +2,15 @@
 
 use std::net::IpAddr;
 
-use sekisho_certs::{HostName, HostPattern, Tenant};
+use std::sync::Arc;
+
+use sekisho_certs::{HostName, HostPattern, Served, Tenant};
 
 use crate::access_log::Entry;
 use crate::client::Client;
 use crate::files::Opener;
 use crate::route::{ConnContext, Target};
+use crate::virtual_host::VirtualHost;
 
 /// Facts of a routed request, for all steps that answer it.
 #[derive(Clone, Copy)]
@@ -18,6 +21,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) tenant: &'a Tenant,
     /// Pattern of the host record: the host, or the wildcard above it.
     pub(crate) pattern: &'a HostPattern,
+    /// The host as it was found.
+    pub(crate) served: &'a Arc<Served<VirtualHost>>,
     pub(crate) connection: &'a ConnContext,
     /// Address of the client, for rates, logs and fields.
     pub(crate) client: IpAddr,
@@ -39,6 +44,7 @@ impl<'a> RequestContext<'a> {
             host: target.name(connection),
             tenant: &record.tenant,
             pattern: &record.pattern,
+            served: &target.served,
             connection,
             client: client.address,
             is_client_known: client.is_known,

@@ -171,6 +171,11 @@ impl ConnContext {
         &self.local
     }
 
+    /// Tells whether a script chose the connection's hosts.
+    pub(crate) fn is_hooked(&self) -> bool {
+        self.hooked.is_some()
+    }
+
     /// Returns the number of the connection in this process, never 0.
     pub(crate) fn number(&self) -> u64 {
         self.number

@@ -79,6 +79,9 @@ pub struct Limits {
     pub body: Duration,
     /// From the start of a drain to its end.
     pub drain: Duration,
+    /// Between two looks at the host of an upgraded connection, or of an upstream's
+    /// answer that goes on: [`Limits::HOST_LOOK`] outside tests.
+    pub host_look: Duration,
     /// Lookups without result, of names and of challenges, that the clients of one
     /// prefix (/24 or /56) may cause per minute. Over the budget, lookups of uncached
     /// names wait or are refused.
@@ -92,6 +95,11 @@ pub struct Limits {
     pub loads_waiting: usize,
     /// Lookups that wait until a certificate is obtained.
     pub certificates: CertificateWaits,
+}
+
+impl Limits {
+    /// A look may cost a call of the store, where the host is not cached.
+    pub const HOST_LOOK: Duration = Duration::from_mins(1);
 }
 
 /// Bounds on lookups that wait until a certificate is obtained. They hold no

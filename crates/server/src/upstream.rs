@@ -31,6 +31,7 @@ mod resolve;
 mod send;
 mod servers;
 mod sockets;
+mod still_served;
 mod tls;
 mod transport;
 mod tunnel;
@@ -65,6 +66,7 @@ pub use pool::unused_connections;
 use send::{Answered, Sending};
 pub(crate) use servers::{Background, Servers};
 pub(crate) use sockets::SocketTurns;
+use still_served::StillServed;
 pub use tls::LoadRoots;
 pub(crate) use tls::TlsClients;
 pub(crate) use tunnel::Tunnel;
@@ -181,6 +183,7 @@ async fn pass(
         let tunnel = Tunnel::new(
             options.timeouts.upgraded,
             at_upstream,
+            StillServed::of(context),
             (chosen, lease.as_mut().and_then(Lease::take_slot)),
         );
         let switched = upgrade::switch(response, &asked, connect, context, tunnel);
@@ -196,7 +199,8 @@ async fn pass(
         exchange,
         at_upstream,
     };
+    let host = StillServed::of(context);
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let mut cx = Context::from_waker(&waker);
-    answer::pass_back(&mut cx, response, &options.timeouts, in_flight)
+    answer::pass_back(&mut cx, response, &options.timeouts, in_flight, host)
 }

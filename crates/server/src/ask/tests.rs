@@ -112,6 +112,7 @@ const LIMITS: Limits = Limits {
     idle: SECOND,
     body: SECOND,
     drain: SECOND,
+    host_look: SECOND,
     prefix_absent_budget: 10_000,
     loads: 256,
     prefix_in_flight: 64,

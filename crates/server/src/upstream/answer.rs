@@ -21,6 +21,7 @@ use super::failure::Failure;
 use super::fields;
 use super::lease::Lease;
 use super::pool::KEEP;
+use super::still_served::{LongLived, StillServed};
 use crate::bodies::Held;
 use crate::body::Body;
 use crate::http::framing;
@@ -44,6 +45,7 @@ pub(super) fn pass_back(
     mut response: Response<Incoming>,
     timeouts: &UpstreamTimeouts,
     in_flight: InFlight,
+    host: Option<StillServed>,
 ) -> Result<Response<Body>, Failure> {
     let keep = connection_fields(response.headers_mut())?.min(timeouts.idle);
     let idle = match is_event_stream(response.headers()) {
@@ -62,6 +64,7 @@ pub(super) fn pass_back(
         keep,
         waiting: None,
         timer: None,
+        host: LongLived::new(host),
         held,
     };
     Ok(Response::from_parts(head, passed.into_body(cx)?))
@@ -162,6 +165,7 @@ struct Passed {
     /// Since when the upstream sends nothing.
     waiting: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
+    host: LongLived,
     /// Count of the bytes that the client has not taken; None over HTTP/1.1.
     held: Option<Arc<Held>>,
 }
@@ -274,9 +278,12 @@ impl Passed {
             let moved = exchange.map(|exchange| exchange.moved_at());
             moved.map_or(since, |moved| moved.max(since)) + self.idle
         };
+        // Once earlier: a silent answer is polled no more until then.
+        let first = self.host.begins();
+        let first = first.map_or(due(since), |begins| due(since).min(begins));
         let timer = self
             .timer
-            .get_or_insert_with(|| Box::pin(sleep_until(due(since))));
+            .get_or_insert_with(|| Box::pin(sleep_until(first)));
         loop {
             ready!(timer.as_mut().poll(cx));
             let due = due(since);
@@ -302,6 +309,11 @@ impl http_body::Body for Passed {
         }
         if let Some(error) = this.broken.take() {
             return Poll::Ready(Some(Err(io::Error::other(error))));
+        }
+        if let Poll::Ready(why) = this.host.poll(cx) {
+            tracing::debug!(why, "answer of an upstream ended");
+            this.in_flight = None;
+            return Poll::Ready(Some(Err(io::Error::other(why))));
         }
         match this.poll_body(cx) {
             Poll::Ready(Some(Ok(frame))) => {

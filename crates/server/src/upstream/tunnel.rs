@@ -1,7 +1,7 @@
 //! Copies bytes both ways between a client and an upstream that left HTTP.
 
 use std::cell::RefCell;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::chosen::Chosen;
 use super::limits::Slot;
+use super::still_served::StillServed;
 use super::transport::Transport;
 use crate::access_log::Handover;
 use crate::http::Drain;
@@ -30,6 +31,8 @@ pub(crate) struct Tunnel {
     /// Access log's entry of the request; none without one.
     entry: Option<Handover>,
     at_upstream: AtUpstream,
+    /// Host of the request; none of a script's.
+    host: Option<StillServed>,
     /// Use of the server, until the tunnel ends.
     _used: (Chosen, Option<Slot>),
 }
@@ -38,6 +41,7 @@ impl Tunnel {
     pub(super) fn new(
         idle: Duration,
         at_upstream: AtUpstream,
+        host: Option<StillServed>,
         used: (Chosen, Option<Slot>),
     ) -> Self {
         Self {
@@ -45,6 +49,7 @@ impl Tunnel {
             idle,
             entry: None,
             at_upstream,
+            host,
             _used: used,
         }
     }
@@ -62,8 +67,8 @@ impl Tunnel {
     }
 
     /// Copies bytes both ways until both sides have ended, one fails, nothing
-    /// has moved for the idle limit, or the server drains. `received` are bytes
-    /// that the client sent ahead.
+    /// has moved for the idle limit, the host is served otherwise or no more, or the
+    /// server drains. `received` are bytes that the client sent ahead.
     pub(crate) async fn run<C>(mut self, client: &mut C, received: Bytes, drain: &Drain)
     where
         C: AsyncRead + AsyncWrite + Unpin,
@@ -90,10 +95,21 @@ impl Tunnel {
             }
             idle.poll(cx).map(Err)
         });
+        // Boxed: it looks once a minute.
+        let over = Box::pin(async {
+            match self.host {
+                Some(host) => host.ended().await,
+                None => pending().await,
+            }
+        });
         let ended = tokio::select! {
             biased;
             ended = copied => Some(ended),
             () = drain.begun() => None,
+            why = over => {
+                tracing::debug!(why, "upgraded connection ended");
+                None
+            }
         };
         if let Some(entry) = &self.entry {
             entry.ended(up.moved, down.moved, matches!(ended, Some(Ok(()))));

@@ -118,6 +118,7 @@ pub const LIMITS: Limits = Limits {
     idle: Duration::from_secs(60),
     body: Duration::from_secs(30),
     drain: Duration::from_secs(30),
+    host_look: Limits::HOST_LOOK,
     prefix_absent_budget: 600,
     loads: 256,
     prefix_in_flight: 64,

@@ -25,6 +25,7 @@ mod names;
 mod pooling;
 mod proxy_protocol;
 mod retry_budget;
+mod still_served;
 mod streaming;
 mod tenants;
 mod timeouts;
