@@ -142,7 +142,7 @@ impl<'a> Attempt<'a> {
 
     /// Returns the time of the store.
     pub(super) fn now(&self) -> i64 {
-        self.held.now(&self.issuer.clock)
+        self.issuer.now()
     }
 
     /// Tries the CAs that are worth trying, in their order. Returns which one has issued.

@@ -65,7 +65,7 @@ impl Issuer {
     /// Makes an attempt, and prolongs the claim meanwhile.
     async fn work(&self, name: &LineageName, claim: &Claim, task: Task) -> Outcome {
         let _order = self.metrics.in_flight();
-        let held = Held::new(claim, &self.clock);
+        let held = Held::new(claim);
         tokio::select! {
             outcome = self.attempt(name, &held, task) => outcome,
             why = self.keep_claim(name, &held) => {
@@ -287,7 +287,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lost_claim_says_why() {
         let (issuer, memory, name, claim) = claimed().await;
-        let held = Held::new(&claim, &issuer.clock);
+        let held = Held::new(&claim);
         memory.fail_claims(4);
         let why = issuer.keep_claim(&name, &held).await;
         assert!(why.contains("for 60 s: ") && why.contains("test"), "{why}");
@@ -297,7 +297,7 @@ mod tests {
             epoch: claim.epoch + 1,
             ..claim
         };
-        let held = Held::new(&other, &issuer.clock);
+        let held = Held::new(&other);
         let why = issuer.keep_claim(&name, &held).await;
         assert!(why.contains("another process"), "{why}");
         let lineage = issuer.lineage(&name).await.unwrap().unwrap();

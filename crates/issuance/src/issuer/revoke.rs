@@ -31,7 +31,7 @@ impl Issuer {
             let why = "another process works on it, try again";
             return Err(NoCertificate::new(why, None));
         };
-        let held = Held::new(&claim, &self.clock);
+        let held = Held::new(&claim);
         let done = tokio::select! {
             done = self.revoke_claimed(&mut lineage, &held, reason, reissue) => done,
             why = self.keep_claim(name, &held) => Err(NoCertificate::new(why, None)),
@@ -83,7 +83,7 @@ impl Issuer {
         if let Some(saved) = &dropped {
             self.give_back(saved).await;
         }
-        lineage.due = reissue.then(|| held.now(&self.clock) + HEAD_START);
+        lineage.due = reissue.then(|| self.now() + HEAD_START);
         // The failures are those of a certificate that ends here.
         (lineage.attempts, lineage.last_error) = (0, None);
         Ok(())
