@@ -132,14 +132,16 @@ async fn a_refused_name_keeps_its_place_behind_those_of_other_tenants() {
 
 #[tokio::test]
 async fn an_order_by_hand_forgets_earlier_failures() {
-    let fixture = Fixture::start().await;
+    let fixture = Fixture::with(PebbleOptions {
+        blocked: vec!["a.example".into()],
+        ..PebbleOptions::default()
+    })
+    .await;
     let record = fixture.host("a.example").await;
     let mut failing = Lineage::new(record.tenant.clone(), [record.pattern.clone()]).unwrap();
     failing.attempts = 9;
     let name = failing.name.clone();
-    let issuer = fixture
-        .issuer_with(|settings| settings.solvers = vec![ChallengeType::Dns01])
-        .await;
+    let issuer = fixture.issuer().await;
     issuer.add(failing).await.unwrap();
     let failed = issuer.issue(&name).await.unwrap_err();
     let pause = failed.next.unwrap() - Clock::System.now();
