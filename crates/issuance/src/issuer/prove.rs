@@ -193,8 +193,9 @@ impl Attempt<'_> {
 /// A visitor waits for it: what is left is removed with the next attempt.
 const REMOVAL: Duration = Duration::from_secs(15);
 /// Seconds after which an answer for a name gives way to another order's: a process that
-/// was killed removes none. Validation takes seconds.
-const SHOWN: i64 = 60;
+/// was killed removes none. The CA is told of each name of an order in turn, up to 100,
+/// and is then waited for up to 2 minutes: an answer must not give way before.
+const SHOWN: i64 = 4 * 60;
 /// Time between two looks at another order's answer.
 const LOOK: Duration = Duration::from_millis(250);
 /// Seconds for which an answer is there if nobody removes it: other servers answer it

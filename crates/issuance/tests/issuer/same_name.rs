@@ -19,7 +19,8 @@ const EXPIRY: i64 = 2 * 24 * 3600;
 #[tokio::test]
 async fn a_lineage_waits_for_the_validation_of_another_one_of_its_name() {
     let (fixture, challenges) = start().await;
-    let other = show(&fixture, 0).await;
+    // An order of many names is validated for minutes.
+    let other = show(&fixture, 200).await;
     let issuer = fixture
         .issuer_with(|settings| settings.solvers = vec![ChallengeType::TlsAlpn01])
         .await;
@@ -46,7 +47,7 @@ async fn a_lineage_waits_for_the_validation_of_another_one_of_its_name() {
 #[tokio::test]
 async fn what_a_killed_process_has_shown_is_overwritten() {
     let (fixture, challenges) = start().await;
-    show(&fixture, 61).await;
+    show(&fixture, 241).await;
     let issuer = fixture
         .issuer_with(|settings| settings.solvers = vec![ChallengeType::TlsAlpn01])
         .await;
