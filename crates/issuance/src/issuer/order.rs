@@ -125,7 +125,13 @@ impl Attempt<'_> {
         let (directory, url) = (authority.ca.directory(), order.url());
         let saved = Saved::new(directory, url, &self.names, solver, kind.kind);
         self.state.order = Some(saved);
-        self.save().await?;
+        if let Err(failure) = self.save().await {
+            // The next holder of the claim does not know of the order.
+            if matches!(failure, Failure::ClaimLost) {
+                self.abandon_order().await;
+            }
+            return Err(failure);
+        }
         Ok(order)
     }
 

@@ -4,7 +4,8 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sekisho_certs::{Clock, LineageName, Obtained};
+use sekisho_certs::store::Write;
+use sekisho_certs::{Clock, Fence, LineageName, Obtained, Sealer};
 use sekisho_issuance::acme::ChallengeType;
 use sekisho_issuance::issuer::Issuer;
 use sekisho_issuance::ledger::Ledger;
@@ -155,6 +156,48 @@ async fn what_an_order_takes_for_its_certificate_is_given_back_without_one() {
     issuer.issue(&lineage(name)).await.unwrap();
     // Of seven orders one has a certificate.
     assert_eq!(limited.duplicates_left(name).await, 1);
+}
+
+#[tokio::test]
+async fn an_order_whose_claim_is_lost_before_it_is_saved_gives_back_what_it_took() {
+    let fixture = Fixture::start().await;
+    let quotas = Quotas {
+        duplicates: Limit::new(2, 7 * 24 * 3600),
+        ..Quotas::default()
+    };
+    let name = fixture.issued(&fixture.issuer().await, "a.example").await;
+    let (sealer, removed) = (fixture.sealer.clone(), name.clone());
+    let proxy = fixture.pebble.proxy(move |path, status| {
+        if path.contains("order-plz") && status.is_some() {
+            remove_lineage(sealer.clone(), removed.clone());
+        }
+        true
+    });
+    let through = format!("https://127.0.0.1:{}/dir", proxy.port());
+    let issuer = fixture
+        .issuer_with(|settings| {
+            settings.cas[0].ca.directory = through;
+            settings.cas[0].quotas = quotas;
+        })
+        .await;
+    let failed = issuer.issue(&name).await.unwrap_err();
+    assert_eq!(fixture.orders(), 2, "{failed:?}");
+    assert!(fixture.lineage("a.example").await.is_none(), "{failed:?}");
+    let ledger = Ledger::new(fixture.sealer.clone(), Clock::System);
+    let charges = quotas.certificate_charges(Kind::Renewal, &[pattern("a.example")]);
+    let left = ledger.take_up_to("pebble", &charges[0], 99).await.unwrap();
+    assert_eq!(left, 2, "{failed:?}");
+}
+
+/// Removes a lineage, as a command does. Blocks a thread that runs a runtime.
+fn remove_lineage(sealer: Sealer, name: LineageName) {
+    let removing = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let remove = Write::RemoveLineage(name, Fence::Any);
+        let removed = runtime.unwrap().block_on(sealer.write(vec![remove]));
+        removed.unwrap();
+    });
+    removing.join().unwrap();
 }
 
 #[tokio::test]
