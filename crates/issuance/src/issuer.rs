@@ -19,6 +19,7 @@ mod first_access;
 mod held;
 mod in_use;
 mod kind;
+mod left_out;
 mod order;
 mod outcome;
 mod prove;

@@ -85,6 +85,20 @@ impl Problem {
         }
     }
 
+    /// Tells whether it names nobody: it is then about all names of its order.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.identifier.is_none() && self.subproblems.iter().all(Self::is_bare)
+    }
+
+    /// Tells whether it, or a problem in it, is about this name. A wildcard's problem may
+    /// have the name below it.
+    pub(crate) fn names(&self, name: &str) -> bool {
+        let bare = name.strip_prefix("*.").unwrap_or(name);
+        let is_it = |one: &Identifier| one.value == name || one.value == bare;
+        self.identifier.as_ref().is_some_and(is_it)
+            || self.subproblems.iter().any(|one| one.names(name))
+    }
+
     /// Tells whether the same request may be answered otherwise some time later, although
     /// nobody has changed anything at the CA.
     pub(super) fn may_pass(&self) -> bool {

@@ -30,8 +30,10 @@ pub(super) struct Attempt<'a> {
     pub(super) held: &'a Held,
     /// Certificate that is in use.
     pub(super) current: Option<StoredCredential<SealedBytes>>,
-    /// Names to order: those of the lineage that are in use.
+    /// Names to order: those of the lineage that are in use, without the next ones.
     pub(super) names: Vec<HostPattern>,
+    /// Names in use that the order leaves out: they would end the renewal of the others.
+    pub(super) left_out: Vec<HostPattern>,
     /// Window in which the CA suggests renewal.
     pub(super) suggested: Option<Suggested>,
     /// True if the cluster has asked too many such questions to ask one more.
@@ -87,6 +89,7 @@ impl Issuer {
             attempt.lineage.attempts = 0;
             (attempt.state.wanted, attempt.state.ends) = (true, false);
             attempt.state.refusals = 0;
+            attempt.state.blamed.clear();
         }
         attempt.ask_renewal_info().await;
         if when == When::IfDue
@@ -134,6 +137,7 @@ impl<'a> Attempt<'a> {
             held,
             current,
             names: Vec::new(),
+            left_out: Vec::new(),
             suggested: None,
             not_asked: false,
             published: Vec::new(),
@@ -148,6 +152,7 @@ impl<'a> Attempt<'a> {
     /// Tries the CAs that are worth trying, in their order. Returns which one has issued.
     async fn run(&mut self, issuers: &Issuers) -> Result<(Credential, Arc<Authority>), Failure> {
         self.names = self.names_in_use().await?;
+        self.leave_out_blamed();
         self.forget_foreign_order().await;
         let wished = self.lineage.wishes.solver.as_deref();
         let solvers = self.issuer.solvers.of(&self.names, wished);

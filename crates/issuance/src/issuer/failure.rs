@@ -122,6 +122,18 @@ impl Failure {
         }
     }
 
+    /// Returns those of these names that bear the blame, by name.
+    pub(super) fn blamed(&self, names: &[HostPattern]) -> Vec<HostPattern> {
+        let is_blamed = |name: &&HostPattern| match self {
+            Self::Acme(error) if error.blame() == Blame::Host => error
+                .problem()
+                .is_some_and(|problem| problem.names(name.as_str())),
+            Self::Dns(error) if error.blame() == Blame::Host => *error.name == *name.as_str(),
+            _ => false,
+        };
+        names.iter().filter(is_blamed).cloned().collect()
+    }
+
     /// Returns the setting that a CA or a name server refused.
     pub(super) fn setting(&self, solvers: &Solvers, names: &[HostPattern]) -> Option<SettingError> {
         match self {

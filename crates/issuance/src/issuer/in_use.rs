@@ -71,7 +71,7 @@ impl Attempt<'_> {
 }
 
 /// Tells whether a host that refers to a certificate is served by this name of it.
-fn needs(host: &HostPattern, name: &HostPattern) -> bool {
+pub(super) fn needs(host: &HostPattern, name: &HostPattern) -> bool {
     host == name || host.exact().is_some_and(|host| name.covers(&host))
 }
 

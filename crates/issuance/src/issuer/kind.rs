@@ -10,7 +10,7 @@ use super::Issuer;
 use super::attempt::Attempt;
 use super::failure::Failure;
 use super::under_way::Saved;
-use crate::acme::{Fault, Problem};
+use crate::acme::Fault;
 use crate::authorities::Authority;
 use crate::quota::{Charge, Kind, Share};
 use crate::schedule::Validity;
@@ -103,11 +103,8 @@ impl Attempt<'_> {
             return;
         };
         let ca = authority.ca.name();
-        for name in self
-            .names
-            .iter()
-            .filter(|name| is_about(problem, name.as_str()))
-        {
+        let is_about = |name: &&HostPattern| problem.is_bare() || problem.names(name.as_str());
+        for name in self.names.iter().filter(is_about) {
             let Some(charge) = authority.quotas.failure(name) else {
                 continue;
             };
@@ -181,14 +178,4 @@ fn is_for(leaf: &CertificateDer<'_>, names: &[HostPattern]) -> bool {
         .collect();
     let wanted: BTreeSet<_> = names.iter().map(|name| name.as_str().to_owned()).collect();
     of_leaf == wanted
-}
-
-/// Tells whether a problem is about a name; one that names none is about all.
-fn is_about(problem: &Problem, name: &str) -> bool {
-    let bare = name.strip_prefix("*.").unwrap_or(name);
-    match &problem.identifier {
-        Some(identifier) => identifier.value == name || identifier.value == bare,
-        None if problem.subproblems.is_empty() => true,
-        None => problem.subproblems.iter().any(|one| is_about(one, name)),
-    }
 }

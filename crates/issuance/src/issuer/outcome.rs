@@ -10,6 +10,7 @@ use tokio::time::sleep;
 
 use super::attempt::{Attempt, RETRY};
 use super::failure::{BEFORE, Failure, cause};
+use super::in_use::needs;
 use super::working::Outcome;
 use super::{Issued, NoCertificate};
 use crate::authorities::Authority;
@@ -126,6 +127,7 @@ impl Attempt<'_> {
             let mut writes = Vec::new();
             let id = self.put_credential(stored.clone(), &mut writes).await?;
             writes.push(self.renewed(stored, id, ca));
+            writes.extend(self.put_left_out().await?);
             match self.issuer.sealer.write(writes).await {
                 Ok(_) => return Ok(id),
                 Err(StoreError::Conflict(_)) => match self.progress(id).await? {
@@ -144,7 +146,7 @@ impl Attempt<'_> {
     }
 
     /// Replaces the credential in use, which all its hosts refer to; else makes a new
-    /// one, and the hosts refer to it.
+    /// one, and the hosts refer to it. Hosts that the order left out keep the old one.
     async fn put_credential(
         &self,
         mut stored: StoredCredential<Secret>,
@@ -155,6 +157,7 @@ impl Attempt<'_> {
         let before = catalog.credentials(before).await?.pop();
         if let Some(before) = &before
             && before.key_type == stored.key_type
+            && self.left_out.is_empty()
         {
             stored.id = before.id;
             let expected = Precondition::Version(before.version);
@@ -167,7 +170,12 @@ impl Attempt<'_> {
         let before = before.map(|one| (one.key_type, one.id));
         let mut names = self.names.clone();
         if let Some((_, before)) = before {
-            names.extend(self.hosts_of(before).await?);
+            let mut hosts = self.hosts_of(before).await?;
+            if !self.left_out.is_empty() {
+                hosts.retain(|host| self.names.iter().any(|name| needs(host, name)));
+            }
+            names.extend(hosts);
+            names.retain(|name| !self.left_out.contains(name));
             names.sort_unstable();
             names.dedup();
         }
@@ -257,8 +265,8 @@ impl Attempt<'_> {
                 Some(_) => *until,
             };
         }
-        if kind == schedule::Failure::Names && validity.is_none() {
-            self.state.refusals = self.state.refusals.saturating_add(1);
+        if kind == schedule::Failure::Names {
+            self.note_blamed(failure);
         }
         let next = after_failure(now, kind, attempts, validity, seed);
         if self.is_forgotten(kind, next.attempts) {

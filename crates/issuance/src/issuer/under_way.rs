@@ -38,6 +38,9 @@ pub(super) struct UnderWay {
     /// Attempts in a row that failed for the names, without a certificate in use.
     #[serde(default)]
     pub(super) refusals: u32,
+    /// Names that the last failures blamed by name.
+    #[serde(default)]
+    pub(super) blamed: Vec<String>,
 }
 
 /// TXT record with the name that it proves.
@@ -102,6 +105,7 @@ impl UnderWay {
     /// Returns the text for the lineage; none if there is nothing to keep.
     pub(super) fn to_secret(&self) -> Option<Secret> {
         let is_noted = self.wanted || self.refusals > 0 || self.counted_first.is_some();
+        let is_noted = is_noted || !self.blamed.is_empty();
         let is_marked = self.makes_hosts || self.revoked || is_noted;
         if self.order.is_none() && self.records.is_empty() && !is_marked {
             return None;

@@ -7,6 +7,7 @@ mod elsewhere;
 mod first_access;
 mod fixture;
 mod issuing_ca;
+mod left_out;
 mod limits;
 mod recovery;
 mod renewal;
