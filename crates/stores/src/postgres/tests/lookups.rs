@@ -114,13 +114,19 @@ async fn a_slow_answer_keeps_its_connection() {
     with_a_host(&url).await;
     let store = Arc::new(existing(&format!("{url}&application_name=slow")));
     assert!(finds(&store, "a.example").await);
-    let lock = holding(&url, "BEGIN; LOCK TABLE sekisho.hosts").await;
+    let last = holding(&url, "BEGIN; LOCK TABLE sekisho.issuers").await;
     let finding = Arc::clone(&store);
     let found = tokio::spawn(async move { finds(&finding, "a.example").await });
-    // The second connection waits as well, before it can ask.
-    waiting(&url, 2).await;
-    drop(lock);
+    waiting(&url, 1).await;
+    // The second connection waits as well, before it can ask, and also once the first is
+    // answered: behind this lock, which is given after the first one's.
+    let other = url.clone();
+    let first = async move { holding(&other, "BEGIN; LOCK TABLE sekisho.hosts").await };
+    let first = tokio::spawn(first);
+    waiting(&url, 3).await;
+    drop(last);
     assert!(in_time(found).await.unwrap());
+    drop(in_time(first).await.unwrap());
     assert_eq!(store.options().retired.get(), 0);
     let first = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'slow'
         AND query LIKE '%sekisho.credentials c ON%'";
