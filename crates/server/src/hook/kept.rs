@@ -29,6 +29,8 @@ pub(crate) struct Kept {
     pub(crate) host: Option<HostName>,
     revision: u64,
     until: Instant,
+    /// Failures of the hook since it chose this.
+    failures: u32,
     /// How the name was looked up; what a handshake has looked up is taken by its
     /// first request.
     pub(crate) lookup: Option<LookupResult>,
@@ -93,6 +95,7 @@ impl Kept {
             host: resolved.host.clone(),
             revision: resolved.revision,
             until: resolved.until,
+            failures: 0,
             lookup: Some(resolved.lookup),
         }
     }
@@ -124,10 +127,12 @@ impl Kept {
         })
     }
 
-    /// Returns the choice prolonged, since the hook failed.
+    /// Returns the choice prolonged, since the hook failed: a run that hangs takes all of
+    /// its time, and requests wait for it.
     pub(crate) fn prolonged(self) -> Self {
         Self {
-            until: Instant::now() + SERVED_ON,
+            until: Instant::now() + served_on(self.failures),
+            failures: self.failures.saturating_add(1),
             lookup: Some(LookupResult::HookKept),
             ..self
         }
@@ -147,7 +152,25 @@ impl Kept {
     }
 }
 
-/// Time until a hook that failed is asked again: that of `[hook] failed` by default.
-const SERVED_ON: Duration = Duration::from_secs(1);
+/// Returns the time until a hook is asked again that had failed so often before: at first
+/// that of `[hook] failed` by default.
+fn served_on(failures: u32) -> Duration {
+    FIRST.saturating_mul(1 << failures.min(10)).min(LONGEST)
+}
+
+const FIRST: Duration = Duration::from_secs(1);
+/// A hook that works again is asked within a minute.
+const LONGEST: Duration = Duration::from_mins(1);
 /// Names that one connection remembers; few pages use more.
 const MAX_KEPT: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hook_that_fails_again_is_asked_less_often() {
+        let seconds = [0, 1, 2, 5, 6, u32::MAX].map(|failures| served_on(failures).as_secs());
+        assert_eq!(seconds, [1, 2, 4, 32, 60, 60]);
+    }
+}
