@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
+use data_encoding::BASE64URL_NOPAD;
 use sekisho_certs::credential::Secret;
 use sekisho_certs::seal::{KeyRing, MasterKey};
 use sekisho_certs::store::memory::Memory;
+use sekisho_certs::store::{Document, DocumentId, DocumentKind, Precondition, Write};
 use sekisho_certs::{Clock, Sealer};
 use sekisho_issuance::accounts::{AccountError, Accounts};
 use sekisho_issuance::acme::{Blame, Ca, CaSettings, ExternalAccount};
@@ -48,12 +50,35 @@ impl Cluster {
     fn pass(&self, seconds: i64) {
         self.now.fetch_add(seconds * 1000, Ordering::SeqCst);
     }
+
+    /// Lets one write fail. Returns whether it was that of a server, within a moment.
+    async fn fails_one_write(&self) -> bool {
+        self.catalog.fail_writes(1);
+        tokio::task::yield_now().await;
+        let id = DocumentId::new(DocumentKind::new("probe"), "probe");
+        let document = Document::new(id, Secret::new(Vec::new()));
+        let put = Write::PutDocument(document, Precondition::Any);
+        self.sealer.write(vec![put]).await.is_ok()
+    }
 }
 
 /// Accounts that a scripted CA was asked for.
 fn asked_for(ca: &Scripted) -> usize {
     let asked = ca.endpoint.asked();
     asked.iter().filter(|a| a.target == "/newAccount").count()
+}
+
+/// Public keys with which a scripted CA was asked for an account.
+fn keys_of_new_accounts(ca: &Scripted) -> Vec<String> {
+    let asked = ca.endpoint.asked();
+    let asked = asked.iter().filter(|a| a.target == "/newAccount");
+    let key = |body: &str| {
+        let jws: serde_json::Value = serde_json::from_str(body).unwrap();
+        let head = BASE64URL_NOPAD.decode(jws["protected"].as_str().unwrap().as_bytes());
+        let head: serde_json::Value = serde_json::from_slice(&head.unwrap()).unwrap();
+        head["jwk"].to_string()
+    };
+    asked.map(|a| key(&a.body)).collect()
 }
 
 #[tokio::test]
@@ -208,6 +233,35 @@ async fn a_key_that_the_ca_has_is_saved_when_the_store_is_back() {
     let stored = cluster.server().stored(ca).await.unwrap().unwrap();
     assert_eq!(stored.to_bytes(), rotated.to_bytes());
     stored.check().await.unwrap();
+}
+
+/// The key of a new account stays until the account is stored: no one else has it.
+#[tokio::test]
+async fn an_account_that_was_not_saved_keeps_its_key() {
+    let (scripted, cluster) = (Scripted::start(), Cluster::start().await);
+    let ca = scripted.ca.clone();
+    scripted.put("newAccount", Answer::status(503));
+    cluster.server().get(&ca, None).await.unwrap_err();
+    let location = scripted.url("account");
+    let account = Answer::status(201).with("location", &location);
+    scripted.put("newAccount", account);
+    let server = cluster.server();
+    let making = tokio::spawn(async move { server.get(&ca, None).await });
+    while !cluster.fails_one_write().await {}
+    tokio::time::pause();
+    // Only writes of the account fail: the key could be removed.
+    while !making.is_finished() {
+        cluster.catalog.fail_writes(1);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    tokio::time::resume();
+    let error = making.await.unwrap().unwrap_err();
+    assert!(matches!(error, AccountError::Store(_)), "{error}");
+    cluster.catalog.fail_writes(0);
+    let made = cluster.server().get(&scripted.ca, None).await.unwrap();
+    assert_eq!(made.id(), location);
+    let keys = keys_of_new_accounts(&scripted);
+    assert_eq!(keys, [&*keys[0]; 3]);
 }
 
 #[tokio::test]
