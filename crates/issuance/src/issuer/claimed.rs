@@ -218,7 +218,7 @@ const AFTER_STORE: i64 = 10;
 const AFTER_HICCUP: i64 = 1;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::atomic::AtomicI64;
 
     use sekisho_certs::seal::{KeyRing, MasterKey};
@@ -232,7 +232,7 @@ mod tests {
     use crate::settings::{CaOptions, Settings};
 
     /// Process with the claim of a lineage that fails before any CA is asked.
-    async fn claimed() -> (Arc<Issuer>, Arc<Memory>, LineageName, Claim) {
+    pub(in crate::issuer) async fn claimed() -> (Arc<Issuer>, Arc<Memory>, LineageName, Claim) {
         let time = Arc::new(AtomicI64::new(1_800_000_000_000));
         let memory = Arc::new(Memory::new(Clock::Manual(time)));
         let catalog: Arc<dyn Catalog> = memory.clone();

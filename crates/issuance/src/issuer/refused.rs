@@ -95,3 +95,20 @@ fn has_error<S>(lineage: &Lineage<S>, text: &str) -> bool {
     let error = lineage.last_error.as_ref();
     error.is_some_and(|error| error.text == text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::claimed::tests::claimed;
+
+    /// The refusal is noted late: meanwhile, this process works on the admitted name.
+    #[tokio::test]
+    async fn a_late_refusal_leaves_an_admitted_name_its_claim() {
+        let (issuer, _, name, claim) = claimed().await;
+        let refuse = |lineage: &mut _| issuer.set_refusal(lineage, "refused, late".into());
+        issuer.change(&name, refuse).await.unwrap();
+        let lineage = issuer.lineage(&name).await.unwrap().unwrap();
+        let epoch = lineage.claim.map(|claim| claim.epoch);
+        assert_eq!(epoch, Some(claim.epoch), "the claim is that of the work");
+        assert_eq!(lineage.last_error, None);
+    }
+}
