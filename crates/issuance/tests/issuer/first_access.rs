@@ -1,3 +1,6 @@
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
 use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{Clock, Lineage, Obtained};
 use sekisho_issuance::admission::FirstAccess;
@@ -114,6 +117,37 @@ async fn a_failed_validation_is_kept_in_words_and_not_tried_at_once() {
             .is_none()
     );
     assert_eq!(fixture.orders(), 1);
+}
+
+/// Servers write and read due dates in the store's time, whatever their own clocks say.
+#[tokio::test]
+async fn a_server_with_a_wrong_clock_waits_as_long_as_the_others() {
+    let options = PebbleOptions {
+        http_port: Some(nobody().port()),
+        ..PebbleOptions::default()
+    };
+    let fixture = Fixture::with(options).await;
+    let now = Clock::System.now_ms();
+    let ahead = Clock::Manual(Arc::new(AtomicI64::new(now + 120_000)));
+    let right = fixture.issuer().await;
+    let ahead = fixture.built(fixture.settings(), ahead).await;
+    let hosts = [
+        fixture.host("a.example").await,
+        fixture.host("b.example").await,
+    ];
+    let names = ["a.example", "b.example"];
+    // Each server learns the store's time with the first host, and then waits for both.
+    for visits in [[(&right, 0), (&ahead, 1)], [(&right, 1), (&ahead, 0)]] {
+        for (server, host) in visits {
+            let obtained = visit(server, names[host], Some(&hosts[host])).await;
+            let Obtained::Failed { why, retry_after } = obtained else {
+                panic!("{obtained:?}");
+            };
+            assert!(why.contains("connection"), "{why}");
+            assert!((40..80).contains(&retry_after.as_secs()), "{retry_after:?}");
+        }
+    }
+    assert_eq!(fixture.orders(), 2);
 }
 
 #[tokio::test]
