@@ -194,3 +194,27 @@ async fn an_upload_that_is_too_large_is_discarded_to_its_end() {
         assert_eq!(answer.unwrap().status(), 413);
     }
 }
+
+/// Only who sends too much is heard out: any other refusal ends an upload soon.
+#[tokio::test]
+async fn an_upload_refused_for_another_reason_is_cut_off() {
+    let site = r#"{"root": "FOLDER", "rate": {"client": 1}}"#;
+    let world = World::new(site, &[("index.html", "x")]);
+    let mut client = world.connect(Version::HTTP_2, HOST).await;
+    let mut statuses = Vec::new();
+    while !statuses.contains(&429) {
+        let (sender, body) = channel();
+        let sending = async {
+            let mut sent = 0;
+            let piece = Bytes::from(vec![b'x'; 1 << 20]);
+            while patiently(sender.send(piece.clone())).await.is_ok() {
+                sent += 1;
+                assert!(sent < 64, "64 MiB were read");
+            }
+        };
+        let asking = client.begin(Method::POST, "/", &[], body);
+        let (answer, ()) = tokio::join!(asking, sending);
+        statuses.push(answer.unwrap().status().as_u16());
+    }
+    assert_eq!(statuses[0], 405);
+}
