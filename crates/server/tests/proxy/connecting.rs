@@ -12,7 +12,7 @@ use crate::common::metrics::figure;
 use crate::http2_heads::{HEADERS, NO_CONTENT, accept};
 use crate::timeouts::full;
 use crate::tls::json;
-use crate::world::{HOST, OK, Upstream, World, status};
+use crate::world::{HOST, OK, Upstream, World, patiently, status};
 
 /// Host of another tenant than [`HOST`]'s.
 const OTHER: &str = "b.example";
@@ -25,6 +25,12 @@ const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0sekisho!";
 const PONG: u8 = 6;
 
 const EJECTIONS: &str = "sekisho_upstream_ejections_total";
+const IN_FLIGHT: &str = "sekisho_requests_in_flight";
+
+/// Waits until so many requests are in flight: the last of them waits at its upstream.
+async fn in_flight(world: &World, count: u64) {
+    patiently(async { while figure(&world.running, IN_FLIGHT).await != count {} }).await;
+}
 
 #[tokio::test]
 async fn requests_that_wait_for_anothers_connection_eject_no_server() {
@@ -62,14 +68,19 @@ async fn a_tenant_that_waits_for_a_connection_keeps_no_other_from_opening_one() 
         while server.next_frame().await != PONG {}
         // The tenant has no second connection, and the first no second stream.
         let mut waits = Box::pin(world.get(HOST));
-        let short = Duration::from_millis(300);
-        assert!(tokio::time::timeout(short, &mut waits).await.is_err());
+        tokio::select! {
+            _ = &mut waits => panic!("an answer"),
+            () = in_flight(&world, 2) => {}
+        }
         let opened = Box::pin(async {
             let mut server = accept(&upstream).await;
             server.send(NO_CONTENT).await;
             server
         });
-        let (other, _server) = tokio::join!(Box::pin(world.get(OTHER)), opened);
+        let (other, _server) = tokio::select! {
+            _ = &mut waits => panic!("an answer"),
+            answered = async { tokio::join!(Box::pin(world.get(OTHER)), opened) } => answered,
+        };
         assert_eq!(other.0, 204);
         server.send(NO_CONTENT).await;
         server
@@ -91,11 +102,21 @@ async fn a_request_that_waits_takes_the_stream_that_came_free() {
         server.send([ONE_STREAM, PING].concat()).await;
         while server.next_frame().await != PONG {}
         let mut waits = Box::pin(world.get(HOST));
-        let comes = async { while server.next_frame().await != HEADERS {} };
+        let asked = async {
+            in_flight(&world, 2).await;
+            // What the server has sent by now comes before its answer to this.
+            server.send(PING).await;
+            loop {
+                match server.next_frame().await {
+                    PONG => break,
+                    HEADERS => panic!("a second stream"),
+                    _ => {}
+                }
+            }
+        };
         tokio::select! {
             _ = &mut waits => panic!("an answer"),
-            () = comes => panic!("a second stream"),
-            () = tokio::time::sleep(Duration::from_millis(300)) => {}
+            () = asked => {}
         }
         server.send(NO_CONTENT).await;
         let follows = async {
@@ -127,9 +148,10 @@ async fn a_request_that_waited_takes_the_connection_that_came_free() {
     server.head().await;
     let mut second = world.connect().await;
     second.send(GET).await;
+    in_flight(&world, 2).await;
     let mut third = world.connect().await;
     third.send(GET).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    in_flight(&world, 3).await;
     for client in [&mut first, &mut second, &mut third] {
         server.send(OK).await;
         assert_eq!(client.answer().await.1, "ok");

@@ -7,6 +7,7 @@ use http::Request;
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
 use sekisho_server::Limits;
+use sekisho_testkit::TestCa;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
@@ -28,6 +29,18 @@ fn site(upstream: &Upstream, timeouts: &str) -> String {
         r#"{{"upstream": {{"servers": ["http://{}"], "timeouts": {{{timeouts}}}}}}}"#,
         upstream.address()
     )
+}
+
+/// Waits until the server has ended an upload that stopped just now: `body` of its limits
+/// has passed.
+async fn body_limit_passes(world: &World, upstream: &Upstream) {
+    let mut client = world.connect().await;
+    client
+        .send("POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 4\r\n\r\nab")
+        .await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    client.closed().await;
 }
 
 #[tokio::test]
@@ -74,7 +87,7 @@ async fn an_event_stream_may_be_silent_for_longer() {
         // Events come at once; between them both sides are silent.
         server.send(event).await;
         client.until(event).await;
-        tokio::time::sleep(SHORT.body * 2).await;
+        body_limit_passes(&world, &upstream).await;
     }
 }
 
@@ -103,7 +116,9 @@ async fn an_event_stream_over_http2_may_be_silent_for_longer() {
     let websocket = patiently(hyper::upgrade::on(websocket)).await.unwrap();
     let mut websocket = Wire::new(TokioIo::new(websocket));
     for event in ["data: 1\n\n", "data: 2\n\n"] {
-        tokio::time::sleep(limits.body * 8).await;
+        for _ in 0..4 {
+            body_limit_passes(&world, &upstream).await;
+        }
         server.send(event).await;
         let frame = patiently(events.frame()).await.unwrap().unwrap();
         assert_eq!(frame.into_data().unwrap(), event);
@@ -133,9 +148,11 @@ async fn a_slow_upstream_is_not_a_slow_client() {
     let serving = async {
         let mut server = upstream.accept().await;
         server.head().await;
-        tokio::time::sleep(SHORT.body * 3).await;
+        body_limit_passes(&world, &upstream).await;
+        body_limit_passes(&world, &upstream).await;
         server.exact(8 << 20).await;
-        tokio::time::sleep(SHORT.body * 3).await;
+        body_limit_passes(&world, &upstream).await;
+        body_limit_passes(&world, &upstream).await;
         server.send(OK).await;
     };
     let ((head, _), ()) = tokio::join!(sending, serving);
@@ -153,7 +170,12 @@ async fn a_slow_client_is_not_a_slow_upstream() {
     let mut server = upstream.accept().await;
     server.head().await;
     for byte in ["a", "b"] {
-        tokio::time::sleep(Duration::from_millis(1300)).await;
+        // Both limits of the upstream pass for another request.
+        let mut other = world.connect().await;
+        other.send(GET).await;
+        let mut silent = upstream.accept().await;
+        silent.head().await;
+        assert_eq!(status(&other.answer().await.0), 504);
         client.send(byte).await;
         server.exact(1).await;
     }
@@ -222,13 +244,20 @@ async fn a_connection_given_up_amid_a_request_is_reset() {
 #[tokio::test]
 async fn a_client_that_half_closes_gets_its_answer() {
     let upstream = Upstream::bind().await;
-    let world = World::new(&upstream.site());
+    // With one worker.
+    let world = World::shared(TestCa::new(), &[(HOST, "acme", &*upstream.site())]);
     let mut client = world.connect().await;
     client.send(GET).await;
     client.shutdown().await;
     let mut server = upstream.accept().await;
     server.head().await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    // Its worker sees the half close before what another client sends later.
+    let mut other = world.connect().await;
+    other.send(GET).await;
+    let mut second = upstream.accept().await;
+    second.head().await;
+    second.send(OK).await;
+    assert_eq!(other.answer().await.1, "ok");
     server.send(OK).await;
     assert_eq!(client.answer().await.1, "ok");
 }

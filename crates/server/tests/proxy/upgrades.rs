@@ -127,17 +127,23 @@ async fn a_switch_to_something_else_is_502() {
     }
 }
 
+/// Waits until the server has closed a connection that was opened just now: `idle` of its
+/// limits has passed.
+async fn idle_limit_passes(world: &World) {
+    world.connect().await.closed().await;
+}
+
 #[tokio::test]
 async fn silence_ends_an_upgraded_connection() {
     let upstream = Upstream::bind().await;
     let site = format!(
-        r#"{{"upstream": {{"servers": ["http://{}"], "timeouts": {{"upgraded": "2500ms"}}}}}}"#,
+        r#"{{"upstream": {{"servers": ["http://{}"], "timeouts": {{"upgraded": "3s"}}}}}}"#,
         upstream.address()
     );
     // The limits of HTTP do not hold any more.
     let limits = Limits {
-        idle: Duration::from_millis(700),
-        body: Duration::from_millis(700),
+        idle: Duration::from_millis(200),
+        body: Duration::from_millis(200),
         ..LIMITS
     };
     let world = World::with(limits, &[(HOST, &site)]);
@@ -148,7 +154,7 @@ async fn silence_ends_an_upgraded_connection() {
     server.send(SWITCH).await;
     client.head().await;
     for byte in ["a", "b", "c"] {
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        idle_limit_passes(&world).await;
         client.send(byte).await;
         server.exact(1).await;
     }
@@ -204,7 +210,7 @@ pub(crate) fn connect() -> Request<crate::http2::Body> {
 async fn websocket_over_http2_reaches_an_upstream_of_http1() {
     let upstream = Upstream::bind().await;
     let limits = Limits {
-        idle: Duration::from_millis(700),
+        idle: Duration::from_millis(200),
         ..LIMITS
     };
     let world = World::with(limits, &[(HOST, &upstream.site())]);
@@ -236,7 +242,9 @@ async fn websocket_over_http2_reaches_an_upstream_of_http1() {
     let mut client = Wire::new(TokioIo::new(upgraded));
     assert_eq!(client.exact(5).await, b"first");
     // The connection stays while its stream is silent.
-    tokio::time::sleep(limits.idle * 2).await;
+    for _ in 0..3 {
+        idle_limit_passes(&world).await;
+    }
     client.send("up").await;
     assert_eq!(server.exact(2).await, b"up");
     server.send("down").await;

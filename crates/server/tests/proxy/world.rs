@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,6 +21,13 @@ pub(crate) use crate::common::upstream::{OK, Upstream, Wire, field, patiently, s
 use crate::common::{LIMITS, Running, Scripted, Setup, host, start};
 
 pub(crate) const HOST: &str = "a.example";
+
+/// Limits of a server with one worker, which counts requests in flight.
+const ONE_WORKER: Limits = Limits {
+    workers: 1,
+    requests: NonZeroUsize::new(1000),
+    ..LIMITS
+};
 
 /// Running server whose hosts have sites of a test's choice.
 pub(crate) struct World {
@@ -83,20 +91,12 @@ impl World {
 
     /// Starts a server with one worker, and hosts of these tenants with these sites.
     pub(crate) fn shared(ca: TestCa, sites: &[(&str, &str, &str)]) -> Self {
-        let limits = Limits {
-            workers: 1,
-            ..LIMITS
-        };
-        Self::of_tenants(ca, None, Setup::limits(limits), sites)
+        Self::of_tenants(ca, None, Setup::limits(ONE_WORKER), sites)
     }
 
     /// Starts a server with one worker and a `[site]` for hosts of these tenants.
     pub(crate) fn of_operator(site: &str, hosts: &[(&str, &str)]) -> Self {
-        let limits = Limits {
-            workers: 1,
-            ..LIMITS
-        };
-        let mut setup = Setup::limits(limits);
+        let mut setup = Setup::limits(ONE_WORKER);
         let raw = RawSite::read(&mut serde_json::Deserializer::from_str(site));
         setup.site = raw.unwrap().check(Some(Path::new("/"))).unwrap();
         let hosts: Vec<_> = hosts
