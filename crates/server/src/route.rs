@@ -171,9 +171,13 @@ impl ConnContext {
         &self.local
     }
 
-    /// Tells whether a script chose the connection's hosts.
-    pub(crate) fn is_hooked(&self) -> bool {
-        self.hooked.is_some()
+    /// Returns the name by which a host of this connection was looked up: its own, or that
+    /// which the hook chose. None if the hook made the host.
+    pub(crate) fn looked_up(&self, host: &HostName) -> Option<HostName> {
+        match &self.hooked {
+            Some(hooked) => hooked.kept(host)?.host,
+            None => Some(host.clone()),
+        }
     }
 
     /// Returns the number of the connection in this process, never 0.

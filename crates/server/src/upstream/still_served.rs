@@ -27,19 +27,17 @@ pub(super) struct StillServed {
 }
 
 impl StillServed {
-    /// Makes it for a request; none for one whose host a script chose: what the script
-    /// would choose now is known only in a handshake.
+    /// Makes it for a request; none for one whose host the hook made. What the hook
+    /// would choose now is not asked: each call costs time of its worker.
     pub(super) fn of(context: &RequestContext<'_>) -> Option<Self> {
         let connection = context.connection;
-        if connection.is_hooked() {
-            return None;
-        }
+        let name = connection.looked_up(context.host)?;
         let local = Arc::clone(connection.local());
         let look = local.shared.limits.host_look;
         // Exchanges that began at once don't look at once.
         let earlier = u32::try_from(connection.number() % 16).unwrap_or(0);
         Some(Self {
-            name: context.host.clone(),
+            name,
             prefix: connection.prefix(),
             served: Arc::clone(context.served),
             pause: look - look / 32 * earlier,
@@ -74,7 +72,7 @@ impl StillServed {
 /// Host of an answer: looked at once the answer goes on for long, which few do.
 pub(super) struct LongLived {
     begun: Instant,
-    /// None of a script's.
+    /// None if the hook made the host.
     host: Option<Host>,
 }
 

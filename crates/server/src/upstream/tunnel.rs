@@ -31,7 +31,7 @@ pub(crate) struct Tunnel {
     /// Access log's entry of the request; none without one.
     entry: Option<Handover>,
     at_upstream: AtUpstream,
-    /// Host of the request; none of a script's.
+    /// Host of the request; none if the hook made it.
     host: Option<StillServed>,
     /// Use of the server, until the tunnel ends.
     _used: (Chosen, Option<Slot>),

@@ -7,6 +7,7 @@ mod common;
 
 mod bounds;
 mod choices;
+mod long;
 mod made;
 mod routes;
 mod tickets;
