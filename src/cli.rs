@@ -22,14 +22,11 @@ mod progress;
 mod serve;
 mod store;
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::Config;
-use crate::process;
 use failure::{Ended, Result};
 
 /// HTTPS for very many domains: each host's certificate is loaded from its
@@ -79,27 +76,12 @@ enum Command {
 }
 
 impl Cli {
-    /// Starts a server again without ADX, if RSA signs faster then and the configuration
-    /// allows it. Returns None if not, and the error if that failed. An error in the
-    /// configuration is reported when it is read again; what can be read only once is left
-    /// alone.
-    pub(crate) fn start_again_if_faster(&self) -> Option<io::Error> {
-        if !matches!(self.command, Command::Serve(_)) || !process::has_slow_adx() {
-            return None;
-        }
-        let config = self.config.as_deref();
-        let allowed = config.is_none_or(Path::is_file)
-            && Config::load(config).is_ok_and(|config| config.avoid_slow_adx);
-        allowed.then(process::start_again_without_adx)
-    }
-
-    /// Runs the command. `begun` is when the process began; `slow` says why a server
-    /// could not start again.
-    pub(crate) fn run(self, begun: Instant, slow: Option<io::Error>) -> Result<Ended> {
+    /// Runs the command. `begun` is when the process began.
+    pub(crate) fn run(self, begun: Instant) -> Result<Ended> {
         let config = self.config.as_deref();
         match self.command {
             Command::Init(args) => init::run(&args),
-            Command::Serve(args) => serve::run(config, &args, begun, slow),
+            Command::Serve(args) => serve::run(config, &args, begun),
             Command::Check(args) => check::run(config, &args),
             Command::Host(command) => host::run(config, command),
             Command::Cert(command) => cert::run(config, command),

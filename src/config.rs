@@ -77,9 +77,6 @@ pub(crate) struct Config {
     pub(crate) hook: Option<hook::Hook>,
     /// `[server]`: limits.
     pub(crate) limits: Limits,
-    /// `[server] avoid_slow_adx`: whether RSA is signed without ADX on processors where
-    /// that is faster; true by default.
-    pub(crate) avoid_slow_adx: bool,
 }
 
 impl Config {

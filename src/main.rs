@@ -20,10 +20,8 @@ fn main() -> ExitCode {
     // inherit both settings.
     process::keep_memory_private();
     let cli = cli::Cli::parse();
-    // A program that starts again needs the privileges of its file once more.
-    let slow = cli.start_again_if_faster();
     process::give_up_privileges();
-    match cli.run(begun, slow) {
+    match cli.run(begun) {
         Ok(ended) => ended.into(),
         Err(error) => cli::failure::report(&error),
     }

@@ -5,7 +5,6 @@ mod allocator;
 mod code;
 mod memory;
 mod privileges;
-mod processor;
 
 use std::path::Path;
 
@@ -20,7 +19,6 @@ use crate::config::Config;
 
 pub(crate) use code::give_up_code_of_the_start;
 pub(crate) use privileges::{check_user, give_up_binding, give_up_privileges};
-pub(crate) use processor::{has_slow_adx, start_again_without_adx};
 
 /// Keeps private keys out of core dumps and out of reach of other processes
 /// of the same user. Failure is not fatal: the kernel of a container may

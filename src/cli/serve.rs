@@ -7,7 +7,6 @@ mod metrics;
 mod serving;
 mod upstreams;
 
-use std::io;
 use std::path::Path;
 use std::time::Instant;
 
@@ -25,20 +24,8 @@ pub(crate) struct Args {
     log: Format,
 }
 
-pub(super) fn run(
-    config: Option<&Path>,
-    args: &Args,
-    begun: Instant,
-    slow: Option<io::Error>,
-) -> Result<Ended> {
+pub(super) fn run(config: Option<&Path>, args: &Args, begun: Instant) -> Result<Ended> {
     let _flush = log::start(args.log)?;
-    if let Some(error) = slow {
-        tracing::warn!(
-            %error,
-            "the server could not start itself again: RSA signatures take a tenth more on this \
-             processor; allow it to execute its own file, or set [server] avoid_slow_adx = false"
-        );
-    }
     let config = Config::load(config)?;
     for Exposure { problem, hint } in config.exposures()? {
         let config = config.file.display();

@@ -61,7 +61,6 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
         acme: acme.transpose()?,
         hook,
         limits: limits(&raw.server, raw.acme.as_ref())?,
-        avoid_slow_adx: raw.server.avoid_slow_adx.unwrap_or(true),
         listen,
     })
 }

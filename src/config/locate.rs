@@ -64,9 +64,23 @@ pub(crate) fn deserialize(text: &str) -> Result<RawConfig, Problem> {
     toml::from_str(text).map_err(|error| Problem {
         place: Place::Span(error.span()),
         text: syntax(text, error.span(), error.message())
+            .or_else(|| gone(error.message()))
             .unwrap_or_else(|| reworded(error.message())),
     })
 }
+
+/// Says what to do instead of writing a key that an earlier version had.
+fn gone(message: &str) -> Option<String> {
+    let key = message.strip_prefix("unknown field `")?.split('`').next()?;
+    let (_, instead) = GONE.iter().find(|(name, _)| *name == key)?;
+    Some(format!("it is gone; {instead}"))
+}
+
+/// Keys of earlier versions, and what takes their place.
+const GONE: [(&str, &str); 1] = [(
+    "avoid_slow_adx",
+    "on Zen 3 set OPENSSL_ia32cap=~0x0:~0x80000 in the environment of the service",
+)];
 
 /// Says what to write where TOML's own words for a mistake in the syntax name neither the
 /// key nor the value.

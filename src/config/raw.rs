@@ -100,5 +100,4 @@ pub(crate) struct RawServer {
     pub(crate) loads: Option<i64>,
     pub(crate) loads_per_prefix: Option<i64>,
     pub(crate) loads_waiting: Option<i64>,
-    pub(crate) avoid_slow_adx: Option<bool>,
 }

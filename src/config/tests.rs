@@ -78,9 +78,6 @@ fn applies_the_defaults() {
     let config = parse(MINIMAL).unwrap();
     assert!(config.listen.http.is_empty());
     assert_eq!(config.listen.admin, None);
-    assert!(config.avoid_slow_adx);
-    let kept = parse(&format!("{MINIMAL}[server]\navoid_slow_adx = false\n"));
-    assert!(!kept.unwrap().avoid_slow_adx);
     let beside = KeySource::File("/etc/sekisho/master.key".into());
     assert_eq!(config.keys, Some(beside));
     assert_eq!(config.tickets, None);

@@ -223,7 +223,7 @@ fn the_log_level_is_what_the_environment_says() {
 /// Bytes that a pipe holds on Linux.
 const PIPE: usize = 64 * 1024;
 
-/// Zen 3 starts with this variable (`[server] avoid_slow_adx`); others take it, too.
+/// Operators may set this variable on Zen 3 (docs/operating.md); others take it, too.
 #[test]
 fn a_server_without_adx_signs_with_keys_of_both_kinds() {
     let sandbox = Sandbox::new();
