@@ -32,7 +32,6 @@ pub mod metrics;
 pub mod network;
 mod overload;
 pub mod private;
-mod provider;
 mod proxy_protocol;
 mod rates;
 pub mod redirect;

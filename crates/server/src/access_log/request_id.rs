@@ -1,8 +1,7 @@
 //! Ids of requests, which tell one request in the logs of several servers.
 
+use aws_lc_rs::rand;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-
-use crate::provider::public_random;
 
 /// Returns the id of a request: that of its field, if the peer is trusted and
 /// the field is one readable value, else a random one.
@@ -29,7 +28,7 @@ fn is_readable(id: &[u8]) -> bool {
 fn random() -> HeaderValue {
     let mut bits = [0; 16];
     // The generator of aws-lc never fails; ids of zeros would only be useless.
-    let _ = public_random(&mut bits);
+    let _ = rand::fill(&mut bits);
     let text = format!("{:032x}", u128::from_be_bytes(bits));
     HeaderValue::try_from(text).expect("hexadecimal digits")
 }

@@ -1,9 +1,11 @@
 //! Base configurations: what all hosts of one TLS policy share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -13,7 +15,6 @@ use sekisho_certs::{ClientCa, TlsPolicy, TlsVersion};
 
 use super::NoCertificate;
 use super::short_chains::ShortChains;
-use crate::provider::provider;
 
 /// Base configurations by policy. Those with a client CA live as long as a host
 /// uses them: the cache of hosts bounds them.
@@ -188,6 +189,12 @@ const TICKETS: usize = 2;
 
 /// Most tickets that a client can ask for (RFC 9149).
 const MAX_TICKETS: usize = 4;
+
+/// Returns the provider of the handshakes with clients, which all configurations share.
+fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(default_provider()));
+    Arc::clone(&PROVIDER)
+}
 
 #[cfg(test)]
 mod tests {
