@@ -105,7 +105,7 @@ pub(crate) async fn establish(
             return None;
         }
     };
-    let config = chosen.config(peer, hello.session);
+    let config = chosen.config(peer);
     let Hello { accepted, rest, .. } = *hello;
     let tls = match accepted.into_connection(config) {
         Ok(tls) => tls,
@@ -282,20 +282,13 @@ struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    /// Returns the TLS configuration of the handshake. A client that offers a `session`
-    /// gets one ticket, for the one that it uses.
-    fn config(&self, peer: Peer, session: bool) -> Arc<ServerConfig> {
+    /// Returns the TLS configuration of the handshake.
+    fn config(&self, peer: Peer) -> Arc<ServerConfig> {
         let host = self.served.value();
-        let config = match self.named {
+        match self.named {
             true => Arc::clone(host.config()),
             false => host.default_config(self.served.host(), peer.listen),
-        };
-        if !session {
-            return config;
         }
-        let mut config = ServerConfig::clone(&config);
-        config.send_tls13_tickets = 1;
-        Arc::new(config)
     }
 }
 

@@ -1,7 +1,5 @@
 //! Reads the first bytes of a connection, up to the end of the ClientHello.
 
-mod session;
-
 use std::future::poll_fn;
 
 use rustls::CipherSuite;
@@ -23,8 +21,6 @@ pub(crate) struct Hello {
     pub(crate) challenge: bool,
     /// Whether a TLS 1.3 cipher suite is offered.
     pub(crate) tls13: bool,
-    /// Set if a session of TLS 1.3 is offered, and never for a ClientHello in pieces.
-    pub(crate) session: bool,
 }
 
 /// The server name of a ClientHello (RFC 6066, section 3).
@@ -113,13 +109,11 @@ impl Reading {
         }
         let room = HELLO_LIMIT - self.received;
         let (within, beyond) = bytes.split_at(room.min(bytes.len()));
-        let whole = self.received == 0;
         self.received += within.len();
         match self.feed(within) {
             // Early data may follow in the same segment. It does not count
             // towards the limit.
             Step::Done(mut hello) => {
-                hello.session = whole && session::is_offered(within);
                 hello.rest.extend_from_slice(beyond);
                 Step::Done(hello)
             }
@@ -184,7 +178,6 @@ impl Hello {
             sni,
             challenge,
             tls13,
-            session: false,
         }
     }
 }

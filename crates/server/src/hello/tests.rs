@@ -208,29 +208,3 @@ fn no_bytes_panic() {
         let _ = read(&[&bytes]);
     }
 }
-
-#[test]
-fn a_session_is_found_in_the_last_extension_of_a_whole_hello() {
-    let extension = |kind: u16, data: &[u8]| {
-        let length = u16::try_from(data.len()).unwrap().to_be_bytes();
-        [&kind.to_be_bytes()[..], &length, data].concat()
-    };
-    let record = |extensions: &[u8]| {
-        let length = u16::try_from(extensions.len()).unwrap().to_be_bytes();
-        let fields: [&[u8]; 5] = [&[0; 43], &[2, 7, 7], &[0, 2, 19, 1], &[1, 0], &length];
-        [&fields.concat()[..], extensions].concat()
-    };
-    let (session, other) = (extension(41, &[1, 2, 3]), extension(43, &[4]));
-    assert!(session::is_offered(&record(&session)));
-    assert!(session::is_offered(&record(
-        &[&other[..], &session].concat()
-    )));
-    assert!(!session::is_offered(&record(
-        &[&session[..], &other].concat()
-    )));
-    assert!(!session::is_offered(&record(&[])));
-    let whole = record(&[&other[..], &session].concat());
-    for length in 0..whole.len() {
-        assert!(!session::is_offered(&whole[..length]), "{length} bytes");
-    }
-}
