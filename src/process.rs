@@ -12,7 +12,7 @@ use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
 };
 use sekisho_certs::metrics::{Family, Gauge, Registry};
-use sekisho_server::site::MAX_OPEN_FILES;
+use sekisho_server::MAX_OPEN_FILES;
 use sekisho_server::{Limits, unused_connections};
 
 use crate::config::Config;

@@ -10,10 +10,7 @@ use http::header::{ALLOW, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 
-use crate::files::Stream;
-
-/// Body of a response: nothing, bytes in memory, a file read piece by piece, or
-/// frames of another body.
+/// Body of a response: nothing, bytes in memory, or frames of another body.
 #[derive(Debug)]
 pub struct Body(Content);
 
@@ -67,7 +64,7 @@ impl Body {
         match &self.0 {
             Content::Empty => Some(0),
             Content::Bytes(bytes) => Some(bytes.len()),
-            Content::Stream(_) | Content::Passed(_) => None,
+            Content::Passed(_) => None,
         }
     }
 }
@@ -79,12 +76,6 @@ impl From<Bytes> for Body {
         } else {
             Self(Content::Bytes(bytes))
         }
-    }
-}
-
-impl From<Stream> for Body {
-    fn from(stream: Stream) -> Self {
-        Self(Content::Stream(Box::new(stream)))
     }
 }
 
@@ -103,9 +94,6 @@ impl http_body::Body for Body {
                 self.0 = Content::Empty;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
-            Content::Stream(stream) => stream
-                .poll_piece(cx)
-                .map(|piece| piece.map(|bytes| bytes.map(Frame::data))),
             Content::Passed(body) => Pin::new(body).poll_frame(cx),
         }
     }
@@ -114,7 +102,6 @@ impl http_body::Body for Body {
         match &self.0 {
             Content::Empty => true,
             Content::Bytes(_) => false,
-            Content::Stream(stream) => stream.left() == 0,
             Content::Passed(body) => body.is_end_stream(),
         }
     }
@@ -123,7 +110,6 @@ impl http_body::Body for Body {
         SizeHint::with_exact(match &self.0 {
             Content::Empty => 0,
             Content::Bytes(bytes) => bytes.len() as u64,
-            Content::Stream(stream) => stream.left(),
             Content::Passed(body) => return body.size_hint(),
         })
     }
@@ -132,7 +118,6 @@ impl http_body::Body for Body {
 enum Content {
     Empty,
     Bytes(Bytes),
-    Stream(Box<Stream>),
     Passed(Box<dyn http_body::Body<Data = Bytes, Error = io::Error> + Send + Unpin>),
 }
 
@@ -141,7 +126,6 @@ impl fmt::Debug for Content {
         match self {
             Self::Empty => f.write_str("Empty"),
             Self::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
-            Self::Stream(stream) => write!(f, "Stream({})", stream.left()),
             Self::Passed(_) => f.write_str("Passed"),
         }
     }

@@ -5,7 +5,6 @@ mod cache;
 mod conditional;
 mod kind;
 mod load;
-mod open;
 mod page;
 mod path;
 mod permits;
@@ -27,18 +26,17 @@ use tokio::time::timeout;
 
 use crate::body::{Body, method_not_allowed, plain};
 use crate::log_limiter::LogLimits;
-use crate::redirect;
-use crate::site::{CacheRule, Candidate, Guard, Refusals, Root, RuleOptions, SitePath};
+use crate::site::{
+    CacheRule, Candidate, Guard, Refusals, Root, RuleOptions, SitePath, redirect_to,
+};
 use cache::{Age, Cache, Entry, Key, KeyRef, What};
 use load::{Loaded, RootedPath};
 use path::{FilePath, PathError};
 use permits::Permits;
 use turns::{Share, Turn, Turns};
 
-pub(crate) use open::{descriptor, open_folder, real_path};
 pub(crate) use permits::Opener;
 pub use permits::{MAX_OPEN_FILES, OpenFiles};
-pub(crate) use stream::Stream;
 pub(crate) use turns::READS_IN_FLIGHT;
 
 /// File server with a memory cache of small files.
@@ -266,7 +264,7 @@ impl Asked<'_> {
     /// end.
     fn with_slash(&self) -> Response<Body> {
         let location = path::with_slash(self.path, self.head.uri.query());
-        redirect::answer(StatusCode::PERMANENT_REDIRECT, &location)
+        redirect_to(StatusCode::PERMANENT_REDIRECT, &location)
     }
 }
 

@@ -5,7 +5,7 @@
 //! ClientHello, `ask` looks its name up, `handshake` finishes with what
 //! `virtual_host` made of the record, `tls` encrypts, `http` speaks, `route` finds
 //! who answers a request, `respond` decides by its [`site`], and `files` and
-//! [`redirect`] answer it. CAs that
+//! redirects answer it. CAs that
 //! validate a challenge are answered by `challenge`, from `handshake` and `http`.
 #![deny(unsafe_code)]
 
@@ -34,7 +34,6 @@ mod overload;
 pub mod private;
 mod proxy_protocol;
 mod rates;
-pub mod redirect;
 mod refuse;
 mod request;
 mod reserved;
@@ -48,7 +47,6 @@ pub mod shutdown;
 mod signing;
 pub mod site;
 mod stage;
-mod template;
 pub mod tickets;
 mod timeouts;
 mod tls;
@@ -66,6 +64,7 @@ pub mod fuzzing {
 }
 
 pub use body::Body;
+pub use files::{MAX_OPEN_FILES, OpenFiles};
 pub use respond::Responder;
 pub use server::{Addresses, Error, Parts, Server};
 pub use settings::{CertificateWaits, Defaults, Limits, Settings};

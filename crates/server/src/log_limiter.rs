@@ -7,7 +7,6 @@ use http::StatusCode;
 use sekisho_certs::{HostName, HostPattern, LoadedCredential, LogLimiter, LookupError};
 
 use crate::budget::Prefix;
-use crate::site::{Refusal, SiteError, Upstream};
 
 /// Rate limits by kind of problem: one line per 10 s. The metrics count all of
 /// them.
@@ -90,7 +89,12 @@ impl LogLimits {
     }
 
     /// Logs a host record whose root or upstream is not allowed.
-    pub(crate) fn site_refused(&self, pattern: &HostPattern, what: &str, refusal: Refusal) {
+    pub(crate) fn site_refused(
+        &self,
+        pattern: &HostPattern,
+        what: &str,
+        refusal: &dyn fmt::Display,
+    ) {
         if let Some(others) = self.site_refused.allow() {
             tracing::error!(
                 %pattern, what, others,
@@ -101,7 +105,7 @@ impl LogLimits {
     }
 
     /// Logs a host record whose site has a key of earlier documents.
-    pub(crate) fn site_moved(&self, pattern: &HostPattern, error: &SiteError) {
+    pub(crate) fn site_moved(&self, pattern: &HostPattern, error: &dyn fmt::Display) {
         if let Some(others) = self.site_refused.allow() {
             tracing::error!(
                 %pattern, others,
@@ -111,9 +115,13 @@ impl LogLimits {
     }
 
     /// Logs a request whose upstream resolved to an address that is not allowed.
-    pub(crate) fn upstream_refused(&self, host: &str, address: &dyn fmt::Display) {
+    pub(crate) fn upstream_refused(
+        &self,
+        host: &str,
+        address: &dyn fmt::Display,
+        refusal: &dyn fmt::Display,
+    ) {
         if let Some(others) = self.upstream_refused.allow() {
-            let refusal = Refusal::Upstream;
             tracing::error!(
                 host, %address, others,
                 "upstream refused with 503: {refusal}; restart the server after a change of [sites]"
@@ -126,7 +134,7 @@ impl LogLimits {
     pub(crate) fn upstream_failed(
         &self,
         host: &str,
-        upstream: &Upstream,
+        upstream: &dyn fmt::Display,
         failure: &dyn fmt::Display,
         status: StatusCode,
         hint: &str,
@@ -167,7 +175,13 @@ impl LogLimits {
     }
 
     /// Logs a file that may not be served.
-    pub(crate) fn file_refused(&self, host: &str, root: &str, path: &str, refusal: Refusal) {
+    pub(crate) fn file_refused(
+        &self,
+        host: &str,
+        root: &str,
+        path: &str,
+        refusal: &dyn fmt::Display,
+    ) {
         if let Some(others) = self.file_refused.allow() {
             tracing::error!(host, root, path, others, "file refused with 503: {refusal}");
         }

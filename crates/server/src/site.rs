@@ -9,9 +9,12 @@ mod error;
 mod fields;
 mod guard;
 mod named;
+mod open;
 mod path;
+mod redirect;
 mod root;
 mod rule;
+mod template;
 mod tenant;
 mod upstream;
 mod weight;
@@ -23,7 +26,6 @@ use std::sync::Arc;
 use http::{HeaderName, StatusCode};
 use sekisho_certs::{HostPattern, Site as StoredSite, Tenant};
 
-pub use crate::files::{MAX_OPEN_FILES, OpenFiles};
 pub use allow::{Allowed, OwnAddress, OwnAddresses};
 pub use document::{RawSite, reworded};
 pub use error::{SiteError, Wrong};
@@ -36,7 +38,9 @@ pub(crate) use weight::{allocated, arc_bytes};
 pub(crate) use {
     fields::FieldOps,
     guard::OpenSocket,
+    open::open_beneath,
     path::SitePath,
+    redirect::{redirect_to, to_https},
     rule::{Action, CacheRule, Candidate, DEFAULT_BODY_LIMIT, Rule, RuleOptions},
     upstream::{
         ActiveCheck, Address, Balance, Protocol, ProxyVersion, Upstream, UpstreamOptions,
@@ -46,6 +50,7 @@ pub(crate) use {
 #[cfg(test)]
 pub(crate) use {
     rule::MediaRange,
+    template::Template,
     upstream::{Scheme, UpstreamServer},
 };
 

@@ -17,7 +17,8 @@ use sekisho_certs::{
     ClientCa, Found, HostName, LoadedHost, Lookup, LookupSettings, NeverObtain, OpenKey, Published,
     Tenant, TlsPolicy,
 };
-use sekisho_server::site::{Allowed, Guard, OpenFiles, OwnFiles, Site, SiteDocument};
+use sekisho_server::OpenFiles;
+use sekisho_server::site::{Allowed, Guard, OwnFiles, Site, SiteDocument};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{Publisher, Responder, VirtualHost};
 use sekisho_testkit::{Key, TestCa};

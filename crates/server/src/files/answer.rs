@@ -36,7 +36,8 @@ pub(crate) fn streamed(
 ) -> Response<Body> {
     let LargeFile { head, file } = large;
     respond(asked, &head, |part| {
-        Stream::new(file, part.start, part.end - part.start, share, permit).into()
+        let len = part.end - part.start;
+        Body::passing(Stream::new(file, part.start, len, share, permit))
     })
 }
 

@@ -15,9 +15,8 @@ use http::{HeaderMap, HeaderValue};
 use rustix::io::Errno;
 
 use super::kind::content_type;
-use super::open::open_beneath;
 use crate::body::NOSNIFF;
-use crate::site::{Guard, Refusal, Root};
+use crate::site::{Guard, Refusal, Root, open_beneath};
 
 /// Result of reading a path.
 #[derive(Debug)]

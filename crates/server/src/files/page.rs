@@ -5,7 +5,8 @@ use http::{Response, StatusCode};
 use super::cache::What;
 use super::load::LargeFile;
 use super::path::FilePath;
-use super::{Files, Folder, Found, Opener, Stream, answer};
+use super::stream::Stream;
+use super::{Files, Folder, Found, Opener, answer};
 use crate::body::Body;
 
 impl Files {
@@ -39,7 +40,7 @@ impl Files {
                 let LargeFile { head, file } = *file;
                 answer::page(error, is_head, &head, || {
                     let share = self.0.turns.share(folder);
-                    Stream::new(file, 0, head.len, share, permit).into()
+                    Body::passing(Stream::new(file, 0, head.len, share, permit))
                 })
             }
             Found::Refused(_) | Found::Noted => error,

@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http_body::{Frame, SizeHint};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -48,35 +49,6 @@ impl Stream {
         }
     }
 
-    /// Returns the bytes that remain.
-    pub(crate) fn left(&self) -> u64 {
-        self.left
-    }
-
-    /// Returns the next piece; None at the end, and after an error.
-    pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        if self.left == 0 {
-            return Poll::Ready(None);
-        }
-        let mut reading = self.reading.take().unwrap_or_else(|| self.next_piece());
-        match reading.as_mut().poll(cx) {
-            Poll::Pending => {
-                self.reading = Some(reading);
-                Poll::Pending
-            }
-            Poll::Ready(Ok(piece)) => {
-                self.offset += piece.len() as u64;
-                self.left -= piece.len() as u64;
-                self.piece = PIECE;
-                Poll::Ready(Some(Ok(piece)))
-            }
-            Poll::Ready(Err(error)) => {
-                self.left = 0;
-                Poll::Ready(Some(Err(error)))
-            }
-        }
-    }
-
     fn next_piece(&self) -> Reading {
         let (file, share) = (Arc::clone(&self.file), self.share.clone());
         let permit = Arc::clone(&self.permit);
@@ -91,6 +63,46 @@ impl Stream {
             });
             timeout(PIECE_WAIT, read).await??
         })
+    }
+}
+
+impl http_body::Body for Stream {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    /// Returns the next piece; None at the end, and after an error.
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        let mut reading = self.reading.take().unwrap_or_else(|| self.next_piece());
+        match reading.as_mut().poll(cx) {
+            Poll::Pending => {
+                self.reading = Some(reading);
+                Poll::Pending
+            }
+            Poll::Ready(Ok(piece)) => {
+                self.offset += piece.len() as u64;
+                self.left -= piece.len() as u64;
+                self.piece = PIECE;
+                Poll::Ready(Some(Ok(Frame::data(piece))))
+            }
+            Poll::Ready(Err(error)) => {
+                self.left = 0;
+                Poll::Ready(Some(Err(error)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::time::{advance, pause};
 
 use super::load::SMALL;
 use super::*;
-use crate::template::Template;
+use crate::site::Template;
 
 struct Fixture {
     folder: TempDir,

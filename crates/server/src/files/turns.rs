@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
     use crate::site::Root;
-    use crate::template::Template;
+    use crate::site::Template;
 
     fn share(turns: &Turns, root: &str, host: &str, tenant: &str) -> Share {
         turns.share(Folder {

@@ -19,10 +19,10 @@ use crate::body::Body;
 use crate::challenge;
 use crate::client;
 use crate::handshake::Peer;
-use crate::redirect::to_https;
 use crate::refuse;
 use crate::route::BAD_HOST;
 use crate::shared::Shared;
+use crate::site::to_https;
 
 /// Answers one request: with the answer to a challenge, else with a redirect to
 /// the same URL on HTTPS. A Host that is no host name gets 400. There is no lookup:

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use sekisho_certs::Tenant;
 
+use super::template::TENANT;
 use super::upstream::{Address, Upstream};
-use crate::template::TENANT;
 use folder::Folder;
 pub use own::{OwnAddress, OwnAddresses};
 use target::Target;

@@ -16,10 +16,10 @@ pub(super) use upstream::moved;
 use super::document::{RawAction, RawOptions, RawPath, RawRewrite, RawRule, RawSite, TextOr};
 use super::error::{Below, Checked, Wrong};
 use super::path::SitePath;
+use super::redirect::Redirect;
 use super::root::Root;
 use super::rule::{Action, Candidate, Rule, RuleOptions};
-use crate::redirect::Redirect;
-use crate::template::{HOST, TENANT, Template};
+use super::template::{HOST, TENANT, Template};
 
 /// Checks all keys. `base` is the configuration's folder for `[site]`, None for
 /// a host record; relative folders lie below it.

@@ -121,7 +121,7 @@ impl RawSite {
     pub(crate) fn new_key(&self) -> Option<&'static str> {
         let has_tenant = |text: &Option<String>| {
             let text = text.as_deref().unwrap_or_default();
-            text.contains(crate::template::TENANT)
+            text.contains(super::template::TENANT)
         };
         let known = [
             (self.paths.is_some(), "paths"),

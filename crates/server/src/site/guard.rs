@@ -20,9 +20,9 @@ use sekisho_certs::{HostPattern, Tenant};
 use super::allow::{Allowed, OwnAddresses};
 use super::error::SiteError;
 use super::named::NamedFields;
+use super::open::{descriptor, open_folder, real_path};
 use super::root::{OperatorsPart, Root};
 use super::upstream::{Address, Upstream};
-use crate::files::{descriptor, open_folder, real_path};
 use crate::log_limiter::LogLimits;
 pub use own_files::OwnFiles;
 
@@ -177,7 +177,7 @@ impl Guard {
         let refused = self.inspect_text(root, Some(tenant));
         if let Some(refusal) = refused {
             self.counter(refusal).inc();
-            self.log_limits.site_refused(pattern, root.text(), refusal);
+            self.log_limits.site_refused(pattern, root.text(), &refusal);
         }
         refused.is_none()
     }
@@ -207,7 +207,7 @@ impl Guard {
             self.refused.upstreams.inc();
             let address = address.to_string();
             self.log_limits
-                .site_refused(pattern, &address, Refusal::Upstream);
+                .site_refused(pattern, &address, &Refusal::Upstream);
         }
         refused.is_none()
     }
@@ -224,7 +224,7 @@ impl Guard {
         };
         self.refused.fields.inc();
         self.log_limits
-            .site_refused(pattern, name.as_str(), Refusal::Field(key));
+            .site_refused(pattern, name.as_str(), &Refusal::Field(key));
         false
     }
 
@@ -291,13 +291,14 @@ impl Guard {
 
     fn note_upstream(&self, host: &str, address: &dyn fmt::Display) {
         self.refused.upstreams.inc();
-        self.log_limits.upstream_refused(host, address);
+        let refusal = &Refusal::Upstream;
+        self.log_limits.upstream_refused(host, address, refusal);
     }
 
     /// Counts and logs a refusal.
     pub(crate) fn note(&self, refusal: Refusal, host: &str, root: &str, path: &str) {
         self.counter(refusal).inc();
-        self.log_limits.file_refused(host, root, path, refusal);
+        self.log_limits.file_refused(host, root, path, &refusal);
     }
 
     fn counter(&self, refusal: Refusal) -> &Counter {

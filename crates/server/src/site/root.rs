@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sekisho_certs::{HostName, Tenant};
 
-use crate::template::Template;
+use super::template::Template;
 
 /// Root with its `{host}` placeholder, and the part of it that the operator chose.
 #[derive(Clone, Debug)]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use http::{HeaderValue, StatusCode};
 
 use super::fields::FieldOps;
+use super::redirect::Redirect;
 use super::root::Root;
 use super::upstream::Upstream;
 use crate::network::Networks;
-use crate::redirect::Redirect;
 
 /// How requests below a path are answered.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use sekisho_certs::Tenant;
 
 use super::folder_of;
-use crate::template::{TENANT, is_folder_name};
+use crate::site::template::{TENANT, is_folder_name};
 
 /// Folder as an entry names it. One of its components may hold `{tenant}`.
 #[derive(Clone, Debug, PartialEq, Eq)]

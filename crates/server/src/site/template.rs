@@ -76,7 +76,7 @@ impl Template {
 
     /// Returns the bytes on the heap.
     pub(crate) fn weight(&self) -> usize {
-        crate::site::arc_bytes(self.text.len())
+        super::arc_bytes(self.text.len())
     }
 }
 

@@ -7,8 +7,8 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderValue, Response, StatusCode, Uri};
 use sekisho_certs::HostName;
 
+use super::template::{HOST, Template};
 use crate::body::{Body, NOSNIFF, plain};
-use crate::template::{HOST, Template};
 
 /// Site that redirects every request.
 #[derive(Clone, Debug)]
@@ -37,9 +37,9 @@ impl Redirect {
         let target = self.target.fill(host.as_str());
         if self.keeps_path {
             let path = path_of(uri.path_and_query());
-            answer(self.status, &format!("{target}{path}"))
+            redirect_to(self.status, &format!("{target}{path}"))
         } else {
-            answer(self.status, &target)
+            redirect_to(self.status, &target)
         }
     }
 
@@ -63,7 +63,7 @@ pub fn to_https(
     } else {
         format!("https://{host}:{port}{path}")
     };
-    let mut response = answer(StatusCode::PERMANENT_REDIRECT, &location);
+    let mut response = redirect_to(StatusCode::PERMANENT_REDIRECT, &location);
     // Browsers cache a 308 indefinitely (RFC 9110, section 15.4.9), and the
     // port may change.
     let no_store = HeaderValue::from_static("no-store");
@@ -73,7 +73,7 @@ pub fn to_https(
 
 /// Makes a redirect without content. Only a request's path can make `location`
 /// invalid as a header, which is the client's error: 400.
-pub(crate) fn answer(status: StatusCode, location: &str) -> Response<Body> {
+pub(crate) fn redirect_to(status: StatusCode, location: &str) -> Response<Body> {
     let Ok(location) = HeaderValue::from_str(location) else {
         return plain(StatusCode::BAD_REQUEST);
     };
