@@ -8,9 +8,11 @@ use sekisho_certs::{
 use tokio::time::{Instant, timeout_at};
 
 use crate::budget::{Budget, Denied, Prefix};
-use crate::hook::Charge;
 use crate::metrics::{LookupResult, Metrics};
 use crate::virtual_host::VirtualHost;
+
+/// Charge of a client whose name is not there, for the calls that led to that.
+pub type Charge = Box<dyn FnOnce() + Send>;
 
 /// Looks up `name` on behalf of a client of `prefix`. The numbers are those of
 /// the steps of [`Lookup`]:

@@ -18,7 +18,6 @@ pub(crate) use budget::Budget;
 use parser::{DATA, HEADERS, Parser, RST_STREAM};
 
 use crate::bodies::{Held, block_of};
-use crate::http::CONNECTION_WINDOW;
 
 /// Frame counters of both directions of one HTTP/2 connection.
 pub(crate) struct Frames {
@@ -180,6 +179,10 @@ impl Frames {
 /// Bytes that a client may send before it hears of another window (RFC 9113, section
 /// 6.9.2).
 const FIRST_WINDOW: u32 = 65_535;
+
+/// Bytes of all streams together: five bodies that nobody takes stall no other. What they
+/// take of the memory, [`crate::bodies`] bounds over all connections.
+pub(crate) const CONNECTION_WINDOW: u32 = 12 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -22,6 +22,7 @@ use crate::budget::Prefix;
 use crate::hello::{self, Hello, Sni};
 use crate::hook::Hooked;
 use crate::metrics::{HandshakeResult, LookupResult};
+use crate::peer::Peer;
 use crate::refuse::refuse;
 use crate::shared::Shared;
 use crate::signing::{SigningTurn, SigningTurns};
@@ -29,19 +30,6 @@ use crate::timeouts::{ConnTimeouts, LINGER};
 use crate::tls::{Broken, Stream};
 use crate::virtual_host::VirtualHost;
 use refusal::{Refusal, failure};
-
-/// Addresses of a connection: the client's, and the listener's.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer {
-    /// The address of the client; from the PROXY protocol's header if there is
-    /// one.
-    pub(crate) address: SocketAddr,
-    /// Whether that is the client's address. Not so if the header said `UNKNOWN`: then it
-    /// is the proxy's, and no field names the client.
-    pub(crate) is_known: bool,
-    /// The listening address as configured.
-    pub(crate) listen: SocketAddr,
-}
 
 /// A connection whose handshake is done.
 pub(crate) struct Established {

@@ -24,6 +24,7 @@ pub use question::{ClientFacts, Question};
 pub(crate) use resolve::{Asking, Resolved, Unserved, is_failure};
 pub use turns::{Turn, Turns};
 
+pub use crate::ask::Charge;
 use crate::virtual_host::VirtualHost;
 
 /// Chooses what clients get, before the lookup.
@@ -55,9 +56,6 @@ pub struct Answer {
     /// nothing.
     pub charge: Option<Charge>,
 }
-
-/// Charge of a client whose name is not there, for the calls that led to that.
-pub type Charge = Box<dyn FnOnce() + Send>;
 
 /// Choice of a hook.
 pub enum Choice {

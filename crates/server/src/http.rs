@@ -4,9 +4,7 @@
 mod answer;
 mod connection;
 mod drive;
-pub(crate) mod framing;
 mod plain;
-pub(crate) mod rest;
 mod sending;
 mod streams;
 
@@ -25,6 +23,8 @@ use hyper_util::rt::TokioTimer;
 use crate::access_log::{Entry, Logged};
 use crate::body::Body;
 use crate::client::Client;
+use crate::frames::CONNECTION_WINDOW;
+use crate::framing;
 use crate::metrics::RequestRefusal;
 use crate::request::RequestContext;
 use crate::respond;
@@ -33,9 +33,7 @@ use crate::timeouts::ConnTimeouts;
 use crate::tls::SEND_LIMIT;
 use answer::{Answer, RequestGuard};
 pub(crate) use connection::serve;
-pub(crate) use drive::Drain;
 pub(crate) use plain::redirect;
-pub(crate) use streams::Progress;
 use streams::Streams;
 
 /// HTTP/1.1 builder, made once per worker.
@@ -95,6 +93,12 @@ fn served(
     let length = request.body().size_hint().exact();
     let has_length = context.timeouts().framing().note(length);
     let framing = framing::check(request.headers(), has_length);
+    let framing = framing.map_err(|misframed| Refused {
+        status: misframed.status,
+        text: misframed.text,
+        ends: true,
+        lookup: None,
+    });
     // A request that the future makes its own inside would have room in it twice.
     let (context, mut request) = (Arc::clone(context), Some(request));
     async move { Ok(answer(&context, &mut request, framing).await) }
@@ -235,10 +239,6 @@ const MAX_STREAMS: u32 = 100;
 /// Bytes of a stream that a client may send before they are taken: with a round trip of
 /// 50 ms, 40 MiB per second.
 const STREAM_WINDOW: u32 = 2 << 20;
-/// Bytes of all streams together: five bodies that nobody takes stall no other. What they
-/// take of the memory, [`crate::bodies`] bounds over all connections.
-pub(crate) const CONNECTION_WINDOW: u32 = 12 << 20;
-
 /// Streams that a client may reset before hyper accepts them (CVE-2023-44487).
 const MAX_RESETS: usize = 20;
 

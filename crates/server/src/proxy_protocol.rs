@@ -13,8 +13,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use crate::handshake::Peer;
 use crate::metrics::ProxyHeaderResult;
+use crate::peer::Peer;
 use crate::refuse::refuse;
 use crate::shared::Shared;
 pub(crate) use encode::{encode, encode_local};

@@ -14,9 +14,9 @@ use sekisho_certs::{HostName, Tenant};
 
 use crate::body::{Body, method_not_allowed, plain};
 use crate::files::{Asked, Files, Folder, OpenFiles, Opener};
-use crate::http::rest;
 use crate::metrics::RequestRefusal;
 use crate::request::RequestContext;
+use crate::rest;
 use crate::site::{Action, Guard, Refusals, Rule, RuleOptions, Site, SitePath};
 use crate::upstream::{Way, forward};
 pub(crate) use admission::Refused;

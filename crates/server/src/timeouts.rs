@@ -8,6 +8,7 @@ mod due;
 mod framing;
 mod moment;
 mod outflow;
+mod progress;
 mod upstream;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -22,11 +23,13 @@ use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use crate::bodies::Held;
+pub(crate) use framing::Framing;
 use framing::NotedFraming;
 use outflow::Outflow;
 
 pub(crate) use due::{Due, LINGER, Limits};
 pub(crate) use moment::Moment;
+pub(crate) use progress::Progress;
 pub(crate) use upstream::AtUpstream;
 
 /// State of a connection and since when it lasts. The first row that holds

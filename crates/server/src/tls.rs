@@ -26,7 +26,6 @@ use tokio::net::TcpStream;
 use crate::frames::Frames;
 use crate::timeouts::ConnTimeouts;
 pub(crate) use corked::Corked;
-pub(crate) use lines::Framing;
 use lines::Place;
 pub(crate) use wire::{After, poll_write_last, receive, send};
 

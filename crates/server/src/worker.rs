@@ -17,9 +17,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::accept::accept;
 use crate::connections::{Activity, Connections, Unnamed};
+use crate::drain::Drain;
 use crate::files::READS_IN_FLIGHT;
-use crate::handshake::{Peer, establish};
-use crate::http::{Drain, Http, redirect, serve};
+use crate::handshake::establish;
+use crate::http::{Http, redirect, serve};
+use crate::peer::Peer;
 use crate::proxy_protocol;
 use crate::shared::Shared;
 use crate::shutdown::{Phase, Shutdown};

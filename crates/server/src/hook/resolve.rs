@@ -7,8 +7,8 @@ use std::time::Duration;
 use sekisho_certs::{Absence, HostName, LookupError, Outcome, Served};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Answer, Charge, Choice, ClientFacts, Hook, Question};
-use crate::ask::ask;
+use super::{Answer, Choice, ClientFacts, Hook, Question};
+use crate::ask::{Charge, ask};
 use crate::metrics::LookupResult;
 use crate::shared::Shared;
 use crate::virtual_host::VirtualHost;

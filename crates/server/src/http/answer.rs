@@ -8,10 +8,9 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-use super::streams::Progress;
 use crate::body::Body;
 use crate::overload::InFlight;
-use crate::timeouts::ConnTimeouts;
+use crate::timeouts::{ConnTimeouts, Progress};
 
 /// Body of a site's response; dropping it ends the request.
 pub(crate) struct Answer {

@@ -2,46 +2,15 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use sekisho_certs::clock;
-use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::drain::Drain;
 use crate::route::ConnContext;
 use crate::timeouts::{ConnTimeouts, Due, Limits};
-
-/// Signal to the connections of a worker that the drain has begun.
-#[derive(Debug, Default)]
-pub(crate) struct Drain {
-    /// Set once the drain has begun, and never cleared. Release in `begin` pairs
-    /// with Acquire in `begun`.
-    begun: AtomicBool,
-    notify: Notify,
-}
-
-impl Drain {
-    pub(crate) fn begin(&self) {
-        self.begun.store(true, Ordering::Release);
-        self.notify.notify_waiters();
-    }
-
-    /// Returns whether the drain has begun.
-    fn has_begun(&self) -> bool {
-        self.begun.load(Ordering::Acquire)
-    }
-
-    /// Resolves when the drain has begun.
-    pub(crate) async fn begun(&self) {
-        // Created before the flag is read: a `begin` in between still notifies.
-        let notified = self.notify.notified();
-        if !self.has_begun() {
-            notified.await;
-        }
-    }
-}
 
 /// Limits and drain signal of a connection.
 pub(super) struct Bounds<'a> {

@@ -18,7 +18,7 @@ use crate::authority;
 use crate::body::Body;
 use crate::challenge;
 use crate::client;
-use crate::handshake::Peer;
+use crate::peer::Peer;
 use crate::refuse;
 use crate::route::BAD_HOST;
 use crate::shared::Shared;

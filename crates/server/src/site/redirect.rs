@@ -51,8 +51,7 @@ impl Redirect {
 
 /// Redirects plain HTTP to the same path and query over HTTPS. Status 308 keeps
 /// methods other than GET.
-#[must_use]
-pub fn to_https(
+pub(crate) fn to_https(
     host: &HostName,
     port: u16,
     path_and_query: Option<&PathAndQuery>,

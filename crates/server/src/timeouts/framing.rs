@@ -2,7 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use crate::tls::Framing;
+/// Body of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    Length(u64),
+    Chunked,
+}
 
 /// Framing of the last request. Relaxed: all tasks of a connection run on its
 /// worker's thread.

@@ -6,6 +6,8 @@
 
 use memchr::memchr;
 
+use crate::timeouts::Framing;
+
 /// Place in the requests of a connection. Bodies are passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -53,13 +55,6 @@ pub(super) struct Line {
 pub(super) enum Next {
     Head,
     Chunk,
-}
-
-/// Body of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Framing {
-    Length(u64),
-    Chunked,
 }
 
 impl Default for Place {

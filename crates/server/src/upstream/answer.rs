@@ -24,7 +24,7 @@ use super::pool::KEEP;
 use super::still_served::{LongLived, StillServed};
 use crate::bodies::Held;
 use crate::body::Body;
-use crate::http::framing;
+use crate::framing;
 use crate::site::UpstreamTimeouts;
 use crate::timeouts::AtUpstream;
 

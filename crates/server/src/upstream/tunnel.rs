@@ -19,7 +19,7 @@ use super::limits::Slot;
 use super::still_served::StillServed;
 use super::transport::Transport;
 use crate::access_log::Handover;
-use crate::http::Drain;
+use crate::drain::Drain;
 use crate::route::ConnContext;
 use crate::timeouts::{AtUpstream, ConnTimeouts};
 

@@ -11,8 +11,8 @@ use hyper::body::Incoming;
 
 use super::exchange::{ANSWERED, CLOSED, Exchange, FAILED, HELD, SENT, TOO_LARGE, WAITING};
 use super::fields::{self, OurFields};
-use crate::http::{Progress, rest};
-use crate::timeouts::ConnTimeouts;
+use crate::rest;
+use crate::timeouts::{ConnTimeouts, Progress};
 
 /// Body of a request; most have none. Frames are passed on as the upstream
 /// takes them, and nothing is kept.

@@ -1,14 +1,19 @@
-//! Checks how the body of an HTTP/1.1 request is framed.
+//! Checks how the body of an HTTP/1.1 message is framed.
 
 use http::StatusCode;
 use http::header::{HeaderMap, TRANSFER_ENCODING};
 
-use crate::route::Refused;
+/// Answer to a request whose body is framed ambiguously.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Misframed {
+    pub(crate) status: StatusCode,
+    pub(crate) text: &'static str,
+}
 
 /// Accepts one transfer coding: chunked, once, without `Content-Length`. Other codings
 /// get 501, chunked twice or beside a length gets 400 (RFC 9112, sections 6.1, 6.3
 /// and 7). hyper checks the last coding only, and drops the length.
-pub(crate) fn check(headers: &HeaderMap, has_length: bool) -> Result<(), Refused> {
+pub(crate) fn check(headers: &HeaderMap, has_length: bool) -> Result<(), Misframed> {
     let mut chunked = 0;
     for field in headers.get_all(TRANSFER_ENCODING) {
         for coding in field.as_bytes().split(|byte| *byte == b',') {
@@ -27,21 +32,15 @@ pub(crate) fn check(headers: &HeaderMap, has_length: bool) -> Result<(), Refused
     Ok(())
 }
 
-const UNKNOWN_CODING: Refused = Refused {
+const UNKNOWN_CODING: Misframed = Misframed {
     status: StatusCode::NOT_IMPLEMENTED,
     text: "The only transfer coding of this server is chunked.\n",
-    ends: true,
-    lookup: None,
 };
-const TWO_LENGTHS: Refused = Refused {
+const TWO_LENGTHS: Misframed = Misframed {
     status: StatusCode::BAD_REQUEST,
     text: "A body is chunked, or has a Content-Length.\n",
-    ends: true,
-    lookup: None,
 };
-const CHUNKED_TWICE: Refused = Refused {
+const CHUNKED_TWICE: Misframed = Misframed {
     status: StatusCode::BAD_REQUEST,
     text: "A body is chunked once.\n",
-    ends: true,
-    lookup: None,
 };

@@ -1,0 +1,16 @@
+//! Addresses of a connection.
+
+use std::net::SocketAddr;
+
+/// Addresses of a connection: the client's, and the listener's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    /// The address of the client; from the PROXY protocol's header if there is
+    /// one.
+    pub(crate) address: SocketAddr,
+    /// Whether that is the client's address. Not so if the header said `UNKNOWN`: then it
+    /// is the proxy's, and no field names the client.
+    pub(crate) is_known: bool,
+    /// The listening address as configured.
+    pub(crate) listen: SocketAddr,
+}
