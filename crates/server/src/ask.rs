@@ -1,6 +1,7 @@
 //! Lookup on behalf of a client, charged to the client's prefix.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sekisho_certs::{
     Absence, Cached, HostName, Lookup, LookupError, Outcome, Progress, StoreError, Tenant, Wait,
@@ -8,121 +9,157 @@ use sekisho_certs::{
 use tokio::time::{Instant, timeout_at};
 
 use crate::budget::{Budget, Denied, Prefix};
+use crate::log_limiter::LogLimits;
 use crate::metrics::{LookupResult, Metrics};
 use crate::virtual_host::VirtualHost;
 
 /// Charge of a client whose name is not there, for the calls that led to that.
 pub type Charge = Box<dyn FnOnce() + Send>;
 
-/// Looks up `name` on behalf of a client of `prefix`. The numbers are those of
-/// the steps of [`Lookup`]:
-///
-/// - 1, a cached result, costs nothing;
-/// - 2, joining a load in flight, costs nothing either (singleflight);
-/// - 3, a load, needs a permit of the prefix, and waits for it;
-/// - 4, a certificate that is not there at once, needs a place of the host's
-///   tenant, with or without a permit before. The load gives its permit back.
-///
-/// Where too many wait, the answer is a [`LookupError`] that says which bound
-/// was met. Steps 2 to 4 end at `deadline` with [`LookupError::Late`]. Step 4
-/// first moves `deadline`: a certificate takes longer than a store call. A load
-/// that has begun goes on. Returns the counted result, too.
-///
-/// Calls of a hook may have led to the name: `charge` charges an absence of steps 1 and
-/// 2 to its client then. Step 3 drops it, and charges its own permit.
-pub(crate) async fn ask(
-    lookup: &Arc<Lookup<VirtualHost>>,
-    budget: &Budget,
-    metrics: &Metrics,
-    name: &HostName,
-    prefix: Prefix,
-    deadline: &mut Instant,
-    mut charge: Option<Charge>,
-) -> (Outcome<VirtualHost>, LookupResult) {
-    let reached = match lookup.cached(name) {
-        Cached::Hit(outcome) => {
-            spend(charge, &outcome);
-            return count(metrics, outcome, LookupResult::Hit);
-        }
-        Cached::InFlight(wait) => timeout_at(*deadline, wait.progress())
+/// Lookup of hosts on behalf of clients.
+pub(crate) struct Hosts {
+    pub(crate) lookup: Arc<Lookup<VirtualHost>>,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Time of a lookup without a certificate that must be waited for: that of a whole
+    /// handshake.
+    pub(crate) limit: Duration,
+    pub(crate) log_limits: Arc<LogLimits>,
+}
+
+impl Hosts {
+    /// Looks up `name` on behalf of a client of `prefix`. The numbers are those of
+    /// the steps of [`Lookup`]:
+    ///
+    /// - 1, a cached result, costs nothing;
+    /// - 2, joining a load in flight, costs nothing either (singleflight);
+    /// - 3, a load, needs a permit of the prefix, and waits for it;
+    /// - 4, a certificate that is not there at once, needs a place of the host's
+    ///   tenant, with or without a permit before. The load gives its permit back.
+    ///
+    /// Where too many wait, the answer is a [`LookupError`] that says which bound
+    /// was met. Steps 2 to 4 end at `deadline` with [`LookupError::Late`]. Step 4
+    /// first moves `deadline`: a certificate takes longer than a store call. A load
+    /// that has begun goes on. Returns the counted result, too.
+    ///
+    /// Calls of a hook may have led to the name: `charge` charges an absence of steps 1 and
+    /// 2 to its client then. Step 3 drops it, and charges its own permit.
+    pub(crate) async fn ask(
+        &self,
+        name: &HostName,
+        prefix: Prefix,
+        deadline: &mut Instant,
+        mut charge: Option<Charge>,
+    ) -> (Outcome<VirtualHost>, LookupResult) {
+        let reached = match self.lookup.cached(name) {
+            Cached::Hit(outcome) => {
+                spend(charge, &outcome);
+                return self.count(outcome, LookupResult::Hit);
+            }
+            Cached::InFlight(wait) => timeout_at(*deadline, wait.progress())
+                .await
+                .map(|progress| (progress, LookupResult::Joined)),
+            Cached::Miss => {
+                drop(charge.take());
+                let load = self.load(name, prefix, *deadline);
+                timeout_at(*deadline, load).await
+            }
+        };
+        let (outcome, how) = match reached {
+            Ok((Progress::Ended(outcome), how)) => {
+                spend(charge, &outcome);
+                (outcome, how)
+            }
+            Ok((Progress::Obtaining { tenant, outcome }, how)) => {
+                spend(charge, &Outcome::Absent(Absence::NoCredential));
+                *deadline = Instant::now() + self.budget.certificates.time;
+                let certificate = self.certificate(tenant, outcome, *deadline);
+                // Boxed: no other lookup has room for it.
+                (Box::pin(certificate).await, how)
+            }
+            Err(_) => (Outcome::Failed(LookupError::Late), LookupResult::Failed),
+        };
+        self.count(outcome, how)
+    }
+
+    /// Looks up a name that a site names, not its client: without step 4 of [`Self::ask`], since
+    /// no certificate is obtained for it. A call of the store takes a permit of the client's
+    /// `prefix`. An absent name is not charged to the client, who did not choose it.
+    pub(crate) async fn ask_stored(
+        &self,
+        name: &HostName,
+        prefix: Prefix,
+        deadline: Instant,
+    ) -> Outcome<VirtualHost> {
+        let stored = async {
+            match self.lookup.cached(name) {
+                Cached::Hit(outcome) => outcome,
+                Cached::InFlight(wait) => match wait.progress().await {
+                    Progress::Ended(outcome) => outcome,
+                    Progress::Obtaining { .. } => Outcome::Absent(Absence::NoCredential),
+                },
+                Cached::Miss => match self.budget.admit(prefix, deadline).await {
+                    Ok(_permit) => self.lookup.stored(name).await,
+                    Err(denied) => Outcome::Failed(denied.into()),
+                },
+            }
+        };
+        let late = || Outcome::Failed(LookupError::Late);
+        timeout_at(deadline, stored)
             .await
-            .map(|progress| (progress, LookupResult::Joined)),
-        Cached::Miss => {
-            drop(charge.take());
-            let load = load(lookup, budget, name, prefix, *deadline);
-            timeout_at(*deadline, load).await
-        }
-    };
-    let (outcome, how) = match reached {
-        Ok((Progress::Ended(outcome), how)) => {
-            spend(charge, &outcome);
-            (outcome, how)
-        }
-        Ok((Progress::Obtaining { tenant, outcome }, how)) => {
-            spend(charge, &Outcome::Absent(Absence::NoCredential));
-            *deadline = Instant::now() + budget.certificates.time;
-            let certificate = certificate(budget, metrics, tenant, outcome, *deadline);
-            // Boxed: no other lookup has room for it.
-            (Box::pin(certificate).await, how)
-        }
-        Err(_) => (Outcome::Failed(LookupError::Late), LookupResult::Failed),
-    };
-    count(metrics, outcome, how)
-}
+            .unwrap_or_else(|_| late())
+    }
 
-/// Looks up a name that a site names, not its client: without step 4 of [`ask`], since
-/// no certificate is obtained for it. A call of the store takes a permit of the client's
-/// `prefix`. An absent name is not charged to the client, who did not choose it.
-pub(crate) async fn ask_stored(
-    lookup: &Arc<Lookup<VirtualHost>>,
-    budget: &Budget,
-    name: &HostName,
-    prefix: Prefix,
-    deadline: Instant,
-) -> Outcome<VirtualHost> {
-    let stored = async {
-        match lookup.cached(name) {
-            Cached::Hit(outcome) => outcome,
-            Cached::InFlight(wait) => match wait.progress().await {
-                Progress::Ended(outcome) => outcome,
-                Progress::Obtaining { .. } => Outcome::Absent(Absence::NoCredential),
-            },
-            Cached::Miss => match budget.admit(prefix, deadline).await {
-                Ok(_permit) => lookup.stored(name).await,
-                Err(denied) => Outcome::Failed(denied.into()),
-            },
+    /// Does step 3 of [`Self::ask`]: loads with a permit of the prefix.
+    async fn load(
+        &self,
+        name: &HostName,
+        prefix: Prefix,
+        deadline: Instant,
+    ) -> (Progress<VirtualHost>, LookupResult) {
+        match self.budget.admit(prefix, deadline).await {
+            Ok(permit) => {
+                // The load keeps the permit for its store calls: a client that
+                // disconnects must not free it early.
+                let observe = move |outcome: &Outcome<VirtualHost>| {
+                    if matches!(outcome, Outcome::Absent(_)) {
+                        permit.was_absent();
+                    }
+                };
+                let progress = self.lookup.load_with(name, observe).progress().await;
+                (progress, LookupResult::Loaded)
+            }
+            Err(denied) => {
+                let outcome = Outcome::Failed(denied.into());
+                (Progress::Ended(outcome), denied.into())
+            }
         }
-    };
-    let late = || Outcome::Failed(LookupError::Late);
-    timeout_at(deadline, stored)
-        .await
-        .unwrap_or_else(|_| late())
-}
+    }
 
-/// Does step 3 of [`ask`]: loads with a permit of the prefix.
-async fn load(
-    lookup: &Arc<Lookup<VirtualHost>>,
-    budget: &Budget,
-    name: &HostName,
-    prefix: Prefix,
-    deadline: Instant,
-) -> (Progress<VirtualHost>, LookupResult) {
-    match budget.admit(prefix, deadline).await {
-        Ok(permit) => {
-            // The load keeps the permit for its store calls: a client that
-            // disconnects must not free it early.
-            let observe = move |outcome: &Outcome<VirtualHost>| {
-                if matches!(outcome, Outcome::Absent(_)) {
-                    permit.was_absent();
-                }
-            };
-            let progress = lookup.load_with(name, observe).progress().await;
-            (progress, LookupResult::Loaded)
+    /// Does step 4 of [`Self::ask`]: waits for a certificate in a place of the tenant.
+    async fn certificate(
+        &self,
+        tenant: Option<Tenant>,
+        outcome: Wait<VirtualHost>,
+        deadline: Instant,
+    ) -> Outcome<VirtualHost> {
+        let _waiting = self.metrics.waits_for_certificate();
+        let places = &self.budget.certificates;
+        match places.wait(tenant, timeout_at(deadline, outcome)).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Outcome::Failed(LookupError::Late),
+            Err(_) => Outcome::Failed(LookupError::Crowded),
         }
-        Err(denied) => {
-            let outcome = Outcome::Failed(denied.into());
-            (Progress::Ended(outcome), denied.into())
-        }
+    }
+
+    fn count(
+        &self,
+        outcome: Outcome<VirtualHost>,
+        how: LookupResult,
+    ) -> (Outcome<VirtualHost>, LookupResult) {
+        let counted = counted(&outcome, how);
+        self.metrics.lookup(counted);
+        (outcome, counted)
     }
 }
 
@@ -133,39 +170,12 @@ fn spend(charge: Option<Charge>, outcome: &Outcome<VirtualHost>) {
     }
 }
 
-/// Does step 4 of [`ask`]: waits for a certificate in a place of the tenant.
-async fn certificate(
-    budget: &Budget,
-    metrics: &Metrics,
-    tenant: Option<Tenant>,
-    outcome: Wait<VirtualHost>,
-    deadline: Instant,
-) -> Outcome<VirtualHost> {
-    let _waiting = metrics.waits_for_certificate();
-    let places = &budget.certificates;
-    match places.wait(tenant, timeout_at(deadline, outcome)).await {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => Outcome::Failed(LookupError::Late),
-        Err(_) => Outcome::Failed(LookupError::Crowded),
-    }
-}
-
 /// Returns whether a lookup failed due to overload or the budget.
 pub(crate) fn is_overload(error: &LookupError) -> bool {
     matches!(
         error,
         LookupError::Store(StoreError::Overloaded) | LookupError::OverBudget | LookupError::Crowded
     )
-}
-
-fn count(
-    metrics: &Metrics,
-    outcome: Outcome<VirtualHost>,
-    how: LookupResult,
-) -> (Outcome<VirtualHost>, LookupResult) {
-    let counted = counted(&outcome, how);
-    metrics.lookup(counted);
-    (outcome, counted)
 }
 
 /// Returns the result to count. Refused calls count apart from answers of a

@@ -5,21 +5,27 @@ mod certificate;
 mod token;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{Request, Response};
 use rustls::ServerConfig;
 use sekisho_certs::{ChallengeKind, Challenges, HostName, KeyAuthorization, LookupError};
 use tokio::time::{Instant, timeout_at};
 
+use crate::ask::Hosts;
 use crate::body::Body;
 use crate::budget::{Budget, Prefix};
-use crate::shared::Shared;
+use crate::log_limiter::LogLimits;
 use certificate::Certificates;
 
 /// Answers to challenges, and what is needed to send them.
 pub(crate) struct Answers {
     challenges: Arc<Challenges>,
     certificates: Certificates,
+    budget: Arc<Budget>,
+    log_limits: Arc<LogLimits>,
+    /// Time to read an answer over HTTP.
+    limit: Duration,
 }
 
 /// Returns the response to a request for the key authorization of a token (RFC
@@ -30,21 +36,24 @@ pub(crate) struct Answers {
 /// site.
 pub(crate) fn respond<B>(
     request: &Request<B>,
-    shared: &Shared,
+    answers: Option<&Answers>,
     prefix: Prefix,
 ) -> Option<impl Future<Output = Option<Response<Body>>>> {
-    let (answers, token) = (shared.answers.as_ref()?, token::of(request)?);
+    let (answers, token) = (answers?, token::of(request)?);
     // The box is awaited by the caller: other requests then have no room for the answer,
     // and move no absent one.
-    Some(Box::pin(answers.over_http(token, shared, prefix)))
+    Some(Box::pin(answers.over_http(token, prefix)))
 }
 
 impl Answers {
-    /// Makes a key for the certificates.
-    pub(crate) fn new(challenges: Arc<Challenges>) -> Self {
+    /// Makes a key for the certificates. Loads are charged as those of `hosts` are.
+    pub(crate) fn new(challenges: Arc<Challenges>, hosts: &Hosts) -> Self {
         Self {
             challenges,
             certificates: Certificates::new(),
+            budget: Arc::clone(&hosts.budget),
+            log_limits: Arc::clone(&hosts.log_limits),
+            limit: hosts.limit,
         }
     }
 
@@ -56,31 +65,25 @@ impl Answers {
     pub(crate) async fn over_tls(
         &self,
         name: &HostName,
-        budget: &Budget,
         prefix: Prefix,
         deadline: Instant,
     ) -> Result<Option<Arc<ServerConfig>>, LookupError> {
         let kind = ChallengeKind::TlsAlpn01;
-        let answer = self.find(kind, name.as_str(), budget, prefix, deadline);
+        let answer = self.find(kind, name.as_str(), prefix, deadline);
         let answer = answer.await?;
         Ok(answer.map(|answer| self.certificates.config(name, &answer)))
     }
 
     /// Returns the response that answers a challenge of this token; None if there
     /// is no such challenge, or if it can't be read.
-    async fn over_http(
-        &self,
-        token: &str,
-        shared: &Shared,
-        prefix: Prefix,
-    ) -> Option<Response<Body>> {
-        let deadline = Instant::now() + shared.limits.handshake;
+    async fn over_http(&self, token: &str, prefix: Prefix) -> Option<Response<Body>> {
+        let deadline = Instant::now() + self.limit;
         let kind = ChallengeKind::Http01;
-        let answer = self.find(kind, token, &shared.budget, prefix, deadline);
+        let answer = self.find(kind, token, prefix, deadline);
         match answer.await {
             Ok(answer) => answer.map(|answer| token::response(&answer)),
             Err(error) => {
-                shared.log_limits.challenge_failed(token, &error);
+                self.log_limits.challenge_failed(token, &error);
                 None
             }
         }
@@ -99,7 +102,6 @@ impl Answers {
         &self,
         kind: ChallengeKind,
         key: &str,
-        budget: &Budget,
         prefix: Prefix,
         deadline: Instant,
     ) -> Result<Option<KeyAuthorization>, LookupError> {
@@ -107,7 +109,7 @@ impl Answers {
             return Ok(Some(own));
         }
         let read = async {
-            let permit = budget.admit(prefix, deadline).await?;
+            let permit = self.budget.admit(prefix, deadline).await?;
             let (challenges, key) = (Arc::clone(&self.challenges), key.to_owned());
             // A task of its own keeps the permit: a client that disconnects must
             // not free it early.

@@ -13,23 +13,35 @@ use std::task::Poll;
 use rustls::server::ClientHello;
 use rustls::sign::SigningKey;
 use rustls::{HandshakeKind, ServerConfig};
-use sekisho_certs::{Absence, HostName, LoadedCredential, LoadedHost, Outcome, Served};
+use sekisho_certs::{Absence, Clock, HostName, LoadedCredential, LoadedHost, Outcome, Served};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use crate::ask::{ask, is_overload};
+use crate::ask::{Hosts, is_overload};
 use crate::budget::Prefix;
+use crate::challenge::Answers;
 use crate::hello::{self, Hello, Sni};
-use crate::hook::Hooked;
+use crate::hook::{Chooser, Hooked};
 use crate::metrics::{HandshakeResult, LookupResult};
 use crate::peer::Peer;
 use crate::refuse::refuse;
-use crate::shared::Shared;
+use crate::settings::Defaults;
 use crate::signing::{SigningTurn, SigningTurns};
 use crate::timeouts::{ConnTimeouts, LINGER};
 use crate::tls::{Broken, Stream};
 use crate::virtual_host::VirtualHost;
 use refusal::{Refusal, failure};
+
+/// Parts that handshakes use.
+pub(crate) struct Handshakes {
+    pub(crate) hosts: Arc<Hosts>,
+    /// Hook that chooses before the lookup; none by default.
+    pub(crate) chooser: Option<Arc<Chooser>>,
+    /// Answers to challenges; none without issuance.
+    pub(crate) answers: Option<Arc<Answers>>,
+    pub(crate) defaults: Arc<Defaults>,
+    pub(crate) clock: Clock,
+}
 
 /// A connection whose handshake is done.
 pub(crate) struct Established {
@@ -49,39 +61,39 @@ pub(crate) struct Established {
 }
 
 /// Reads the ClientHello, looks up its name and finishes the handshake, all
-/// before one deadline after `begun`, which [`ask`] moves where a certificate must be waited
+/// before one deadline after `begun`, which [`Hosts::ask`] moves where a certificate must be waited
 /// for. A client that validates a challenge gets its answer instead. Returns None
 /// if there is no connection; the alert was then sent and the result counted.
 pub(crate) async fn establish(
     mut socket: TcpStream,
     peer: Peer,
     begun: Instant,
-    shared: &Shared,
+    parts: &Handshakes,
     signing: &SigningTurns,
 ) -> Option<Established> {
     let mut report = Report::new(peer.address, begun);
-    let mut deadline = begun + shared.limits.handshake;
+    let mut deadline = begun + parts.hosts.limit;
     let Ok(hello) = timeout_at(deadline, hello::read(&mut socket)).await else {
-        report.end(HandshakeResult::TimedOut, shared);
+        report.end(HandshakeResult::TimedOut, parts);
         return None;
     };
     let decided = match hello {
         Ok(hello) if hello.challenge => {
             // Boxed: no other handshake has room for it.
             Box::pin(challenge::answer(
-                socket, hello, peer, deadline, shared, report,
+                socket, hello, peer, deadline, parts, report,
             ))
             .await;
             return None;
         }
-        Ok(hello) if shared.hook.is_some() => {
+        Ok(hello) if parts.chooser.is_some() => {
             // Boxed: no handshake without a hook has room for it.
             let sockets = (&socket, peer);
             let decided =
-                hooked::decide(&hello, sockets, &mut deadline, shared, signing, &mut report);
+                hooked::decide(&hello, sockets, &mut deadline, parts, signing, &mut report);
             Box::pin(decided).await.map(|chosen| (chosen, hello))
         }
-        Ok(hello) => decide(&hello, peer, &mut deadline, shared, signing, &mut report)
+        Ok(hello) => decide(&hello, peer, &mut deadline, parts, signing, &mut report)
             .await
             .map(|chosen| (chosen, hello)),
         Err(unfit) => Err(unfit.into()),
@@ -89,7 +101,7 @@ pub(crate) async fn establish(
     let (chosen, hello) = match decided {
         Ok(decided) => decided,
         Err(refusal) => {
-            report.refuse(socket, &refusal, shared).await;
+            report.refuse(socket, &refusal, parts).await;
             return None;
         }
     };
@@ -98,7 +110,7 @@ pub(crate) async fn establish(
     let tls = match accepted.into_connection(config) {
         Ok(tls) => tls,
         Err(error) => {
-            report.refuse(socket, &error.into(), shared).await;
+            report.refuse(socket, &error.into(), parts).await;
             return None;
         }
     };
@@ -109,7 +121,7 @@ pub(crate) async fn establish(
         &chosen.served,
         chosen.turn,
         deadline,
-        shared,
+        parts,
         &report,
     );
     let stream = stream.await?;
@@ -132,7 +144,7 @@ async fn finish(
     served: &Served<VirtualHost>,
     turn: SigningTurn<'_>,
     deadline: Instant,
-    shared: &Shared,
+    parts: &Handshakes,
     report: &Report,
 ) -> Option<Stream> {
     let signing = Some((turn, served.host()));
@@ -143,13 +155,13 @@ async fn finish(
         None if tls.handshake_kind() != Some(HandshakeKind::Resumed) => HandshakeResult::Full,
         None if served
             .value()
-            .accepts(tls.peer_certificates(), shared.clock.now()) =>
+            .accepts(tls.peer_certificates(), parts.clock.now()) =>
         {
             HandshakeResult::Resumed
         }
         None => HandshakeResult::ClientCertificate,
     };
-    report.end(counted, shared);
+    report.end(counted, parts);
     match result {
         Ok(Ok(())) if counted == HandshakeResult::ClientCertificate => {
             let _ = tokio::time::timeout(LINGER, poll_fn(|cx| stream.poll_close(cx))).await;
@@ -237,8 +249,8 @@ impl Report {
     }
 
     /// Counts the result and logs it.
-    fn end(&self, result: HandshakeResult, shared: &Shared) {
-        shared.metrics.handshake(result);
+    fn end(&self, result: HandshakeResult, parts: &Handshakes) {
+        parts.hosts.metrics.handshake(result);
         tracing::debug!(
             peer = %self.peer,
             name = self.name.as_ref().map(HostName::as_str),
@@ -251,8 +263,8 @@ impl Report {
     }
 
     /// Ends with a refusal, which the client gets.
-    async fn refuse(&self, socket: TcpStream, refusal: &Refusal, shared: &Shared) {
-        self.end(refusal.result, shared);
+    async fn refuse(&self, socket: TcpStream, refusal: &Refusal, parts: &Handshakes) {
+        self.end(refusal.result, parts);
         refuse(socket, &refusal.bytes).await;
     }
 }
@@ -287,38 +299,37 @@ impl Chosen<'_> {
 /// 2. found: the host's certificate, expired or not;
 /// 3. absent, or without a credential: `unrecognized_name`;
 /// 4. lookup failed, overloaded or not answered before the deadline, which
-///    [`ask`] may move: `internal_error`;
+///    [`Hosts::ask`] may move: `internal_error`;
 /// 5. found, with a key that signs slowly: as 2 when its turn comes, else as 4.
 async fn decide<'a>(
     hello: &Hello,
     peer: Peer,
     deadline: &mut Instant,
-    shared: &Shared,
+    parts: &Handshakes,
     signing: &'a SigningTurns,
     report: &mut Report,
 ) -> Result<Chosen<'a>, Refusal> {
-    let (name, named) = match (&hello.sni, shared.defaults.of(peer.listen)) {
+    let (name, named) = match (&hello.sni, parts.defaults.of(peer.listen)) {
         (Sni::Name(name), _) => (name.clone(), true),
         (Sni::None, Some(default)) => (default.clone(), false),
         (Sni::None, None) => return Err(Refusal::no_name(hello.tls13)),
         // No host record can have that name.
         (Sni::Impossible, _) => return Err(Absence::NoHost.into()),
     };
-    let revision = shared.lookup.revision();
+    let revision = parts.hosts.lookup.revision();
     let prefix = Prefix::from(peer.address.ip());
-    let (lookup, budget, metrics) = (&shared.lookup, &shared.budget, &shared.metrics);
-    let (outcome, how) = ask(lookup, budget, metrics, &name, prefix, deadline, None).await;
+    let (outcome, how) = parts.hosts.ask(&name, prefix, deadline, None).await;
     report.looked_up(&name, how);
     let served = match outcome {
         Outcome::Found(served) => served,
         Outcome::Absent(absence) => return Err(absence.into()),
         Outcome::Failed(error) => {
             let overloaded = is_overload(&error);
-            shared.log_limits.failed(&name, &error);
+            parts.hosts.log_limits.failed(&name, &error);
             return Err(Refusal::failed(overloaded));
         }
     };
-    let turn = sign(&served, hello, &name, (prefix, *deadline), shared, signing).await?;
+    let turn = sign(&served, hello, &name, (prefix, *deadline), parts, signing).await?;
     Ok(Chosen {
         served,
         turn,
@@ -336,14 +347,14 @@ async fn sign<'a>(
     hello: &Hello,
     name: &HostName,
     (prefix, deadline): (Prefix, Instant),
-    shared: &Shared,
+    parts: &Handshakes,
     signing: &'a SigningTurns,
 ) -> Result<SigningTurn<'a>, Refusal> {
     let mut turn = signing.turn(prefix, deadline);
     let Some(chosen) = choose(served, &hello.accepted.client_hello()) else {
         return Ok(turn);
     };
-    note_expiry(chosen, name, shared);
+    note_expiry(chosen, name, parts);
     if chosen.signs_slowly() {
         turn.take().await.map_err(|_| Refusal::failed(true))?;
     }
@@ -370,10 +381,10 @@ fn choose<'a>(
 
 /// Counts an expired certificate and logs it at a limited rate. It is served
 /// all the same: a wrong clock must not take every host down.
-fn note_expiry(chosen: &LoadedCredential, name: &HostName, shared: &Shared) {
-    let now = shared.clock.now();
+fn note_expiry(chosen: &LoadedCredential, name: &HostName, parts: &Handshakes) {
+    let now = parts.clock.now();
     if !chosen.is_valid_at(now) {
-        shared.metrics.expired_served();
-        shared.log_limits.expired(name, chosen, now);
+        parts.hosts.metrics.expired_served();
+        parts.hosts.log_limits.expired(name, chosen, now);
     }
 }

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 pub use clients::{Clients, Token};
 pub(crate) use kept::{Hooked, Kept};
 pub use question::{ClientFacts, Question};
-pub(crate) use resolve::{Asking, Resolved, Unserved, is_failure};
+pub(crate) use resolve::{Asking, Chooser, Resolved, Unserved, is_failure};
 pub use turns::{Turn, Turns};
 
 pub use crate::ask::Charge;

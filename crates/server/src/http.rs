@@ -3,6 +3,7 @@
 
 mod answer;
 mod connection;
+mod context;
 mod drive;
 mod plain;
 mod sending;
@@ -22,17 +23,19 @@ use hyper_util::rt::TokioTimer;
 
 use crate::access_log::{Entry, Logged};
 use crate::body::Body;
+use crate::challenge;
 use crate::client::Client;
 use crate::frames::CONNECTION_WINDOW;
 use crate::framing;
 use crate::metrics::RequestRefusal;
-use crate::request::RequestContext;
+use crate::request::{Refused, RequestContext};
 use crate::respond;
-use crate::route::{ConnContext, Refused};
 use crate::timeouts::ConnTimeouts;
 use crate::tls::SEND_LIMIT;
 use answer::{Answer, RequestGuard};
 pub(crate) use connection::serve;
+use context::ConnContext;
+pub(crate) use context::{Local, Numbers, Service};
 pub(crate) use plain::redirect;
 use streams::Streams;
 
@@ -163,26 +166,32 @@ async fn respond(
     (guard, mut entry): (&mut RequestGuard, Option<&mut Entry>),
 ) -> Result<Response<Body>, Refused> {
     let request = unanswered.as_ref().expect(UNANSWERED);
-    if let Some(challenged) = context.challenge(request)
+    let service = &context.local.service;
+    let prefix = context.connection.prefix;
+    if let Some(challenged) = challenge::respond(request, service.answers.as_deref(), prefix)
         && let Some(answer) = challenged.await
     {
         return Ok(answer);
     }
-    let target = context.route(request).await?;
+    let target = context.routes.route(&context.connection, request).await?;
     let site = target.served.value().site();
-    let responder = context.responder();
     if let Some(entry) = &mut entry {
         let tenant = &target.served.host().record.tenant;
-        entry.routed(target.name(context), tenant, target.lookup);
+        entry.routed(target.name(&context.connection), tenant, target.lookup);
     }
-    if let Some(overload) = &context.local().shared.overload {
+    if let Some(overload) = &service.overload {
         match overload.enter(&target.served.host().record.pattern) {
             Some(place) => guard.hold(place),
             None => return Ok(overloaded(context)),
         }
     }
-    let context = RequestContext::new(context, &target, client, entry.as_deref());
-    Ok(responder.respond(&context, site, unanswered).await)
+    let upstreams = &context.local.upstreams;
+    let (connection, metrics) = (&context.connection, context.metrics());
+    let context = RequestContext::new(connection, &target, client, entry.as_deref(), metrics);
+    let responded = service
+        .responder
+        .respond(&context, upstreams, site, unanswered);
+    Ok(responded.await)
 }
 
 /// Answers a request that is one too many.

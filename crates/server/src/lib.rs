@@ -45,7 +45,6 @@ mod rest;
 mod route;
 mod server;
 mod settings;
-mod shared;
 mod shares;
 pub mod shutdown;
 mod signing;

@@ -13,10 +13,9 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use crate::metrics::ProxyHeaderResult;
+use crate::metrics::{Metrics, ProxyHeaderResult};
 use crate::peer::Peer;
 use crate::refuse::refuse;
-use crate::shared::Shared;
 pub(crate) use encode::{encode, encode_local};
 #[cfg(fuzzing)]
 pub use parse::proxy_header;
@@ -63,7 +62,7 @@ pub(crate) async fn admit(
     mut socket: TcpStream,
     peer: Peer,
     deadline: Instant,
-    shared: &Shared,
+    metrics: &Metrics,
 ) -> Option<(TcpStream, Peer)> {
     let read = timeout_at(deadline, read(&mut socket)).await;
     let (result, why) = match &read {
@@ -75,7 +74,7 @@ pub(crate) async fn admit(
         Ok(Err(Unfit::Malformed(why))) => (ProxyHeaderResult::Malformed, why.0),
         Err(_) => (ProxyHeaderResult::TimedOut, "it did not come in time"),
     };
-    shared.metrics.proxy_header(result);
+    metrics.proxy_header(result);
     match read {
         Ok(Ok(Source::Client(address))) => return Some((socket, Peer { address, ..peer })),
         Ok(Ok(Source::Unknown)) => {

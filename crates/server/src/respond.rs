@@ -15,10 +15,11 @@ use sekisho_certs::{HostName, Tenant};
 use crate::body::{Body, method_not_allowed, plain};
 use crate::files::{Asked, Files, Folder, OpenFiles, Opener};
 use crate::metrics::RequestRefusal;
+use crate::rates::Rates;
 use crate::request::RequestContext;
 use crate::rest;
 use crate::site::{Action, Guard, Refusals, Rule, RuleOptions, Site, SitePath};
-use crate::upstream::{Way, forward};
+use crate::upstream::{self, Way, forward};
 pub(crate) use admission::Refused;
 
 /// Responder that answers requests from their sites. The server has one, which
@@ -26,6 +27,8 @@ pub(crate) use admission::Refused;
 #[derive(Debug)]
 pub struct Responder {
     files: Files,
+    /// Counts of requests that the rates of sites bound.
+    rates: Rates,
 }
 
 impl Responder {
@@ -35,6 +38,7 @@ impl Responder {
     pub fn new(cache: usize, guard: Arc<Guard>) -> Self {
         Self {
             files: Files::new(cache, guard),
+            rates: Rates::new(),
         }
     }
 
@@ -49,6 +53,7 @@ impl Responder {
     pub(crate) async fn respond(
         &self,
         context: &RequestContext<'_>,
+        upstreams: &Arc<upstream::Worker>,
         site: &Site,
         request: &mut Option<Request<Incoming>>,
     ) -> Response<Body> {
@@ -67,7 +72,10 @@ impl Responder {
         };
         let method = (head.method == Method::HEAD, fields::is_read(&head.method));
         let mut author = Author::Server;
-        let response = match (admission::admit(context, rule, &body), &rule.action) {
+        let response = match (
+            admission::admit(context, &self.rates, rule, &body),
+            &rule.action,
+        ) {
             (Ok(()), Action::Upstream(_)) if is_trace(&head.method) => {
                 discard(context, &head, body, None).await;
                 method_not_allowed(PASSED_ON)
@@ -79,13 +87,13 @@ impl Responder {
                     path: &path,
                     options: rule.options.as_deref(),
                 };
-                match forward(context, way, head, body).await {
+                match forward(context, upstreams, way, head, body).await {
                     Ok(response) => {
                         author = Author::Upstream;
                         response
                     }
                     Err(StatusCode::PAYLOAD_TOO_LARGE) => {
-                        Refused::of(RequestRefusal::Body).answer(context.connection.metrics())
+                        Refused::of(RequestRefusal::Body).answer(context.metrics)
                     }
                     Err(status) => plain(status),
                 }
@@ -100,7 +108,7 @@ impl Responder {
                         let owner = (context.host, context.tenant);
                         self.act(rule, &path, owner, &head, open).await
                     }
-                    Err(refused) => refused.answer(context.connection.metrics()),
+                    Err(refused) => refused.answer(context.metrics),
                 }
             }
         };
@@ -252,7 +260,7 @@ async fn discard(
 ) {
     if rest::is_open(head, &body) {
         let is_too_large = refused == Some(RequestRefusal::Body);
-        let timeouts = context.connection.timeouts();
+        let timeouts = &context.connection.timeouts;
         Box::pin(rest::discard(body, is_too_large, timeouts)).await;
     }
 }

@@ -11,32 +11,33 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::access_log::AccessLog;
+use crate::ask::Hosts;
 use crate::bodies::Bodies;
 use crate::budget::Budget;
 use crate::challenge::Answers;
 use crate::connections::Connections;
-use crate::hook::{Clients, Hook};
+use crate::handshake::Handshakes;
+use crate::hook::{Chooser, Clients, Hook};
+use crate::http::{Numbers, Service};
 use crate::listen::Listening;
-use crate::log_limiter::LogLimits;
 use crate::metrics::Metrics;
 use crate::overload::Overload;
-use crate::rates::Rates;
 use crate::respond::Responder;
+use crate::route::Routing;
 use crate::settings::Settings;
-use crate::shared::{Alone, Shared};
 use crate::shutdown::Shutdown;
 use crate::upstream::{
-    Background, Descriptors, LoadRoots, LoopId, Servers, SocketTurns, TlsClients,
+    Background, Descriptors, LoadRoots, LoopId, Servers, SocketTurns, TlsClients, Upstreams,
 };
 use crate::virtual_host::VirtualHost;
-use crate::worker::{Socket, Worker, Working};
+use crate::worker::{Common, Socket, Worker, Working};
 
 /// A server whose sockets are bound and which accepts nothing yet.
 pub struct Server {
     workers: Vec<Worker>,
     addresses: Addresses,
     background: Background,
-    shared: Arc<Shared>,
+    upstreams: Arc<Upstreams>,
 }
 
 /// Addresses that a server listens on, with the ports that the system chose.
@@ -94,8 +95,7 @@ impl Server {
             https: bound(&https),
             http: bound(&http),
         };
-        let (upstream_servers, background) =
-            Servers::new(Arc::clone(&parts.metrics), settings.name_servers);
+        let (servers, background) = Servers::new(Arc::clone(&parts.metrics), settings.name_servers);
         let overload = settings.limits.requests.map(|limit| {
             let in_flight = parts.metrics.requests_in_flight();
             Arc::new(Overload::new(limit, in_flight.clone()))
@@ -106,43 +106,76 @@ impl Server {
         };
         let open = parts.metrics.upstream().connections.clone();
         let descriptors = Descriptors::new(settings.upstreams, open);
-        let shared = Arc::new(Shared {
-            descriptors: Arc::new(descriptors),
-            rates: Rates::new(),
-            bodies: Bodies::new(settings.bodies, Arc::clone(&parts.metrics)),
-            overload,
-            upstream_servers,
+        let metrics = parts.metrics;
+        let hosts = Arc::new(Hosts {
             lookup: parts.lookup,
             budget,
-            hook,
-            metrics: parts.metrics,
+            metrics: Arc::clone(&metrics),
+            limit: settings.limits.handshake,
+            log_limits: Arc::default(),
+        });
+        let defaults = Arc::new(settings.defaults);
+        let chooser = hook.map(|hook| {
+            Arc::new(Chooser {
+                hook,
+                hosts: Arc::clone(&hosts),
+                defaults: Arc::clone(&defaults),
+            })
+        });
+        let answers = parts.challenges;
+        let answers = answers.map(|challenges| Arc::new(Answers::new(challenges, &hosts)));
+        let upstreams = Arc::new(Upstreams {
+            servers,
+            descriptors: Arc::new(descriptors),
+            socket_turns: SocketTurns::new(),
+            tls: TlsClients::new(parts.load_roots),
+            loop_id: parts.loop_id.into(),
+            guard: Arc::clone(parts.responder.guard()),
+            hosts: Arc::clone(&hosts),
+            host_look: settings.limits.host_look,
+        });
+        let service = Arc::new(Service {
+            routing: Arc::new(Routing {
+                hosts: Arc::clone(&hosts),
+                chooser: chooser.clone(),
+            }),
             responder: parts.responder,
-            answers: parts.challenges.map(Answers::new),
-            defaults: settings.defaults,
-            proxies: settings.proxies,
+            answers: answers.clone(),
             trusted: settings.trusted,
             limits: settings.limits,
-            clock: parts.clock,
+            metrics: Arc::clone(&metrics),
             access_log: parts.access_log,
-            log_limits: LogLimits::default(),
-            loop_id: parts.loop_id.into(),
-            socket_turns: SocketTurns::new(),
-            upstream_tls: TlsClients::new(parts.load_roots),
-            connections: Alone::default(),
-            on_worker: parts.on_worker,
+            overload,
+            bodies: Bodies::new(settings.bodies, Arc::clone(&metrics)),
             https_port: settings.public_port.unwrap_or_else(|| {
                 let bound = addresses.https.first();
                 bound.map_or(443, SocketAddr::port)
             }),
+            numbers: Numbers::default(),
+        });
+        let handshakes = Handshakes {
+            hosts,
+            chooser,
+            answers,
+            defaults,
+            clock: parts.clock,
+        };
+        let common = Arc::new(Common {
+            handshakes,
+            service,
+            upstreams: Arc::clone(&upstreams),
+            proxies: settings.proxies,
+            limits: settings.limits,
+            metrics: Arc::clone(&metrics),
+            on_worker: parts.on_worker,
         });
         let sockets = https.len() + http.len();
         let limit = settings.limits.connections;
-        let metrics = Arc::clone(&shared.metrics);
         let connections = Connections::of_workers(count, limit, sockets, metrics);
         let mut workers: Vec<Worker> = Working::all(count)
             .zip(connections)
             .map(|(working, connections)| Worker {
-                shared: Arc::clone(&shared),
+                common: Arc::clone(&common),
                 connections,
                 sockets: Vec::new(),
                 working,
@@ -154,7 +187,7 @@ impl Server {
             workers,
             addresses,
             background,
-            shared,
+            upstreams,
         })
     }
 
@@ -173,7 +206,7 @@ impl Server {
     pub async fn run(self, shutdown: Shutdown) -> Result<(), Error> {
         // Ends with this future.
         let mut background = JoinSet::new();
-        background.spawn(self.background.run(self.shared));
+        background.spawn(self.background.run(self.upstreams));
         let mut ends = Vec::with_capacity(self.workers.len());
         for (number, worker) in self.workers.into_iter().enumerate() {
             match start(number, worker, shutdown.clone()) {

@@ -24,6 +24,7 @@ mod limits;
 mod loop_id;
 mod metered;
 mod opening;
+mod parts;
 mod places;
 mod pool;
 mod reach;
@@ -60,8 +61,7 @@ use exchange::Exchange;
 use failure::Failure;
 use lease::Lease;
 pub use loop_id::LoopId;
-pub(crate) use opening::Openings;
-pub(crate) use pool::Pools;
+pub(crate) use parts::{Upstreams, Worker};
 pub use pool::unused_connections;
 use send::{Answered, Sending};
 pub(crate) use servers::{Background, Servers};
@@ -69,7 +69,7 @@ pub(crate) use sockets::SocketTurns;
 use still_served::StillServed;
 pub use tls::LoadRoots;
 pub(crate) use tls::TlsClients;
-pub(crate) use tunnel::Tunnel;
+use tunnel::Tunnel;
 use upload::Upload;
 
 /// Way of a request to an upstream.
@@ -100,6 +100,7 @@ pub(crate) struct Way<'a> {
 /// - 508 for a request that has passed a server of this catalog before.
 pub(crate) fn forward<'a>(
     context: &'a RequestContext<'a>,
+    worker: &'a Arc<Worker>,
     way: Way<'a>,
     head: Parts,
     body: Incoming,
@@ -108,18 +109,24 @@ pub(crate) fn forward<'a>(
     // boxed, its 2,900 bytes would be moved twice.
     let passed = Box::into_pin(Box::write(
         Box::new_uninit(),
-        pass(context, way, head, body),
+        pass(context, worker, way, head, body),
     ));
-    async move { passed.await.map_err(|failure| log(context, way, &failure)) }
+    async move {
+        passed
+            .await
+            .map_err(|failure| log(context, worker, way, &failure))
+    }
 }
 
 /// Logs a failure, and returns its status.
-fn log(context: &RequestContext<'_>, way: Way<'_>, failure: &Failure) -> StatusCode {
+fn log(
+    context: &RequestContext<'_>,
+    worker: &Worker,
+    way: Way<'_>,
+    failure: &Failure,
+) -> StatusCode {
     let host = context.host.as_str();
-    let (status, limits) = (
-        failure.status(),
-        &context.connection.local().shared.log_limits,
-    );
+    let (status, limits) = (failure.status(), &worker.upstreams.hosts.log_limits);
     match failure.hint() {
         Some(hint) => limits.upstream_failed(host, way.upstream, failure, status, hint),
         None => tracing::debug!(host, %failure, "request not passed on"),
@@ -129,6 +136,7 @@ fn log(context: &RequestContext<'_>, way: Way<'_>, failure: &Failure) -> StatusC
 
 async fn pass(
     context: &RequestContext<'_>,
+    worker: &Arc<Worker>,
     way: Way<'_>,
     mut head: Parts,
     body: Incoming,
@@ -139,13 +147,13 @@ async fn pass(
     let has_body = connect.is_none() && !body.is_end_stream();
     // The rule may remove the cookie.
     let cookie = rendezvous::cookie_of(&options.balance, &head.headers);
-    let outgoing = head::prepare(&mut head, has_body, way, context);
+    let outgoing = head::prepare(&mut head, has_body, way, (context, &worker.upstreams));
     let outgoing = outgoing.map_err(Failure::Refused)?;
     head::retarget(&mut head, way.path).map_err(Failure::Refused)?;
     let asked = outgoing.upgrade;
     let protocol = reach::version(options.protocol, asked.is_some());
     let protocol = protocol.map_err(Failure::Refused)?;
-    let timeouts = context.connection.timeouts();
+    let timeouts = &context.connection.timeouts;
     let at_upstream = timeouts.at_upstream();
     let exchange = has_body.then(|| Arc::new(Exchange::new(outgoing.expects)));
     let upload = match &exchange {
@@ -156,7 +164,7 @@ async fn pass(
             Upload::new(
                 body,
                 limit,
-                head::ours(options, context),
+                head::ours(options, context, &worker.upstreams),
                 exchange,
                 timeouts,
             )
@@ -166,6 +174,7 @@ async fn pass(
     let _passed = has_body.then(|| timeouts.pass_body());
     let sending = Sending {
         context,
+        worker,
         cookie,
         upstream: way.upstream,
         exchange: exchange.as_ref(),
@@ -183,7 +192,7 @@ async fn pass(
         let tunnel = Tunnel::new(
             options.timeouts.upgraded,
             at_upstream,
-            StillServed::of(context),
+            StillServed::of(context, worker),
             (chosen, lease.as_mut().and_then(Lease::take_slot)),
         );
         let switched = upgrade::switch(response, &asked, connect, context, tunnel);
@@ -199,7 +208,7 @@ async fn pass(
         exchange,
         at_upstream,
     };
-    let host = StillServed::of(context);
+    let host = StillServed::of(context, worker);
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let mut cx = Context::from_waker(&waker);
     answer::pass_back(&mut cx, response, &options.timeouts, in_flight, host)

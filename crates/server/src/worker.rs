@@ -17,24 +17,39 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::accept::accept;
 use crate::connections::{Activity, Connections, Unnamed};
-use crate::drain::Drain;
 use crate::files::READS_IN_FLIGHT;
-use crate::handshake::establish;
-use crate::http::{Http, redirect, serve};
+use crate::handshake::{Handshakes, establish};
+use crate::http::{self, Http, Service, redirect, serve};
+use crate::metrics::Metrics;
+use crate::network::Networks;
 use crate::peer::Peer;
 use crate::proxy_protocol;
-use crate::shared::Shared;
+use crate::settings::Limits;
 use crate::shutdown::{Phase, Shutdown};
 use crate::signing::SigningTurns;
 use crate::stage::Stage;
-use crate::upstream::{Openings, Pools};
+use crate::upstream::{self, Upstreams};
 
 /// Parts that a worker starts with.
 pub(crate) struct Worker {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) common: Arc<Common>,
     pub(crate) connections: Arc<Connections>,
     pub(crate) sockets: Vec<Socket>,
     pub(crate) working: Working,
+}
+
+/// Parts that all workers share. No lock of them is held across an await.
+pub(crate) struct Common {
+    pub(crate) handshakes: Handshakes,
+    pub(crate) service: Arc<Service>,
+    pub(crate) upstreams: Arc<Upstreams>,
+    /// `[listen] proxy`: peers that speak the PROXY protocol.
+    pub(crate) proxies: Networks,
+    pub(crate) limits: Limits,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Hook that each worker calls first, on its own runtime. A store with
+    /// connections of each worker registers the worker there.
+    pub(crate) on_worker: fn(),
 }
 
 /// Registration of a worker that has not drained yet, in the count of all such
@@ -49,15 +64,10 @@ pub(crate) struct Socket {
 }
 
 /// State that belongs to a worker; its connections share it.
-pub(crate) struct Local {
-    pub(crate) shared: Arc<Shared>,
+struct Local {
+    common: Arc<Common>,
     signing: SigningTurns,
-    pub(crate) http: Http,
-    pub(crate) drain: Drain,
-    /// Connections to upstream servers.
-    pub(crate) upstreams: Pools,
-    /// Turns to open those.
-    pub(crate) openings: Openings,
+    http: Arc<http::Local>,
     /// Open connections. The AcqRel decrement pairs with the Acquire load in
     /// `all_closed`.
     open: AtomicUsize,
@@ -105,18 +115,20 @@ impl Worker {
     /// after it end with the runtime. The runtime outlives the other workers'
     /// drain: they may use store connections that it drives.
     pub(crate) async fn run(self, shutdown: Shutdown) -> io::Result<()> {
-        let upstreams = Pools::new(self.shared.limits.workers);
+        let upstreams = Arc::clone(&self.common.upstreams);
         let local = Arc::new(Local {
-            shared: self.shared,
             signing: SigningTurns::new(),
-            http: Http::new(),
-            drain: Drain::default(),
-            upstreams,
-            openings: Openings::new(),
+            http: Arc::new(http::Local {
+                service: Arc::clone(&self.common.service),
+                http: Http::new(),
+                drain: Arc::default(),
+                upstreams: upstream::Worker::new(upstreams, self.common.limits.workers),
+            }),
+            common: self.common,
             open: AtomicUsize::new(0),
             closed: Notify::new(),
         });
-        (local.shared.on_worker)();
+        (local.common.on_worker)();
         tokio::spawn(heartbeat(Arc::clone(&local)));
         let mut accepting = JoinSet::new();
         for socket in self.sockets {
@@ -141,8 +153,8 @@ impl Worker {
         }
         shutdown.reached(Phase::Draining).await;
         accepting.shutdown().await;
-        local.drain.begin();
-        let end = Instant::now() + local.shared.limits.drain;
+        local.http.drain.begin();
+        let end = Instant::now() + local.common.limits.drain;
         let drained = async {
             let _ = timeout_at(end, local.all_closed()).await;
             self.working.ends(end + DRAIN_SLACK).await;
@@ -168,15 +180,15 @@ impl Local {
     ) -> Stage {
         let local = Arc::clone(self);
         if !tls {
-            return Stage::last(async move { redirect(socket, peer, begun, &local.shared).await });
+            return Stage::last(async move {
+                redirect(socket, peer, begun, &local.common.service).await
+            });
         }
         Stage::new(async move {
-            let Self {
-                shared, signing, ..
-            } = &*local;
-            let established = establish(socket, peer, begun, shared, signing).await?;
+            let (handshakes, signing) = (&local.common.handshakes, &local.signing);
+            let established = establish(socket, peer, begun, handshakes, signing).await?;
             activity.read_from(&established.timeouts);
-            Some(serve(established, peer, &local))
+            Some(serve(established, peer, &local.http))
         })
     }
 
@@ -197,7 +209,7 @@ impl Local {
 impl OpenConnection {
     fn new(local: &Arc<Local>) -> Self {
         local.open.fetch_add(1, Ordering::AcqRel);
-        local.shared.metrics.connection_opened();
+        local.common.metrics.connection_opened();
         Self(Arc::clone(local))
     }
 
@@ -212,7 +224,7 @@ impl OpenConnection {
         permit: OwnedSemaphorePermit,
     ) {
         let address = peer.address.ip();
-        if self.0.shared.proxies.contain(address) {
+        if self.0.common.proxies.contain(address) {
             let unnamed = connections.enter_unnamed(permit);
             tokio::spawn(self.serve_proxied(socket, peer, tls, unnamed));
             return;
@@ -231,12 +243,13 @@ impl OpenConnection {
     /// deadline; at the limit of connections the header has a shorter one.
     async fn serve_proxied(self, socket: TcpStream, peer: Peer, tls: bool, unnamed: Unnamed) {
         let begun = Instant::now();
-        let shared = &self.0.shared;
-        let limits = &shared.limits;
+        let Common {
+            limits, metrics, ..
+        } = &*self.0.common;
         let deadline = begun + if tls { limits.handshake } else { limits.head };
         let extra = unnamed.deadline(begun);
         let deadline = extra.map_or(deadline, |extra| extra.min(deadline));
-        let admitted = Box::pin(proxy_protocol::admit(socket, peer, deadline, shared));
+        let admitted = Box::pin(proxy_protocol::admit(socket, peer, deadline, metrics));
         let admitted = match extra {
             // Also ends the wait for the client's end, once its header is refused.
             Some(extra) => timeout_at(extra, admitted).await.ok().flatten(),
@@ -256,7 +269,7 @@ impl OpenConnection {
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.0.shared.metrics.connection_closed();
+        self.0.common.metrics.connection_closed();
         if self.0.open.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.closed.notify_waiters();
         }
@@ -282,19 +295,22 @@ impl Future for Serving {
 /// per handshake. Closes upstream connections that were unused for long, or whose
 /// descriptors others need.
 async fn heartbeat(local: Arc<Local>) {
-    let descriptors = &local.shared.descriptors;
+    let (descriptors, pools) = (
+        &local.common.upstreams.descriptors,
+        &local.http.upstreams.pools,
+    );
     let mut missing = descriptors.missing();
     let mut sweep = Instant::now() + HEARTBEAT;
     loop {
         let asked = timeout_at(sweep, missing.changed()).await;
         if sweep <= Instant::now() {
-            local.upstreams.sweep();
+            pools.sweep();
             sweep = Instant::now() + HEARTBEAT;
         }
         if asked.is_err() {
             continue;
         }
-        local.upstreams.close_unused(descriptors.sated());
+        pools.close_unused(descriptors.sated());
         // Requests that come meanwhile share the next round.
         sleep(ROUND).await;
     }

@@ -28,9 +28,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 struct World {
     store: Arc<Scripted>,
     issuer: Arc<Issuer>,
-    lookup: Arc<Lookup<VirtualHost>>,
-    budget: Arc<Budget>,
-    metrics: Arc<Metrics>,
+    hosts: Arc<Hosts>,
 }
 
 impl World {
@@ -52,9 +50,13 @@ impl World {
         let asked: Arc<dyn Store> = store.clone();
         let publish = move |host: &Arc<_>| publisher.publish(host);
         Self {
-            lookup: Lookup::new(asked, &settings, issuer.clone(), publish),
-            budget: Arc::new(Budget::new(limits)),
-            metrics: Arc::default(),
+            hosts: Arc::new(Hosts {
+                lookup: Lookup::new(asked, &settings, issuer.clone(), publish),
+                budget: Arc::new(Budget::new(limits)),
+                metrics: Arc::default(),
+                limit: HANDSHAKE,
+                log_limits: Arc::default(),
+            }),
             store,
             issuer,
         }
@@ -62,20 +64,11 @@ impl World {
 
     /// Begins the lookup of a client that has [`HANDSHAKE`] for it.
     fn ask(&self, name: &str) -> JoinHandle<Outcome<VirtualHost>> {
-        let (lookup, budget) = (Arc::clone(&self.lookup), Arc::clone(&self.budget));
-        let (metrics, name) = (Arc::clone(&self.metrics), HostName::parse(name).unwrap());
+        let (hosts, name) = (Arc::clone(&self.hosts), HostName::parse(name).unwrap());
         tokio::spawn(async move {
             let prefix = IpAddr::from(Ipv4Addr::LOCALHOST).into();
             let mut deadline = Instant::now() + HANDSHAKE;
-            let asked = ask(
-                &lookup,
-                &budget,
-                &metrics,
-                &name,
-                prefix,
-                &mut deadline,
-                None,
-            );
+            let asked = hosts.ask(&name, prefix, &mut deadline, None);
             asked.await.0
         })
     }
@@ -169,7 +162,7 @@ async fn the_wait_for_a_certificate_counts_from_its_beginning() {
     world.issuer.release(1);
     run().await;
     let name = HostName::parse("a.test").unwrap();
-    let cached = world.lookup.cached(&name);
+    let cached = world.hosts.lookup.cached(&name);
     assert!(matches!(cached, Cached::Hit(Outcome::Found(_))));
 }
 
@@ -191,7 +184,7 @@ async fn beyond_the_places_an_order_goes_on_without_its_client() {
     }
     run().await;
     let name = HostName::parse(&names[1000]).unwrap();
-    let cached = world.lookup.cached(&name);
+    let cached = world.hosts.lookup.cached(&name);
     assert!(matches!(cached, Cached::Hit(Outcome::Found(_))));
     assert_eq!(world.issuer.calls(), 1001);
 }

@@ -8,13 +8,12 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::refusal::{Refusal, failure};
-use super::{Peer, Report, exchange};
+use super::{Handshakes, Peer, Report, exchange};
 use crate::ask::is_overload;
 use crate::budget::Prefix;
 use crate::hello::{Hello, Sni};
 use crate::metrics::HandshakeResult;
 use crate::refuse::Alert;
-use crate::shared::Shared;
 use crate::timeouts::{ConnTimeouts, LINGER};
 use crate::tls::Stream;
 
@@ -26,22 +25,22 @@ pub(super) async fn answer(
     hello: Box<Hello>,
     peer: Peer,
     deadline: Instant,
-    shared: &Shared,
+    parts: &Handshakes,
     mut report: Report,
 ) {
-    let config = match choose(&hello, peer, deadline, shared, &mut report).await {
+    let config = match choose(&hello, peer, deadline, parts, &mut report).await {
         Ok(config) => config,
-        Err(refusal) => return report.refuse(socket, &refusal, shared).await,
+        Err(refusal) => return report.refuse(socket, &refusal, parts).await,
     };
     let Hello { accepted, rest, .. } = *hello;
     let tls = match accepted.into_connection(config) {
         Ok(tls) => tls,
-        Err(error) => return report.refuse(socket, &error.into(), shared).await,
+        Err(error) => return report.refuse(socket, &error.into(), parts).await,
     };
     let mut stream = Stream::new(socket, tls, rest, Arc::new(ConnTimeouts::new()));
     let result = timeout_at(deadline, exchange(&mut stream, None)).await;
     let counted = failure(&result).unwrap_or(HandshakeResult::Challenge);
-    report.end(counted, shared);
+    report.end(counted, parts);
     if result.is_ok() {
         // What is queued, close_notify or an alert, gets [`LINGER`] to be taken.
         let _ = timeout(LINGER, poll_fn(|cx| stream.poll_close(cx))).await;
@@ -59,11 +58,11 @@ async fn choose(
     hello: &Hello,
     peer: Peer,
     deadline: Instant,
-    shared: &Shared,
+    parts: &Handshakes,
     report: &mut Report,
 ) -> Result<Arc<ServerConfig>, Refusal> {
     let refusal = |result| Refusal::new(Alert::NoApplicationProtocol, result);
-    let Some(answers) = &shared.answers else {
+    let Some(answers) = &parts.answers else {
         return Err(refusal(HandshakeResult::NoApplicationProtocol));
     };
     let absent = || refusal(HandshakeResult::AbsentChallenge);
@@ -72,14 +71,20 @@ async fn choose(
     };
     report.name(name);
     let prefix = Prefix::from(peer.address.ip());
-    let found = answers.over_tls(name, &shared.budget, prefix, deadline);
+    let found = answers.over_tls(name, prefix, deadline);
     match found.await {
         Ok(config) => {
-            shared.log_limits.challenge_asked(name, config.is_some());
+            parts
+                .hosts
+                .log_limits
+                .challenge_asked(name, config.is_some());
             config.ok_or_else(absent)
         }
         Err(error) => {
-            shared.log_limits.challenge_failed(name.as_str(), &error);
+            parts
+                .hosts
+                .log_limits
+                .challenge_failed(name.as_str(), &error);
             Err(Refusal::failed(is_overload(&error)))
         }
     }

@@ -7,14 +7,13 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::refusal::Refusal;
-use super::{Chosen, Peer, Report, sign};
+use super::{Chosen, Handshakes, Peer, Report, sign};
 use crate::ask::is_overload;
 use crate::budget::Prefix;
 use crate::hello::{Hello, Sni};
 use crate::hook::{Asking, ClientFacts, Hooked, Kept, Unserved};
 use crate::metrics::HandshakeResult;
 use crate::refuse::Alert;
-use crate::shared::Shared;
 use crate::signing::SigningTurns;
 
 /// Decides what a ClientHello gets, as [`super::decide`] does, with the hook asked
@@ -29,11 +28,10 @@ pub(super) async fn decide<'a>(
     hello: &Hello,
     (socket, peer): (&TcpStream, Peer),
     deadline: &mut Instant,
-    shared: &Shared,
+    parts: &Handshakes,
     signing: &'a SigningTurns,
     report: &mut Report,
 ) -> Result<Chosen<'a>, Refusal> {
-    let hook = shared.hook.as_deref().expect("the caller has seen it");
     let server_name = match &hello.sni {
         Sni::Name(name) => Some(name),
         Sni::None => None,
@@ -49,8 +47,7 @@ pub(super) async fn decide<'a>(
     let facts = ClientFacts::new(&hello.accepted.client_hello(), address, local);
     let facts = Arc::new(facts);
     let asking = Asking {
-        hook,
-        shared,
+        chooser: parts.chooser.as_ref().expect("the caller has seen it"),
         facts: &facts,
         listen,
     };
@@ -59,7 +56,7 @@ pub(super) async fn decide<'a>(
     if let Some(name) = server_name {
         report.name(name);
     }
-    let resolved = resolved.map_err(|unserved| refusal(unserved, hello, shared, report))?;
+    let resolved = resolved.map_err(|unserved| refusal(unserved, hello, parts, report))?;
     report.lookup = Some(resolved.lookup);
     // Without a server name, a name that the certificate stands for in the log.
     let looked_up = server_name.or(resolved.host.as_ref()).cloned();
@@ -69,7 +66,7 @@ pub(super) async fn decide<'a>(
     let own = server_name.map(|name| Kept::new(name.clone(), &resolved));
     let served = resolved.served;
     let prefix = Prefix::from(address.ip());
-    let turn = sign(&served, hello, &name, (prefix, *deadline), shared, signing).await?;
+    let turn = sign(&served, hello, &name, (prefix, *deadline), parts, signing).await?;
     Ok(Chosen {
         served,
         turn,
@@ -82,7 +79,7 @@ pub(super) async fn decide<'a>(
 }
 
 /// Returns what a client gets whose choice leads to no certificate.
-fn refusal(unserved: Unserved, hello: &Hello, shared: &Shared, report: &mut Report) -> Refusal {
+fn refusal(unserved: Unserved, hello: &Hello, parts: &Handshakes, report: &mut Report) -> Refusal {
     match unserved {
         Unserved::Refused(alert) => Refusal::by_hook(alert),
         Unserved::HookFailed => Refusal::new(Alert::InternalError, HandshakeResult::HookFailed),
@@ -94,7 +91,7 @@ fn refusal(unserved: Unserved, hello: &Hello, shared: &Shared, report: &mut Repo
         }
         Unserved::LookupFailed(name, error, how) => {
             report.lookup = Some(how);
-            shared.log_limits.failed(&name, &error);
+            parts.hosts.log_limits.failed(&name, &error);
             Refusal::failed(is_overload(&error))
         }
     }

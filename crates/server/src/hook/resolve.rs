@@ -8,16 +8,22 @@ use sekisho_certs::{Absence, HostName, LookupError, Outcome, Served};
 use tokio::time::{Instant, timeout_at};
 
 use super::{Answer, Choice, ClientFacts, Hook, Question};
-use crate::ask::{Charge, ask};
+use crate::ask::{Charge, Hosts};
 use crate::metrics::LookupResult;
-use crate::shared::Shared;
+use crate::settings::Defaults;
 use crate::virtual_host::VirtualHost;
+
+/// The hook, and what its choices are looked up with.
+pub(crate) struct Chooser {
+    pub(crate) hook: Arc<dyn Hook>,
+    pub(crate) hosts: Arc<Hosts>,
+    pub(crate) defaults: Arc<Defaults>,
+}
 
 /// Source of answers for one connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Asking<'a> {
-    pub(crate) hook: &'a dyn Hook,
-    pub(crate) shared: &'a Shared,
+    pub(crate) chooser: &'a Chooser,
     pub(crate) facts: &'a Arc<ClientFacts>,
     /// The listening address as configured, whose default may be chosen.
     pub(crate) listen: SocketAddr,
@@ -52,7 +58,7 @@ pub(crate) enum Unserved {
 
 impl Asking<'_> {
     /// Asks the hook what a client of this server name gets, and looks that up, all
-    /// before `deadline`, which [`ask`] may move. Returns the word for the choice too,
+    /// before `deadline`, which [`Hosts::ask`] may move. Returns the word for the choice too,
     /// which [`is_failure`] reads.
     /// The client is charged if the choice leads to nothing.
     pub(crate) async fn resolve(
@@ -65,9 +71,9 @@ impl Asking<'_> {
             facts: Arc::clone(self.facts),
             deadline: *deadline,
         };
-        let answered = timeout_at(*deadline, self.hook.answer(question)).await;
+        let answered = timeout_at(*deadline, self.chooser.hook.answer(question)).await;
         let Ok(answer) = answered else {
-            self.shared.log_limits.hook_late(server_name);
+            self.chooser.hosts.log_limits.hook_late(server_name);
             return (LATE, Err(Unserved::HookFailed));
         };
         let word = match answer.failed {
@@ -90,7 +96,7 @@ impl Asking<'_> {
             charge,
             until,
         } = answer;
-        let default = || self.shared.defaults.of(self.listen);
+        let default = || self.chooser.defaults.of(self.listen);
         let until = match failed {
             true => until.min(Instant::now() + FAILED_HOLDS),
             false => until,
@@ -102,7 +108,7 @@ impl Asking<'_> {
                 return Err(Unserved::Refused(alert));
             }
             Choice::Made(served) => {
-                self.shared.metrics.lookup(LookupResult::Hook);
+                self.chooser.hosts.metrics.lookup(LookupResult::Hook);
                 return Ok(Resolved {
                     served,
                     host: None,
@@ -131,16 +137,11 @@ impl Asking<'_> {
         until: Instant,
         deadline: &mut Instant,
     ) -> Result<Resolved, Unserved> {
-        let Shared {
-            lookup,
-            budget,
-            metrics,
-            ..
-        } = self.shared;
-        let revision = lookup.revision();
+        let hosts = &self.chooser.hosts;
+        let revision = hosts.lookup.revision();
         let prefix = self.facts.client.ip().into();
         // Boxed: keeps this future out of the one that awaits the hook (1 KB).
-        let asked = ask(lookup, budget, metrics, &host, prefix, deadline, charge);
+        let asked = hosts.ask(&host, prefix, deadline, charge);
         let asked = Box::pin(asked);
         match asked.await {
             (Outcome::Found(served), how) => Ok(Resolved {

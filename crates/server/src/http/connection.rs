@@ -12,6 +12,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::context::{ConnContext, Local};
 use super::drive::{Bounds, Driven, Idle, drive};
 use super::sending::Sending;
 use super::streams::Streams;
@@ -19,12 +20,10 @@ use super::{Http, served};
 use crate::frames::Frames;
 use crate::handshake::Established;
 use crate::peer::Peer;
-use crate::route::ConnContext;
+use crate::request::Takeover;
 use crate::stage::Stage;
 use crate::timeouts::LINGER;
 use crate::tls::{Corked, Stream};
-use crate::upstream::Tunnel;
-use crate::worker::Local;
 
 /// Serves requests until the client closes, a limit is reached or the server drains.
 pub(crate) fn serve(established: Established, peer: Peer, local: &Arc<Local>) -> Stage {
@@ -48,16 +47,16 @@ fn active(stream: Stream, context: Arc<ConnContext>) -> Stage {
         // connection has just freed is still there.
         Box::into_pin(Box::write(Box::new_uninit(), served(&answering, request)))
     });
-    let http = &context.local().http;
+    let http = &context.local.http;
     let mut connection = http.one().serve_connection(stream, service);
     Stage::new(async move {
         let end = http1::Connection::graceful_shutdown;
         let bounds = Bounds::of(&context);
         match drive(Pin::new(&mut connection), end, |_| Idle::Park, &bounds).await {
             Driven::Ended(Ok(())) => {
-                let tunnel = context.take_tunnel()?;
+                let takeover = context.connection.takeover()?;
                 let parts = connection.into_parts();
-                Some(tunnelling(tunnel, parts.io, parts.read_buf, context))
+                Some(tunnelling(takeover, parts.io, parts.read_buf, context))
             }
             Driven::Ended(Err(error)) => failed(&error, &context),
             Driven::Cut => None,
@@ -81,7 +80,7 @@ fn parked<S>(parts: http1::Parts<Stream, S>, context: Arc<ConnContext>) -> Stage
         let awake = {
             let vacates = Instant::now() + VACATE_DELAY;
             let mut timer = pin!(sleep_until(due.map_or(vacates, |due| due.min(vacates))));
-            let mut draining = pin!(context.local().drain.begun());
+            let mut draining = pin!(context.local.drain.begun());
             let awake = poll_fn(|cx| {
                 if stream.poll_readable(cx).is_ready() {
                     return Poll::Ready(true);
@@ -121,7 +120,7 @@ async fn close(stream: &mut Stream, context: &ConnContext) {
 
 /// Copies bytes of a connection that has left HTTP, and closes it.
 fn tunnelling(
-    tunnel: Box<Tunnel>,
+    takeover: Takeover,
     mut stream: Stream,
     received: Bytes,
     context: Arc<ConnContext>,
@@ -130,9 +129,7 @@ fn tunnelling(
     // The connection counts as in use meanwhile.
     context.timeouts().begin(false);
     Stage::last(async move {
-        let mut client = TokioIo::new(stream);
-        let drain = &context.local().drain;
-        tunnel.run(&mut client, received, drain).await;
+        let mut client = takeover(TokioIo::new(stream), received).await;
         context.timeouts().end();
         close(client.inner_mut(), &context).await;
     })
@@ -141,7 +138,8 @@ fn tunnelling(
 /// Serves HTTP/2. While no stream is open, rustls's read buffer has no page.
 fn multiplexed(mut stream: Stream, context: Arc<ConnContext>) -> Stage {
     let body = Bounds::of(&context).limits.body;
-    let held = context.local().shared.bodies.holder(context.prefix());
+    let held = &context.local.service.bodies;
+    let held = held.holder(context.connection.prefix);
     context.timeouts().hold(Arc::clone(&held));
     stream.watch(Frames::new(STUCK_FACTOR * body).counting(held));
     let streams = Streams::new(context.timeouts(), body);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use sekisho_certs::clock;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::context::ConnContext;
 use crate::drain::Drain;
-use crate::route::ConnContext;
 use crate::timeouts::{ConnTimeouts, Due, Limits};
 
 /// Limits and drain signal of a connection.
@@ -40,8 +40,8 @@ pub(super) enum Idle {
 
 impl<'a> Bounds<'a> {
     pub(super) fn of(context: &'a ConnContext) -> Self {
-        let local = context.local();
-        let limits = &local.shared.limits;
+        let local = &context.local;
+        let limits = &local.service.limits;
         Self {
             timeouts: context.timeouts(),
             limits: Limits {

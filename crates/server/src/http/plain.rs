@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use super::MAX_HEAD;
+use super::context::Service;
 use crate::access_log::{Connection, Entry, Logged};
 use crate::authority;
 use crate::body::Body;
@@ -21,22 +22,21 @@ use crate::client;
 use crate::peer::Peer;
 use crate::refuse;
 use crate::route::BAD_HOST;
-use crate::shared::Shared;
 use crate::site::to_https;
 
 /// Answers one request: with the answer to a challenge, else with a redirect to
 /// the same URL on HTTPS. A Host that is no host name gets 400. There is no lookup:
 /// HTTPS answers whether the host is served.
-pub(crate) async fn redirect(socket: TcpStream, peer: Peer, begun: Instant, shared: &Shared) {
-    let service = service_fn(async |request: Request<Incoming>| {
+pub(crate) async fn redirect(socket: TcpStream, peer: Peer, begun: Instant, service: &Service) {
+    let answering = service_fn(async |request: Request<Incoming>| {
         let prefix = peer.address.ip().into();
-        let entry = entry(&request, peer, shared);
-        let answer = match challenge::respond(&request, shared, prefix) {
+        let entry = entry(&request, peer, service);
+        let answer = match challenge::respond(&request, service.answers.as_deref(), prefix) {
             Some(challenged) => challenged.await,
             None => None,
         };
-        let response = answer.unwrap_or_else(|| to_same_url(&request, shared.https_port));
-        shared.metrics.request(response.status());
+        let response = answer.unwrap_or_else(|| to_same_url(&request, service.https_port));
+        service.metrics.request(response.status());
         Ok::<_, Infallible>(Logged::response(response, entry))
     });
     let connection = http1::Builder::new()
@@ -44,22 +44,22 @@ pub(crate) async fn redirect(socket: TcpStream, peer: Peer, begun: Instant, shar
         .keep_alive(false)
         .max_header_size(MAX_HEAD)
         .max_buf_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(socket), service)
+        .serve_connection(TokioIo::new(socket), answering)
         .without_shutdown();
     // The answer is small, and therefore the head limit covers all of it, a read of
     // a challenge included.
-    if let Ok(Ok(parts)) = timeout_at(begun + shared.limits.head, connection).await {
+    if let Ok(Ok(parts)) = timeout_at(begun + service.limits.head, connection).await {
         refuse::refuse(parts.io.into_inner(), &[]).await;
     }
 }
 
 /// Begins the access log's entry of a request; none without an access log.
-fn entry<B>(request: &Request<B>, peer: Peer, shared: &Shared) -> Option<Box<Entry>> {
-    let log = shared.access_log.as_ref()?;
+fn entry<B>(request: &Request<B>, peer: Peer, service: &Service) -> Option<Box<Entry>> {
+    let log = service.access_log.as_ref()?;
     let peer = peer.address.ip();
-    let client = client::of(peer, request.headers(), &shared.trusted);
+    let client = client::of(peer, request.headers(), &service.trusted);
     let connection = Connection {
-        trusted: shared.trusted.contain(peer),
+        trusted: service.trusted.contain(peer),
         ..Connection::default()
     };
     Some(Entry::begin(log, request, client.address, connection))

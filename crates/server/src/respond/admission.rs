@@ -12,7 +12,7 @@ use crate::body::{self, plain};
 use crate::budget::Prefix;
 use crate::metrics::{Metrics, RequestRefusal};
 use crate::network::Networks;
-use crate::rates::Scope;
+use crate::rates::{Rates, Scope};
 use crate::request::RequestContext;
 use crate::site::{Action, Rule, RuleOptions};
 
@@ -36,6 +36,7 @@ pub(crate) struct Refused {
 /// The first that is not so. The request counts for the rates before it.
 pub(super) fn admit(
     context: &RequestContext<'_>,
+    rates: &Rates,
     rule: &Rule,
     body: &impl Body,
 ) -> Result<(), Refused> {
@@ -44,7 +45,7 @@ pub(super) fn admit(
         if !is_allowed(client, options) {
             return Err(Refused::of(RequestRefusal::Address));
         }
-        keep_rates(context, options)?;
+        keep_rates(context, rates, options)?;
     }
     let is_passed_on = matches!(rule.action, Action::Upstream(_));
     if is_passed_on && body.size_hint().lower() > rule.body_limit() {
@@ -53,11 +54,14 @@ pub(super) fn admit(
     Ok(())
 }
 
-fn keep_rates(context: &RequestContext<'_>, options: &RuleOptions) -> Result<(), Refused> {
+fn keep_rates(
+    context: &RequestContext<'_>,
+    rates: &Rates,
+    options: &RuleOptions,
+) -> Result<(), Refused> {
     if options.rate_client.is_none() && options.rate_host.is_none() {
         return Ok(());
     }
-    let rates = &context.connection.local().shared.rates;
     let scope = Scope {
         pattern: context.pattern,
         rule: options.rate_scope,

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use sekisho_certs::{HostName, Outcome};
 use tokio::time::Instant;
 
-use super::{ConnContext, GONE, MISDIRECTED, Refused, Target, UNKNOWN, name_of};
-use crate::ask::ask;
+use super::{GONE, MISDIRECTED, Routes, UNKNOWN, name_of};
 use crate::hook::{Asking, Hooked, Kept, Unserved, is_failure};
 use crate::metrics::LookupResult;
-use crate::shared::Shared;
+use crate::request::{Connection, NameOfLookup, Refused, Target};
 
-impl ConnContext {
+impl Routes {
     /// Finds the host that answers a request, as [`Self::route`] does. In place of its
     /// steps 2, 4 and 5:
     ///
@@ -27,11 +26,12 @@ impl ConnContext {
     /// As [`Self::route`]; 503 also if the hook failed and nothing is served on.
     pub(super) async fn route_hooked(
         &self,
+        connection: &Connection,
         hooked: &Hooked,
         host: &str,
     ) -> Result<Target, Refused> {
-        let lookup = &self.shared().lookup;
-        let known = |host: &str| hooked.current(host, lookup, |kept| self.target(kept));
+        let lookup = &self.routing.hosts.lookup;
+        let known = |host: &str| hooked.current(host, lookup, |kept| target(connection, kept));
         if let Some(target) = known(host) {
             return Ok(target);
         }
@@ -40,39 +40,40 @@ impl ConnContext {
         if let Some(target) = known(name.as_str()) {
             return Ok(target);
         }
-        let is_own = self.name.as_ref() == Some(&name);
+        let is_own = connection.name.as_ref() == Some(&name);
         if !is_own && !self.covers(&name) {
             return Err(MISDIRECTED);
         }
-        let mut deadline = Instant::now() + self.shared().limits.handshake;
+        let mut deadline = Instant::now() + self.routing.hosts.limit;
         let kept = hooked.kept(&name).filter(|kept| !kept.has_ended());
         if let Some(kept) = kept
-            && let Some(mut kept) = self.confirm(kept, &mut deadline).await?
+            && let Some(mut kept) = self.confirm(connection, kept, &mut deadline).await?
         {
             hooked.keep(&kept);
-            return Ok(self.target(&mut kept));
+            return Ok(target(connection, &mut kept));
         }
-        self.choose(hooked, name, is_own, deadline).await
+        self.choose(connection, hooked, (name, is_own), deadline)
+            .await
     }
 
     /// Does step 4: looks the record of a choice up again. None if it has changed.
-    async fn confirm(&self, kept: Kept, deadline: &mut Instant) -> Result<Option<Kept>, Refused> {
+    async fn confirm(
+        &self,
+        connection: &Connection,
+        kept: Kept,
+        deadline: &mut Instant,
+    ) -> Result<Option<Kept>, Refused> {
         let Some(host) = kept.host.clone() else {
             return Ok(None);
         };
-        let Shared {
-            lookup,
-            budget,
-            metrics,
-            ..
-        } = self.shared();
-        let revision = lookup.revision();
-        let asked = ask(lookup, budget, metrics, &host, self.prefix, deadline, None);
+        let hosts = &self.routing.hosts;
+        let revision = hosts.lookup.revision();
+        let asked = hosts.ask(&host, connection.prefix, deadline, None);
         match asked.await {
             (Outcome::Found(found), how) => Ok(kept.confirmed(found, revision, how)),
             (Outcome::Absent(_), _) => Ok(None),
             (Outcome::Failed(error), how) => {
-                self.shared().log_limits.failed(&host, &error);
+                hosts.log_limits.failed(&host, &error);
                 Err(looked_up(UNKNOWN, how))
             }
         }
@@ -81,15 +82,15 @@ impl ConnContext {
     /// Does step 5: asks the hook, and keeps its choice.
     async fn choose(
         &self,
+        connection: &Connection,
         hooked: &Hooked,
-        name: HostName,
-        is_own: bool,
+        (name, is_own): (HostName, bool),
         mut deadline: Instant,
     ) -> Result<Target, Refused> {
-        let shared = self.shared();
+        let chooser = self.routing.chooser.as_ref();
+        let chooser = chooser.expect("the handshake has asked it");
         let asking = Asking {
-            hook: shared.hook.as_deref().expect("the handshake has asked it"),
-            shared,
+            chooser,
             facts: &hooked.facts,
             listen: hooked.listen,
         };
@@ -99,14 +100,14 @@ impl ConnContext {
         if is_failure(word)
             && let Some(before) = before
         {
-            return self.serve_on(hooked, before).await;
+            return self.serve_on(connection, hooked, before).await;
         }
         let resolved = resolved.map_err(|unserved| match unserved {
             Unserved::Refused(_) | Unserved::NoDefault => gone,
             Unserved::Absent(_, how) => looked_up(gone, how),
             Unserved::HookFailed => UNKNOWN,
             Unserved::LookupFailed(host, error, how) => {
-                shared.log_limits.failed(&host, &error);
+                chooser.hosts.log_limits.failed(&host, &error);
                 looked_up(UNKNOWN, how)
             }
         })?;
@@ -120,33 +121,43 @@ impl ConnContext {
         }
         let mut kept = Kept::new(name, &resolved);
         hooked.keep(&kept);
-        Ok(self.target(&mut kept))
+        Ok(target(connection, &mut kept))
     }
 
     /// Serves on with the choice for the connection's own name, since the hook failed. The
     /// handshake is over: what fails now must not end the service of its client.
-    async fn serve_on(&self, hooked: &Hooked, kept: Kept) -> Result<Target, Refused> {
+    async fn serve_on(
+        &self,
+        connection: &Connection,
+        hooked: &Hooked,
+        kept: Kept,
+    ) -> Result<Target, Refused> {
         let kept = match kept.host {
             None => kept,
             Some(_) => {
-                let mut deadline = Instant::now() + self.shared().limits.handshake;
-                let confirmed = self.confirm(kept, &mut deadline).await?;
+                let mut deadline = Instant::now() + self.routing.hosts.limit;
+                let confirmed = self.confirm(connection, kept, &mut deadline).await?;
                 confirmed.ok_or(UNKNOWN)?
             }
         };
         let mut kept = kept.prolonged();
-        self.shared().metrics.lookup(LookupResult::HookKept);
+        self.routing.hosts.metrics.lookup(LookupResult::HookKept);
         hooked.keep(&kept);
-        Ok(self.target(&mut kept))
+        Ok(target(connection, &mut kept))
     }
+}
 
-    /// Makes a target of a choice, and takes how its name was looked up.
-    fn target(&self, kept: &mut Kept) -> Target {
-        Target {
-            served: Arc::clone(&kept.served),
-            other: (self.name.as_ref() != Some(&kept.name)).then(|| kept.name.clone()),
-            lookup: kept.lookup.take(),
-        }
+/// Makes a target of a choice, and takes how its name was looked up.
+fn target(connection: &Connection, kept: &mut Kept) -> Target {
+    Target {
+        served: Arc::clone(&kept.served),
+        other: (connection.name.as_ref() != Some(&kept.name)).then(|| kept.name.clone()),
+        lookup: kept.lookup.take(),
+        name_of_lookup: match &kept.host {
+            None => NameOfLookup::None,
+            Some(host) if *host == kept.name => NameOfLookup::Asked,
+            Some(host) => NameOfLookup::Chosen(host.clone()),
+        },
     }
 }
 

@@ -13,6 +13,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, StatusCode, Uri, Version};
 
 use super::fields::{self, OurFields};
+use super::parts::Upstreams;
 use super::{Way, upgrade};
 use crate::access_log::X_REQUEST_ID;
 use crate::request::RequestContext;
@@ -47,7 +48,7 @@ pub(super) fn prepare(
     head: &mut Parts,
     has_body: bool,
     way: Way<'_>,
-    context: &RequestContext<'_>,
+    (context, upstreams): (&RequestContext<'_>, &Upstreams),
 ) -> Result<Outgoing, StatusCode> {
     let options = way.upstream.options();
     if head
@@ -62,8 +63,8 @@ pub(super) fn prepare(
     if head.version == Version::HTTP_2 && head.headers.values().any(is_padded) {
         return Err(StatusCode::BAD_REQUEST);
     }
-    let loop_id = &context.connection.local().shared.loop_id;
-    let (ours, mut unfit) = (ours(options, context), Vec::new());
+    let loop_id = &upstreams.loop_id;
+    let (ours, mut unfit) = (ours(options, context, upstreams), Vec::new());
     let seen = Seen::of(&head.headers, &ours, &mut unfit);
     if seen.loop_id && loops(&head.headers, loop_id) {
         return Err(StatusCode::LOOP_DETECTED);
@@ -176,11 +177,15 @@ pub(super) fn retarget(head: &mut Parts, path: &str) -> Result<(), StatusCode> {
 }
 
 /// Returns the names that only we may set.
-pub(super) fn ours(options: &UpstreamOptions, context: &RequestContext<'_>) -> OurFields {
+pub(super) fn ours(
+    options: &UpstreamOptions,
+    context: &RequestContext<'_>,
+    upstreams: &Upstreams,
+) -> OurFields {
     OurFields {
-        named: context.connection.responder().guard().fields().clone(),
+        named: upstreams.guard.fields().clone(),
         underscores: options.underscores,
-        is_trusted: context.connection.is_trusted(),
+        is_trusted: context.connection.is_trusted,
     }
 }
 
@@ -300,7 +305,7 @@ fn set_named(fields: &mut HeaderMap, named: &NamedFields, context: &RequestConte
     {
         fields.insert(name, tenant);
     }
-    let certificate = &context.connection.tls().client_certificate;
+    let certificate = &context.connection.tls.client_certificate;
     if let (Some(name), Some(certificate)) = (&named.certificate, certificate) {
         // RFC 9440, section 2.1: a byte sequence of RFC 8941.
         let value = format!(":{}:", BASE64.encode(certificate));
@@ -315,7 +320,7 @@ fn set_named(fields: &mut HeaderMap, named: &NamedFields, context: &RequestConte
 fn set_id(fields: &mut HeaderMap, context: &RequestContext<'_>) {
     if let Some(entry) = context.entry {
         fields.insert(X_REQUEST_ID, entry.id().clone());
-    } else if !context.connection.is_trusted() {
+    } else if !context.connection.is_trusted {
         fields.remove(X_REQUEST_ID);
     }
 }

@@ -7,17 +7,16 @@ use sekisho_certs::{HostName, LookupError, Outcome, Tenant};
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::{Failure, Own, Waited};
+use super::parts::Upstreams;
 use super::tls::TlsClient;
 use super::transport::Endpoint;
-use crate::ask::ask_stored;
 use crate::budget::Prefix;
-use crate::shared::Shared;
 use crate::site::{Address, OpenSocket, Protocol, Upstream};
 
 /// Site that connects to a server.
 #[derive(Clone, Copy)]
 pub(super) struct Site<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) upstreams: &'a Upstreams,
     pub(super) upstream: &'a Arc<Upstream>,
     pub(super) host: &'a HostName,
     pub(super) tenant: &'a Tenant,
@@ -33,7 +32,7 @@ impl Site<'_> {
         endpoint: &Endpoint,
         until: Instant,
     ) -> Result<Option<OpenSocket>, Failure> {
-        let guard = self.shared.responder.guard();
+        let guard = &self.upstreams.guard;
         let refused = Failure::NoServer("[sites] allow does not allow its address");
         match endpoint {
             Endpoint::Tcp(address) => {
@@ -45,7 +44,7 @@ impl Site<'_> {
                 let (guard, path) = (Arc::clone(guard), Arc::clone(path));
                 let (upstream, host) = (Arc::clone(self.upstream), self.host.clone());
                 let open = move || guard.open_socket(&upstream, host.as_str(), &path);
-                let turns = &self.shared.socket_turns;
+                let turns = &self.upstreams.socket_turns;
                 let opened = turns.open(self.tenant, until, open).await?;
                 opened.map(Some).ok_or(refused)
             }
@@ -70,7 +69,7 @@ impl Site<'_> {
                 Some(name) => Some(self.certificate_of(name, until).await?),
                 None => None,
             };
-            let clients = &self.shared.upstream_tls;
+            let clients = &self.upstreams.tls;
             let client = clients.client(tls, host, protocol, certified.as_ref());
             client.await.map_err(Failure::Settings)
         };
@@ -85,12 +84,12 @@ impl Site<'_> {
         until: Instant,
     ) -> Result<Arc<CertifiedKey>, Failure> {
         let wrong = |what: &str| Err(Failure::Settings(format!("the host {name} {what}")));
-        let clients = &self.shared.upstream_tls;
+        let clients = &self.upstreams.tls;
         if clients.is_absent(name) {
             return wrong(ABSENT);
         }
-        let (lookup, budget) = (&self.shared.lookup, &self.shared.budget);
-        let served = match ask_stored(lookup, budget, name, self.prefix, until).await {
+        let hosts = &self.upstreams.hosts;
+        let served = match hosts.ask_stored(name, self.prefix, until).await {
             Outcome::Found(served) => served,
             Outcome::Absent(_)
             | Outcome::Failed(LookupError::NotObtained(_) | LookupError::NotDue) => {

@@ -7,14 +7,14 @@ use tokio::time::Instant;
 
 use super::exchange::Exchange;
 use super::limits::Slot;
+use super::parts::Worker;
 use super::pool::{Key, One, OpenStream, Shared};
 use super::wakes::Wakes;
-use crate::worker::Local;
 
 /// Connection in use by a request. Dropping the lease before it is released ends
 /// an HTTP/1.1 connection: of the request in flight, nothing is to go on.
 pub(super) struct Lease {
-    local: Arc<Local>,
+    worker: Arc<Worker>,
     pub(super) key: Key,
     pub(super) connection: Leased,
     /// The connection served a request before.
@@ -37,7 +37,7 @@ pub(super) enum Leased {
 
 impl Lease {
     pub(super) fn one(
-        local: &Arc<Local>,
+        worker: &Arc<Worker>,
         key: Key,
         one: Box<One>,
         slot: Slot,
@@ -45,7 +45,7 @@ impl Lease {
     ) -> Self {
         one.watch.begin();
         Self {
-            local: Arc::clone(local),
+            worker: Arc::clone(worker),
             key,
             is_reused: one.reused,
             connection: Leased::One(one),
@@ -57,7 +57,7 @@ impl Lease {
     /// Makes the lease of a stream. `is_reused` says that another request opened the
     /// connection.
     pub(super) fn two(
-        local: &Arc<Local>,
+        worker: &Arc<Worker>,
         key: Key,
         shared: Shared,
         is_reused: bool,
@@ -65,7 +65,7 @@ impl Lease {
     ) -> Self {
         let stream = shared.streams.open();
         Self {
-            local: Arc::clone(local),
+            worker: Arc::clone(worker),
             key,
             is_reused,
             connection: Leased::Two(shared, stream),
@@ -129,7 +129,7 @@ impl Lease {
     pub(super) fn release(&mut self, keep: Duration) {
         if let Leased::One(one) = std::mem::replace(&mut self.connection, Leased::None) {
             let tenant = self.slot.as_ref().map_or(0, Slot::tenant);
-            self.local.upstreams.give_back(&self.key, one, keep, tenant);
+            self.worker.pools.give_back(&self.key, one, keep, tenant);
         }
     }
 }

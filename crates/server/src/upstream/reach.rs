@@ -73,7 +73,7 @@ impl Sending<'_> {
             }
         };
         let client = match options.proxy_protocol {
-            Some(_) => self.context.connection.number(),
+            Some(_) => self.context.connection.number,
             None => 0,
         };
         let tenant = match protocol {
@@ -124,8 +124,8 @@ impl Sending<'_> {
         }
         match found {
             Found::Two(shared) => {
-                let (local, now) = (self.local(), connecting.now);
-                Ok(Lease::two(local, key.clone(), shared, true, now))
+                let (worker, now) = (self.worker, connecting.now);
+                Ok(Lease::two(worker, key.clone(), shared, true, now))
             }
             Found::One(one) => {
                 let options = self.upstream.options();
@@ -138,8 +138,8 @@ impl Sending<'_> {
                         slot
                     }
                 };
-                let (local, now) = (self.local(), connecting.now);
-                Ok(Lease::one(local, key.clone(), one, slot, now))
+                let (worker, now) = (self.worker, connecting.now);
+                Ok(Lease::one(worker, key.clone(), one, slot, now))
             }
             // Boxed: a request that finds a connection has no room for it.
             Found::None(_) => {
@@ -154,7 +154,7 @@ impl Sending<'_> {
             true => Found::None(None),
             false => {
                 let (tenant, now) = (connecting.tenant, connecting.now);
-                self.local().upstreams.take(key, tenant, now)
+                self.worker.pools.take(key, tenant, now)
             }
         }
     }
@@ -168,7 +168,7 @@ impl Sending<'_> {
         connecting: &mut Connecting,
         right: Option<OwnedSemaphorePermit>,
     ) -> Result<Lease, Failure> {
-        let (local, options) = (self.local(), self.upstream.options());
+        let (worker, options) = (self.worker, self.upstream.options());
         let (slot, _right) = {
             let mut slot = pin!(chosen.slot(options, connecting.until));
             match poll_immediate(slot.as_mut()).await {
@@ -197,8 +197,8 @@ impl Sending<'_> {
         if let Err(failure) = &opened
             && failure.lacks_descriptor()
         {
-            local.upstreams.close_unused(|_| true);
-            local.shared.descriptors.ask_workers();
+            worker.pools.close_unused(|_| true);
+            worker.upstreams.descriptors.ask_workers();
             // The tasks of the connections close them.
             yield_now().await;
             opened = self.begin(&target, chosen, connecting).await;
@@ -208,29 +208,29 @@ impl Sending<'_> {
         match opened.map_err(Failure::sorted)? {
             Opened::One(one) => {
                 if key.protocol == Protocol::Negotiated {
-                    local.upstreams.chose_one(key);
+                    worker.pools.chose_one(key);
                 }
-                Ok(Lease::one(local, key.clone(), one, slot, Instant::now()))
+                Ok(Lease::one(worker, key.clone(), one, slot, Instant::now()))
             }
             Opened::Two(shared) => {
                 shared.streams.keep(slot);
-                local.upstreams.share(key, shared.clone());
+                worker.pools.share(key, shared.clone());
                 let now = Instant::now();
-                Ok(Lease::two(local, key.clone(), shared, false, now))
+                Ok(Lease::two(worker, key.clone(), shared, false, now))
             }
         }
     }
 
     /// Waits for a descriptor. Unused connections make room.
     async fn descriptor(&self, connecting: &Connecting) -> Result<Descriptor, Own> {
-        let (local, tenant) = (self.local(), connecting.tenant);
-        let descriptors = &local.shared.descriptors;
+        let (worker, tenant) = (self.worker, connecting.tenant);
+        let descriptors = &worker.upstreams.descriptors;
         if let Some(descriptor) = Descriptors::take(descriptors, tenant) {
             return Ok(descriptor);
         }
         let is_sated = descriptors.sated();
-        let upstreams = &local.upstreams;
-        upstreams.close_unused(|other| other == tenant || is_sated(other));
+        let pools = &worker.pools;
+        pools.close_unused(|other| other == tenant || is_sated(other));
         Descriptors::enter(descriptors, tenant, connecting.until).await
     }
 
@@ -248,7 +248,7 @@ impl Sending<'_> {
             connecting.at_server += begun.elapsed();
             opened
         };
-        let openings = &self.local().openings;
+        let openings = &self.worker.openings;
         openings.begin(prefix, until, opened).await
     }
 
@@ -259,8 +259,8 @@ impl Sending<'_> {
         mut slot: Pin<&mut impl Future<Output = Result<Slot, Unavailable>>>,
         connecting: &mut Connecting,
     ) -> Result<Waiting, Failure> {
-        let (local, key) = (self.local(), key.clone());
-        let room = (key.protocol != Protocol::Http1).then(|| local.upstreams.room(&key));
+        let (worker, key) = (self.worker, key.clone());
+        let room = (key.protocol != Protocol::Http1).then(|| worker.pools.room(&key));
         loop {
             let came = async {
                 match &room {
@@ -276,7 +276,7 @@ impl Sending<'_> {
             connecting.now = Instant::now();
             let (one, slot) = match (self.found(&key, connecting), came) {
                 (Found::Two(shared), _) => {
-                    let lease = Lease::two(local, key, shared, true, connecting.now);
+                    let lease = Lease::two(worker, key, shared, true, connecting.now);
                     return Ok(Waiting::Ended(lease));
                 }
                 (Found::One(one), Some(slot)) => (one, slot),
@@ -284,7 +284,7 @@ impl Sending<'_> {
                 (Found::None(_), Some(slot)) => return Ok(Waiting::Opens(slot)),
                 (Found::None(_), None) => continue,
             };
-            let lease = Lease::one(local, key, one, slot, Instant::now());
+            let lease = Lease::one(worker, key, one, slot, Instant::now());
             return Ok(Waiting::Ended(lease));
         }
     }
@@ -292,17 +292,17 @@ impl Sending<'_> {
     /// Returns the edition of the own addresses that a new connection is judged by. Those
     /// that were judged by an older one are not used again.
     fn judged(&self) -> Option<u64> {
-        let guard = self.local().shared.responder.guard();
+        let guard = &self.worker.upstreams.guard;
         self.upstream.is_bound.then(|| guard.edition())
     }
 
     fn site(&self) -> Site<'_> {
         Site {
-            shared: &self.local().shared,
+            upstreams: &self.worker.upstreams,
             upstream: self.upstream,
             host: self.context.host,
             tenant: self.context.tenant,
-            prefix: self.context.connection.prefix(),
+            prefix: self.context.connection.prefix,
         }
     }
 
@@ -311,7 +311,7 @@ impl Sending<'_> {
         let connection = self.context.connection;
         let version = self.upstream.options().proxy_protocol;
         version.map_or_else(Vec::new, |version| {
-            encode(version, connection.peer(), connection.server())
+            encode(version, connection.peer, connection.server)
         })
     }
 }

@@ -17,15 +17,16 @@ use super::exchange::{Exchange, FAILED, GAVE_WAY, HELD, TOO_LARGE};
 use super::failure::Failure;
 use super::head;
 use super::lease::{Lease, Leased};
+use super::parts::Worker;
 use super::servers::Affinity;
 use super::upload::Upload;
 use crate::request::RequestContext;
 use crate::site::{Protocol, Upstream};
-use crate::worker::Local;
 
 /// Request on its way to an upstream.
 pub(super) struct Sending<'a> {
     pub(super) context: &'a RequestContext<'a>,
+    pub(super) worker: &'a Arc<Worker>,
     pub(super) upstream: &'a Arc<Upstream>,
     /// State of the body; none without one.
     pub(super) exchange: Option<&'a Arc<Exchange>>,
@@ -260,12 +261,8 @@ impl Sending<'_> {
             tenant: self.context.tenant,
             now,
         };
-        let servers = &self.local().shared.upstream_servers;
+        let servers = &self.worker.upstreams.servers;
         servers.choose(self.upstream, &by, tried)
-    }
-
-    pub(super) fn local(&self) -> &Arc<Local> {
-        self.context.connection.local()
     }
 }
 

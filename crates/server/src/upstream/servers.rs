@@ -17,10 +17,10 @@ use super::choice::{Choice, rendezvous};
 use super::chosen::{Chosen, Unavailable};
 use super::health::{FailureKind, Health, Site, Trials};
 use super::limits::{Retries, Slots};
+use super::parts::Upstreams;
 use super::resolve::{Asking, Names, Unresolved};
 use super::transport::Endpoint;
 use crate::metrics::Metrics;
-use crate::shared::Shared;
 use crate::site::{Address, Upstream};
 
 /// State of upstream servers: requests in flight, health, connections in use. Shared
@@ -202,8 +202,8 @@ impl Servers {
 
 impl Background {
     /// Resolves names and checks servers until this future is dropped.
-    pub(crate) async fn run(self, shared: Arc<Shared>) {
-        tokio::join!(self.asking.run(), self.checking.run(shared));
+    pub(crate) async fn run(self, upstreams: Arc<Upstreams>) {
+        tokio::join!(self.asking.run(), self.checking.run(upstreams));
     }
 }
 

@@ -9,15 +9,14 @@ use std::time::Duration;
 use sekisho_certs::{HostName, Outcome, Served, clock};
 use tokio::time::{Instant, sleep};
 
-use crate::ask::ask_stored;
+use super::parts::{Upstreams, Worker};
 use crate::budget::Prefix;
-use crate::request::RequestContext;
+use crate::request::{NameOfLookup, RequestContext};
 use crate::virtual_host::VirtualHost;
-use crate::worker::Local;
 
 /// Host of an upgraded connection or of an answer, as it was at their beginning.
 pub(super) struct StillServed {
-    local: Arc<Local>,
+    upstreams: Arc<Upstreams>,
     name: HostName,
     /// Client prefix that loads are charged to.
     prefix: Prefix,
@@ -29,19 +28,23 @@ pub(super) struct StillServed {
 impl StillServed {
     /// Makes it for a request; none for one whose host the hook made. What the hook
     /// would choose now is not asked: each call costs time of its worker.
-    pub(super) fn of(context: &RequestContext<'_>) -> Option<Self> {
+    pub(super) fn of(context: &RequestContext<'_>, worker: &Worker) -> Option<Self> {
         let connection = context.connection;
-        let name = connection.looked_up(context.host)?;
-        let local = Arc::clone(connection.local());
-        let look = local.shared.limits.host_look;
+        let name = match context.name_of_lookup {
+            NameOfLookup::Asked => context.host.clone(),
+            NameOfLookup::Chosen(name) => name.clone(),
+            NameOfLookup::None => return None,
+        };
+        let upstreams = Arc::clone(&worker.upstreams);
+        let look = upstreams.host_look;
         // Exchanges that began at once don't look at once.
-        let earlier = u32::try_from(connection.number() % 16).unwrap_or(0);
+        let earlier = u32::try_from(connection.number % 16).unwrap_or(0);
         Some(Self {
             name,
-            prefix: connection.prefix(),
+            prefix: connection.prefix,
             served: Arc::clone(context.served),
             pause: look - look / 32 * earlier,
-            local,
+            upstreams,
         })
     }
 
@@ -49,12 +52,11 @@ impl StillServed {
     /// TLS policy. Says which. While the store does not answer, and with another
     /// certificate, it is served as it was.
     pub(super) async fn ended(self) -> &'static str {
-        let shared = &self.local.shared;
+        let hosts = &self.upstreams.hosts;
         loop {
             sleep(self.pause).await;
-            let deadline = Instant::now() + shared.limits.handshake;
-            let (lookup, budget) = (&shared.lookup, &shared.budget);
-            match ask_stored(lookup, budget, &self.name, self.prefix, deadline).await {
+            let deadline = Instant::now() + hosts.limit;
+            match hosts.ask_stored(&self.name, self.prefix, deadline).await {
                 Outcome::Found(found) if self.is_as_before(&found) => {}
                 Outcome::Found(_) => return "its host was changed",
                 Outcome::Absent(_) => return "its host is not served any more",

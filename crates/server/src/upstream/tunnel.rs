@@ -20,11 +20,11 @@ use super::still_served::StillServed;
 use super::transport::Transport;
 use crate::access_log::Handover;
 use crate::drain::Drain;
-use crate::route::ConnContext;
+use crate::request::{Connection, Takeover};
 use crate::timeouts::{AtUpstream, ConnTimeouts};
 
 /// Upstream connection that has left HTTP.
-pub(crate) struct Tunnel {
+pub(super) struct Tunnel {
     upstream: Option<(Transport, Bytes)>,
     /// Longest time without a byte.
     idle: Duration,
@@ -69,7 +69,7 @@ impl Tunnel {
     /// Copies bytes both ways until both sides have ended, one fails, nothing
     /// has moved for the idle limit, the host is served otherwise or no more, or the
     /// server drains. `received` are bytes that the client sent ahead.
-    pub(crate) async fn run<C>(mut self, client: &mut C, received: Bytes, drain: &Drain)
+    async fn run<C>(mut self, client: &mut C, received: Bytes, drain: &Drain)
     where
         C: AsyncRead + AsyncWrite + Unpin,
     {
@@ -120,17 +120,28 @@ impl Tunnel {
     }
 }
 
+/// Continues a connection of HTTP/1.1 with a tunnel.
+pub(super) fn over_http1(tunnel: Tunnel, connection: &Connection) -> Takeover {
+    let drain = Arc::clone(&connection.drain);
+    Box::new(move |mut client, received| {
+        Box::pin(async move {
+            tunnel.run(&mut client, received, &drain).await;
+            client
+        })
+    })
+}
+
 /// Runs a tunnel over a stream of HTTP/2, in a task of its own. The connection
 /// counts as in use meanwhile.
-pub(super) fn over_http2(upgraded: OnUpgrade, tunnel: Tunnel, connection: &ConnContext) {
-    let in_flight = InFlight::new(connection.timeouts());
-    let local = Arc::clone(connection.local());
+pub(super) fn over_http2(upgraded: OnUpgrade, tunnel: Tunnel, connection: &Connection) {
+    let in_flight = InFlight::new(&connection.timeouts);
+    let drain = Arc::clone(&connection.drain);
     tokio::spawn(async move {
         let _in_flight = in_flight;
         // Fails if the client reset the stream.
         if let Ok(upgraded) = upgraded.await {
             let mut client = TokioIo::new(upgraded);
-            tunnel.run(&mut client, Bytes::new(), &local.drain).await;
+            tunnel.run(&mut client, Bytes::new(), &drain).await;
         }
     });
 }

@@ -119,7 +119,8 @@ pub(super) async fn switch(
         None => {
             head.headers.insert(CONNECTION, UPGRADE_OPTION);
             head.headers.insert(UPGRADE, protocol);
-            context.connection.upgrade(tunnel);
+            let takeover = tunnel::over_http1(tunnel, context.connection);
+            context.connection.take_over(takeover);
         }
         Some(connect) => {
             head.status = StatusCode::OK;

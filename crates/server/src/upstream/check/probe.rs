@@ -9,12 +9,12 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Asks;
 use crate::proxy_protocol::encode_local;
-use crate::shared::Shared;
 use crate::site::{Address, Protocol};
 use crate::upstream::connect::{self, Opened, Target};
 use crate::upstream::failure::Failure;
 use crate::upstream::head;
 use crate::upstream::identity::Site;
+use crate::upstream::parts::Upstreams;
 use crate::upstream::servers::Server;
 use crate::upstream::tls::TlsClient;
 use crate::upstream::transport::Endpoint;
@@ -23,11 +23,11 @@ use crate::upstream::upload::Upload;
 /// Asks a server for the path of a check, and judges the status of its answer. Returns
 /// none if the reason why it could not be asked says nothing of the server.
 pub(super) async fn probe(
-    shared: &Shared,
+    upstreams: &Upstreams,
     server: &Server,
     asks: &Asks,
 ) -> Option<Result<(), String>> {
-    Some(match status(shared, server, asks).await {
+    Some(match status(upstreams, server, asks).await {
         Ok(status) if asks.check.status.contains(&status) => Ok(()),
         Ok(status) => Err(format!("answered with {status}")),
         Err(failure) if says_nothing(&failure, asks) => {
@@ -47,10 +47,10 @@ fn says_nothing(failure: &Failure, asks: &Asks) -> bool {
 
 /// Asks at the server's addresses in turn, until one is reached. They share the check's
 /// time.
-async fn status(shared: &Shared, server: &Server, asks: &Asks) -> Result<u16, Failure> {
+async fn status(upstreams: &Upstreams, server: &Server, asks: &Asks) -> Result<u16, Failure> {
     let (address, options) = (&server.address, asks.upstream.options());
     let site = Site {
-        shared,
+        upstreams,
         upstream: &asks.upstream,
         host: &asks.host,
         tenant: &asks.tenant,

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::probe::probe;
 use super::{Check, Started};
-use crate::shared::Shared;
+use crate::upstream::parts::Upstreams;
 use crate::upstream::servers::Server;
 
 /// Checks that workers start, to be run on the background runtime.
@@ -21,10 +21,10 @@ impl Checking {
     }
 
     /// Runs checks until this future is dropped.
-    pub(in crate::upstream) async fn run(self, shared: Arc<Shared>) {
+    pub(in crate::upstream) async fn run(self, upstreams: Arc<Upstreams>) {
         let probe = move |server: Arc<Server>, check: Arc<Check>| {
-            let shared = Arc::clone(&shared);
-            async move { probe(&shared, &server, &check.asks).await }
+            let upstreams = Arc::clone(&upstreams);
+            async move { probe(&upstreams, &server, &check.asks).await }
         };
         self.run_with(probe).await;
     }

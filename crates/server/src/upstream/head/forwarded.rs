@@ -22,7 +22,7 @@ pub(super) struct Forwarded {
 impl Forwarded {
     /// Takes the fields if the peer is trusted.
     pub(super) fn of(fields: &HeaderMap, context: &RequestContext<'_>) -> Self {
-        if !context.connection.is_trusted() {
+        if !context.connection.is_trusted {
             return Self::default();
         }
         Self {
@@ -40,7 +40,7 @@ impl Forwarded {
         options: &UpstreamOptions,
         context: &RequestContext<'_>,
     ) {
-        let peer = context.connection.peer().ip().to_canonical();
+        let peer = context.connection.peer.ip().to_canonical();
         if options.forwarded {
             let element = element(peer, host);
             fields.insert(FORWARDED, behind(self.elements, &element));

@@ -1,0 +1,163 @@
+//! Context of a connection for its requests.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use http::{HeaderMap, Request};
+
+use super::Http;
+use crate::access_log::{self, AccessLog, Entry};
+use crate::bodies::Bodies;
+use crate::challenge::Answers;
+use crate::client::{self, Client};
+use crate::drain::Drain;
+use crate::files::OpenFiles;
+use crate::handshake::Established;
+use crate::metrics::Metrics;
+use crate::network::Networks;
+use crate::overload::Overload;
+use crate::peer::Peer;
+use crate::request::Connection;
+use crate::respond::Responder;
+use crate::route::{Looked, Routes, Routing};
+use crate::settings::Limits;
+use crate::timeouts::ConnTimeouts;
+use crate::tls::Stream;
+use crate::upstream;
+
+/// Parts that answer requests, the same for all workers.
+pub(crate) struct Service {
+    pub(crate) routing: Arc<Routing>,
+    pub(crate) responder: Arc<Responder>,
+    /// Answers to challenges; none without issuance.
+    pub(crate) answers: Option<Arc<Answers>>,
+    /// `[listen] trusted`: peers whose `X-Forwarded-For`, `X-Forwarded-Proto`,
+    /// `X-Forwarded-Host`, `Forwarded` and `X-Request-Id` are believed.
+    pub(crate) trusted: Networks,
+    pub(crate) limits: Limits,
+    pub(crate) metrics: Arc<Metrics>,
+    /// `[log] access`; none by default.
+    pub(crate) access_log: Option<Arc<AccessLog>>,
+    /// Count of the requests in flight; none without `[server] requests`.
+    pub(crate) overload: Option<Arc<Overload>>,
+    /// Bytes of bodies that connections of HTTP/2 hold.
+    pub(crate) bodies: Arc<Bodies>,
+    /// Port of HTTPS in redirects from plain HTTP.
+    pub(crate) https_port: u16,
+    pub(crate) numbers: Numbers,
+}
+
+/// Parts that answer the requests of one worker's connections.
+pub(crate) struct Local {
+    pub(crate) service: Arc<Service>,
+    pub(crate) http: Http,
+    pub(crate) drain: Arc<Drain>,
+    pub(crate) upstreams: Arc<upstream::Worker>,
+}
+
+/// Number of the last connection, on cache lines of its own: each request reads what
+/// would lie beside it, and would wait where another worker writes.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Numbers(AtomicU64);
+
+impl Numbers {
+    /// Returns a number for a new connection, never 0. Relaxed: only uniqueness counts.
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// Connection, the hosts that it may reach, and what answers its requests.
+pub(super) struct ConnContext {
+    pub(super) connection: Connection,
+    pub(super) routes: Routes,
+    pub(super) local: Arc<Local>,
+}
+
+impl ConnContext {
+    pub(super) fn new(established: Established, peer: Peer, local: Arc<Local>) -> (Stream, Self) {
+        let Established {
+            stream,
+            timeouts,
+            served,
+            name,
+            named,
+            revision,
+            lookup,
+            hooked,
+        } = established;
+        let looked = Looked {
+            served,
+            revision,
+            lookup,
+            hooked,
+        };
+        let name = named.then_some(name);
+        let Peer {
+            address,
+            is_known,
+            listen,
+        } = peer;
+        // A listener with an address and a port of its own saves the system call.
+        let is_open = listen.ip().is_unspecified() || listen.port() == 0;
+        let server = is_open.then(|| stream.local_address()).flatten();
+        let service = &local.service;
+        let context = Self {
+            routes: Routes::new(looked, name.as_ref(), Arc::clone(&service.routing)),
+            connection: Connection {
+                number: service.numbers.next(),
+                name,
+                peer: address,
+                is_known,
+                is_trusted: is_known && service.trusted.contain(address.ip()),
+                server: server.unwrap_or(listen),
+                prefix: address.ip().into(),
+                tls: stream.tls().into(),
+                timeouts,
+                files: OpenFiles::default(),
+                drain: Arc::clone(&local.drain),
+                takeover: Mutex::default(),
+            },
+            local,
+        };
+        (stream, context)
+    }
+
+    pub(super) fn timeouts(&self) -> &Arc<ConnTimeouts> {
+        &self.connection.timeouts
+    }
+
+    /// Returns the address of the client.
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.connection.peer
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.local.service.metrics
+    }
+
+    /// Returns the client of a request with these fields.
+    pub(super) fn client(&self, fields: &HeaderMap) -> Client {
+        let peer = self.connection.peer.ip();
+        if self.connection.is_known {
+            return client::of(peer, fields, &self.local.service.trusted);
+        }
+        Client {
+            address: peer,
+            is_known: false,
+        }
+    }
+
+    /// Begins the access log's entry of a request; none without an access log.
+    pub(super) fn entry<B>(&self, request: &Request<B>, client: IpAddr) -> Option<Box<Entry>> {
+        let log = self.local.service.access_log.as_ref()?;
+        let connection = access_log::Connection {
+            tls: self.connection.tls.version,
+            resumed: self.connection.tls.resumed,
+            trusted: self.connection.is_trusted,
+        };
+        Some(Entry::begin(log, request, client, connection))
+    }
+}

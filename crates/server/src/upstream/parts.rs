@@ -1,0 +1,50 @@
+//! Parts that passing a request on takes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+
+use super::descriptors::Descriptors;
+use super::opening::Openings;
+use super::pool::Pools;
+use super::servers::Servers;
+use super::sockets::SocketTurns;
+use super::tls::TlsClients;
+use crate::ask::Hosts;
+use crate::site::Guard;
+
+/// What the process knows of upstream servers.
+pub(crate) struct Upstreams {
+    pub(crate) servers: Servers,
+    /// Bound on connections to them.
+    pub(crate) descriptors: Arc<Descriptors>,
+    /// Turns to open their Unix sockets.
+    pub(crate) socket_turns: SocketTurns,
+    pub(crate) tls: TlsClients,
+    /// Value in `CDN-Loop` that stands for this catalog's servers.
+    pub(crate) loop_id: HeaderValue,
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) hosts: Arc<Hosts>,
+    /// Time between two looks at the host of an exchange that goes on.
+    pub(crate) host_look: Duration,
+}
+
+/// Connections of one worker to upstream servers.
+pub(crate) struct Worker {
+    pub(crate) upstreams: Arc<Upstreams>,
+    pub(crate) pools: Pools,
+    /// Turns to open connections.
+    pub(super) openings: Openings,
+}
+
+impl Worker {
+    /// Makes the connections of one of so many workers.
+    pub(crate) fn new(upstreams: Arc<Upstreams>, workers: usize) -> Arc<Self> {
+        Arc::new(Self {
+            upstreams,
+            pools: Pools::new(workers),
+            openings: Openings::new(),
+        })
+    }
+}
