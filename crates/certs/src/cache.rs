@@ -14,7 +14,15 @@ use quick_cache::{OptionsBuilder, Weighter};
 
 use crate::host::{HostName, HostPattern};
 use crate::loaded::LoadedHost;
-use crate::lookup::Published;
+
+/// Value that the server made of a record.
+#[derive(Debug)]
+pub struct Published<V> {
+    /// The value.
+    pub value: V,
+    /// Bytes of memory that the value adds to those of the record.
+    pub weight: usize,
+}
 
 /// Record as it is served, with the value that the server made of it.
 #[derive(Debug)]

@@ -259,10 +259,10 @@ impl ChallengeKind {
     /// Returns the kind of the documents.
     #[must_use]
     pub const fn document(self) -> DocumentKind {
-        DocumentKind::new(match self {
-            Self::TlsAlpn01 => "challenge-tls-alpn-01",
-            Self::Http01 => "challenge-http-01",
-        })
+        match self {
+            Self::TlsAlpn01 => DocumentKind::TLS_ALPN_01,
+            Self::Http01 => DocumentKind::HTTP_01,
+        }
     }
 }
 

@@ -11,49 +11,9 @@ use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
 pub use self::documents::{DocumentEvent, Documents};
-use crate::log::Seen;
-use crate::lookup::FeedState;
-use crate::store::{BoxFuture, ChangeLog, ChangePage, LogPosition, Result, StoreError};
-
-/// Reader of the log: a cache that a change may make wrong, or a task that
-/// waits for a change.
-///
-/// A server hands each page to its followers in this order:
-///
-/// 1. `RedisCache` (`stores/redis_cache.rs`) and `DiskCache`
-///    (`stores/disk_cache/resync.rs`), at the same time;
-/// 2. [`Sealer`](crate::Sealer) (`seal/sealer/check.rs`), which looks for another
-///    sealing key;
-/// 3. [`Lookup`](crate::Lookup) (`lookup/apply.rs`), which then reads nothing old
-///    from the caches;
-/// 4. [`Documents`] (`feed/documents.rs`), which tells those who keep documents.
-///
-/// Followers ignore [`Change::what`](crate::store::Change::what): a copy is dropped
-/// and read again, whether its subject was put or removed.
-///
-/// - Pages arrive in the order of the log, and each continues the one before.
-///   Where that is not so, [`Self::start_over`] is called instead.
-/// - A returned future that has resolved tells that the effect holds: a read
-///   that begins afterwards gets nothing that the page replaced.
-/// - A future may be dropped, and is then followed by [`Self::late`]. The page
-///   is not given again.
-pub trait Follower: Send + Sync + 'static {
-    /// Applies a page that continues what was applied.
-    fn follow<'a>(&'a self, page: &'a ChangePage) -> BoxFuture<'a, ()>;
-
-    /// Trusts nothing that was remembered before, and applies changes behind
-    /// `at` from now on.
-    fn start_over(&self, at: LogPosition) -> BoxFuture<'_, ()>;
-
-    /// Tells that the last call was dropped because it took too long. Until
-    /// the follower has caught up by itself, it answers nothing, and its calls
-    /// return at once.
-    fn late(&self) {}
-
-    /// Reports whether changes arrive. [`FeedState::Healthy`] is repeated each
-    /// second; without a repetition for 10 s it counts as broken.
-    fn feed_is(&self, _: FeedState) {}
-}
+use crate::store::{
+    BoxFuture, ChangeLog, ChangePage, FeedState, Follower, LogPosition, Result, Seen, StoreError,
+};
 
 /// The task that follows the log. It runs on the background runtime until it
 /// is dropped.

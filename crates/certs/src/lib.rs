@@ -29,22 +29,23 @@ pub mod record;
 pub mod seal;
 pub mod store;
 
-pub use cache::{Absence, Served, Usage};
+pub use cache::{Absence, Published, Served, Usage};
 pub use challenge::{ChallengeKind, ChallengeSource, Challenges, KeyAuthorization};
 pub use clock::Clock;
 pub use credential::{ClientCa, CredentialId, KeyType, SealedBytes, Secret, StoredCredential};
-pub use feed::{DocumentEvent, Documents, Feed, Follower};
+pub use feed::{DocumentEvent, Documents, Feed};
 pub use host::{HostName, HostPattern, NameError};
 pub use lineage::{Able, Claim, Fence, LastError, Lineage, LineageName, Listed, ToClaim, Wishes};
 pub use loaded::{LoadedCredential, LoadedHost};
 pub use log_limiter::LogLimiter;
 pub use lookup::{
-    Cached, FeedState, Lookup, LookupError, LookupSettings, LookupStats, Outcome, Progress,
-    Published, Wait,
+    Cached, Lookup, LookupError, LookupSettings, LookupStats, Outcome, Progress, Wait,
 };
 pub use obtain::{NeverObtain, Obtain, Obtained};
 pub use prefix::Prefix;
 pub use printable::printable;
 pub use record::{HostRecord, References, Site, Tenant, TlsPolicy, TlsVersion};
 pub use seal::{Batch, OpenKey, Sealer};
-pub use store::{Answer, Catalog, ChangeLog, Found, Store, StoreError};
+pub use store::{
+    Answer, Catalog, ChangeLog, FeedState, Follower, Found, Noted, Seen, Store, StoreError,
+};

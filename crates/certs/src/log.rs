@@ -2,11 +2,8 @@
 //! remember them. They tell a load that a change overtook from one that is still
 //! right. Redis remembers changed subjects itself.
 
-mod seen;
-
 use std::collections::VecDeque;
 
-pub use self::seen::{Noted, Seen};
 use crate::credential::CredentialId;
 use crate::host::{HostName, HostPattern};
 use crate::store::{Change, ChangePage, LogPosition, Subject};

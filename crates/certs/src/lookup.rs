@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use foldhash::quality::RandomState;
 
-use crate::cache::{Absence, Cache, Note, Served};
+use crate::cache::{Absence, Cache, Note, Published, Served};
 use crate::host::HostName;
 use crate::loaded::LoadedHost;
 use crate::loaded::intern::Interner;
@@ -15,7 +15,6 @@ use crate::log::Recent;
 use crate::obtain::Obtain;
 use crate::store::Store;
 pub use counts::{Counts, LookupStats};
-pub use freshness::FeedState;
 use freshness::{Age, Freshness};
 use load::Load;
 pub use outcome::{LookupError, Outcome};
@@ -105,15 +104,6 @@ pub type Publish<V> = dyn Fn(&Arc<LoadedHost>) -> Result<Published<V>, String> +
 
 type Calls<V> = HashMap<HostName, Call<V>, RandomState>;
 
-/// Value that the server made of a record.
-#[derive(Debug)]
-pub struct Published<V> {
-    /// The value.
-    pub value: V,
-    /// Bytes of memory that the value adds to those of the record.
-    pub weight: usize,
-}
-
 /// Settings of a lookup.
 #[derive(Clone, Debug)]
 pub struct LookupSettings {
@@ -138,7 +128,7 @@ pub enum Cached<V> {
 
 impl<V: Send + Sync + 'static> Lookup<V> {
     /// Makes a lookup that has no change feed until it is given to one as a
-    /// [`Follower`](crate::feed::Follower).
+    /// [`Follower`](crate::store::Follower).
     pub fn new(
         store: Arc<dyn Store>,
         settings: &LookupSettings,

@@ -5,9 +5,11 @@
 
 mod document;
 mod error;
+mod follower;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
 pub mod precondition;
+mod seen;
 mod write;
 
 use std::fmt::Debug;
@@ -25,6 +27,8 @@ use crate::seal::{Batch, OpenKey};
 
 pub use self::document::{Document, DocumentId, DocumentKind};
 pub use self::error::StoreError;
+pub use self::follower::{FeedState, Follower};
+pub use self::seen::{Noted, Seen};
 pub use self::write::{Precondition, Reseal, SecretOf, Write};
 
 /// A boxed future, as traits behind `dyn` need it.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use sekisho_certs::Seen;
 use sekisho_certs::feed::CACHE_TIMEOUT;
-use sekisho_certs::log::Seen;
 use sekisho_certs::store::memory::Memory;
 use sekisho_certs::store::{Document, DocumentId, LogId, LogPosition, Precondition, Write};
 use sekisho_certs::{

@@ -20,11 +20,12 @@ use crate::redis::{Redis, RedisUrl};
 use crate::redis_cache::{CacheServer, RedisCache, Timeouts};
 use crate::sqlite::{Mode, Options, Sqlite};
 use crate::tiers::Tiers;
+use sekisho_certs::Follower;
+use sekisho_certs::Seen;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::contract::fixture::{host_with, plain};
 use sekisho_certs::contract::{Fixture, Names};
-use sekisho_certs::feed::{CACHE_TIMEOUT, Feed, Follower};
-use sekisho_certs::log::Seen;
+use sekisho_certs::feed::{CACHE_TIMEOUT, Feed};
 use sekisho_certs::seal::{KeyRing, MasterKey, Sealer};
 
 async fn plain_sqlite() -> Fixture {

@@ -75,11 +75,11 @@ use crate::threads::Threads;
 use sekisho_certs::SealedBytes;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::host::HostName;
-use sekisho_certs::log::{Noted, Seen};
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::store::{
     Catalog, CatalogId, DocumentKind, Found, LogPosition, Result, StoreError,
 };
+use sekisho_certs::{Noted, Seen};
 
 /// Where copies are kept, and of what.
 #[derive(Clone, Debug)]

@@ -45,12 +45,12 @@ pub(crate) use self::server::CachePosition;
 pub use self::server::CacheServer;
 use self::server::Got;
 use sekisho_certs::host::HostName;
-use sekisho_certs::log::{Noted, Seen};
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::store::{
     BoxFuture, Catalog, CatalogId, ChangePage, Found, LogPosition, Result, StoreError,
 };
 use sekisho_certs::{FeedState, Follower, SealedBytes};
+use sekisho_certs::{Noted, Seen};
 
 /// Answers of a catalog, kept in Redis. It follows the catalog's log.
 pub struct RedisCache {

@@ -14,8 +14,8 @@ use crate::breaker::{Breaker, BreakerOpen};
 use crate::disk_cache::DiskCache;
 #[cfg(feature = "redis")]
 use crate::redis_cache::{CachePosition, RedisCache};
+use sekisho_certs::Noted;
 use sekisho_certs::host::HostName;
-use sekisho_certs::log::Noted;
 use sekisho_certs::seal::{KeyRing, OpenKey, Sealer};
 use sekisho_certs::store::{
     Answer, BoxFuture, Document, DocumentId, Found, Result, Store, StoreError,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use sekisho_certs::log::Seen;
+use sekisho_certs::Seen;
 use sekisho_certs::seal::{KeyError, KeyRing, KeySource, Sealer};
 use sekisho_certs::{Clock, Store};
 use sekisho_server::tickets::DOCUMENT_KIND;

@@ -14,7 +14,6 @@ use super::pem::{self, Contents, Wanted};
 use super::{CredentialId, KeyType, Secret, StoredCredential};
 use crate::der;
 use crate::host::HostPattern;
-use crate::seal::OpenKey;
 
 /// A certificate chain and its private key that belong together.
 #[derive(Clone, Debug)]
@@ -227,16 +226,14 @@ impl Credential {
         &self.notes
     }
 
-    /// Converts to the form that a store takes. The key is in the clear:
-    /// PKCS#8, or as a plain store keeps it.
-    #[must_use]
-    pub fn into_stored(self, id: CredentialId) -> StoredCredential<OpenKey> {
+    /// Returns the key with what is stored of the rest.
+    pub(crate) fn into_parts(self, id: CredentialId) -> StoredCredential<Secret> {
         StoredCredential {
             id,
             version: 0,
             key_type: self.key_type,
             chain: self.chain,
-            key: OpenKey::unproved(self.key),
+            key: self.key,
             not_before: self.not_before,
             not_after: self.not_after,
         }

@@ -3,10 +3,8 @@
 use std::future::ready;
 use std::sync::atomic::Ordering;
 
-use super::freshness::FeedState;
 use super::{Lookup, Recent};
-use crate::feed::Follower;
-use crate::store::{BoxFuture, Change, ChangePage, LogPosition, Subject};
+use crate::store::{BoxFuture, Change, ChangePage, FeedState, Follower, LogPosition, Subject};
 
 impl<V: Send + Sync + 'static> Lookup<V> {
     /// Starts over behind `position`: each cached record is read again before it

@@ -7,12 +7,12 @@ use std::time::Duration;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::freshness::FeedState;
 use super::{Lookup, LookupError, Outcome};
 use crate::cache::Usage;
 use crate::metrics::{
     BusyCounter, Collector, Counter, Counters, DescriptorEncoder, Gauge, Registry, gauge,
 };
+use crate::store::FeedState;
 
 /// Figures for metrics, as of one moment.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::seal::OpenKey;
-use crate::store::{self, Answer, StoreError};
+use crate::store::{self, Answer, FeedState, StoreError};
 
 /// Time limits of cached answers. They hold without a change feed and while it
 /// is broken; a healthy feed needs none.
@@ -35,33 +35,6 @@ pub(super) enum Age {
     Refresh,
     /// Read again first, and serve it only if that fails.
     Stale,
-}
-
-/// State of the change feed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum FeedState {
-    /// No feed: a store without a change log.
-    None,
-    /// Each change arrives. Counts as [`Self::Broken`] 10 s after the feed last
-    /// said so.
-    Healthy,
-    /// Changes may be missing.
-    Broken,
-}
-
-impl FeedState {
-    pub(super) const ALL: [Self; 3] = [Self::None, Self::Healthy, Self::Broken];
-
-    /// Returns the word for it in metrics and in `/healthz`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Healthy => "healthy",
-            Self::Broken => "broken",
-        }
-    }
 }
 
 impl Freshness {

@@ -1,6 +1,6 @@
 //! A private key in the clear, and whether it was proved.
 
-use crate::credential::{Secret, StoredCredential};
+use crate::credential::{Credential, CredentialId, Secret, StoredCredential};
 
 /// A private key in the clear, as a load takes it.
 ///
@@ -47,6 +47,16 @@ impl OpenKey {
     #[must_use]
     pub fn is_proved(&self) -> bool {
         self.proved
+    }
+}
+
+impl Credential {
+    /// Converts to the form that a store takes. The key is in the clear:
+    /// PKCS#8, or as a plain store keeps it.
+    #[must_use]
+    pub fn into_stored(self, id: CredentialId) -> StoredCredential<OpenKey> {
+        let (credential, key) = self.into_parts(id).replace_key(());
+        credential.with_key(OpenKey::unproved(key))
     }
 }
 

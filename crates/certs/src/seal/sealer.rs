@@ -15,8 +15,7 @@ pub use self::rotate::{Resealed, SealedSecret, Walk};
 use self::check::Known;
 use super::{Batch, KeyRing, Keys};
 use crate::credential::{SealedBytes, Secret};
-use crate::log::Seen;
-use crate::store::{Catalog, CatalogId, Document, Precondition, Result, StoreError, Write};
+use crate::store::{Catalog, CatalogId, Document, Precondition, Result, Seen, StoreError, Write};
 
 /// The master keys for one catalog, whose check value says which of them
 /// seals. Clones share what they know.

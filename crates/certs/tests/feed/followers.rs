@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sekisho_certs::log::Seen;
+use sekisho_certs::Seen;
 use sekisho_certs::store::memory::Memory;
 use sekisho_certs::store::{BoxFuture, ChangeLog, ChangePage, LogPosition, Result, Subject, What};
 use sekisho_certs::{FeedState, Follower};

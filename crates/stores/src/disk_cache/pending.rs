@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::written::Fingerprint;
+use sekisho_certs::Noted;
 use sekisho_certs::SealedBytes;
 use sekisho_certs::host::HostName;
-use sekisho_certs::log::Noted;
 use sekisho_certs::store::Found;
 
 /// Answers of the store in their order, bounded in bytes.

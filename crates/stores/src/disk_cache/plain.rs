@@ -3,10 +3,10 @@
 use super::pending::Kept;
 use super::writer::Writer;
 use super::{DiskCache, Inner};
+use sekisho_certs::Noted;
 use sekisho_certs::SealedBytes;
 use sekisho_certs::credential::StoredCredential;
 use sekisho_certs::host::HostName;
-use sekisho_certs::log::Noted;
 use sekisho_certs::seal::{Bound, KeyRing, OpenKey};
 use sekisho_certs::store::{CatalogId, Found};
 

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::{DiskCache, Inner};
-use sekisho_certs::log::Noted;
+use sekisho_certs::Noted;
 use sekisho_certs::seal::CHECK;
 use sekisho_certs::store::{
     BoxFuture, Catalog, ChangePage, DocumentId, LogPosition, Result, Subject,
@@ -62,7 +62,7 @@ impl Follower for DiskCache {
     }
 
     /// Leaves it to the resync whether the file continues. Until then it answers
-    /// only if it is as far as [`Seen`](sekisho_certs::log::Seen), in the same
+    /// only if it is as far as [`Seen`](sekisho_certs::Seen), in the same
     /// epoch.
     fn start_over(&self, _: LogPosition) -> BoxFuture<'_, ()> {
         self.late();

@@ -11,9 +11,10 @@ use super::Shared;
 use super::file::{CacheFile, PAGE, is_damage};
 use super::tables::{self, Meta};
 use crate::stored;
+use sekisho_certs::Noted;
 use sekisho_certs::SealedBytes;
 use sekisho_certs::host::HostName;
-use sekisho_certs::log::{Noted, Recent};
+use sekisho_certs::log::Recent;
 use sekisho_certs::seal::CHECK;
 use sekisho_certs::store::{CatalogId, Document, Found, LogPosition};
 

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::server::{CachePosition, Space};
 use super::{Shared, in_time};
 use crate::backoff::Backoff;
-use sekisho_certs::log::Noted;
+use sekisho_certs::Noted;
 use sekisho_certs::store::{LogPosition, Result, StoreError};
 
 /// Works whenever Redis was lost, at first too.

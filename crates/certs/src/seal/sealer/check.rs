@@ -6,12 +6,10 @@ use std::future::ready;
 
 use super::Sealer;
 use crate::credential::{SealedBytes, Secret};
-use crate::feed::Follower;
-use crate::lookup::FeedState;
 use crate::seal::{Bound, KeyRing};
 use crate::store::{
-    BoxFuture, CatalogId, ChangePage, Document, DocumentId, DocumentKind, LogPosition, Result,
-    StoreError, Subject,
+    BoxFuture, CatalogId, ChangePage, Document, DocumentId, DocumentKind, FeedState, Follower,
+    LogPosition, Result, StoreError, Subject,
 };
 
 /// Check value as it was last read.

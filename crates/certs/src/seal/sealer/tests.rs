@@ -1,6 +1,6 @@
 //! Two processes on one catalog, while the key that seals is changed.
 
-use crate::feed::Follower;
+use crate::store::{Answer, Document, DocumentId, Follower, memory::Memory};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,8 +11,6 @@ use crate::host::{HostName, HostPattern};
 use crate::lineage::{Fence, Lineage, Listed};
 use crate::record::Tenant;
 use crate::seal::{KeySource, OpenKey};
-use crate::store::memory::Memory;
-use crate::store::{Answer, Document, DocumentId};
 
 /// A catalog with a key file of one key.
 struct Rig {

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::store::LogPosition;
+use super::LogPosition;
 
 /// The highest position of the log that this process has seen: in pages of the
 /// feed, and by its own writes before they return. A cache that is not as far
