@@ -21,7 +21,9 @@ pub mod http;
 mod lineage_row;
 mod log_row;
 mod open;
+mod options;
 mod pem_pair;
+mod place;
 mod plan;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -38,7 +40,10 @@ mod template;
 mod threads;
 pub mod tiers;
 pub mod url;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod url_parts;
 pub mod worker;
 
-pub use open::{Mode, OpenStore, Options, exists, open, probe};
+pub use open::{OpenStore, exists, open, probe};
+pub use options::{Mode, Options};
 pub use url::Url;

@@ -6,18 +6,16 @@
     allow(unused_variables)
 )]
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use sekisho_certs::metrics::Counter;
 use sekisho_certs::store::Result;
-use sekisho_certs::{Catalog, HostName, Secret, Store, StoreError};
+use sekisho_certs::{Catalog, HostName, Store, StoreError};
 use tokio::runtime::Handle;
 
 use crate::files::Files;
 #[cfg(feature = "http")]
 use crate::http::{self, Http};
+use crate::options::Options;
 #[cfg(feature = "postgres")]
 use crate::postgres::{self, Postgres};
 #[cfg(feature = "redis")]
@@ -31,33 +29,6 @@ pub enum OpenStore {
     Catalog(Arc<dyn Catalog>),
     /// A store that others write, with plain keys.
     Plain(Arc<dyn Store>),
-}
-
-/// Handling of a catalog that is missing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// The catalog must be there: a server would otherwise start empty after a typo.
-    #[default]
-    Existing,
-    /// Made if it is missing; an empty one is completed.
-    Create,
-}
-
-/// How a store is opened.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Handling of a catalog that is missing.
-    pub mode: Mode,
-    /// The bearer token for an endpoint (RFC 6750).
-    pub token: Option<Secret>,
-    /// PEM certificates that alone are believed of an endpoint; else, those
-    /// that the system trusts.
-    pub ca: Option<PathBuf>,
-    /// How long connecting to PostgreSQL and a read there may take; by default as
-    /// long as a command waits.
-    pub timeout: Option<Duration>,
-    /// Counts connections to PostgreSQL that were given up since a lookup hung on them.
-    pub retired: Counter,
 }
 
 /// Opens a store. `runtime` drives its connections. A store that is reached

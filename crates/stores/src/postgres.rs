@@ -53,7 +53,7 @@ use sekisho_certs::store::{
 
 pub use self::database::{Columns, Database, Value};
 pub use self::url::Url;
-pub use crate::open::Mode;
+pub use crate::options::Mode;
 
 /// Catalog in a PostgreSQL database. The runtime that it was made with drives
 /// its connections and calls; those of lookups also the runtimes that serve

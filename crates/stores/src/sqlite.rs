@@ -45,7 +45,7 @@ use self::read::{
 use self::rows::Step;
 use self::slot::{Role, Slot};
 use self::watch::Watch;
-pub use crate::open::Mode;
+pub use crate::options::Mode;
 use crate::threads::Threads;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use crate::backoff::Backoff;
 use crate::breaker::{Breaker, BreakerOpen};
 use crate::disk_cache::DiskCache;
+pub use crate::options::STORE_TIMEOUT;
 #[cfg(feature = "redis")]
 use crate::redis_cache::{CachePosition, RedisCache};
 use sekisho_certs::Noted;
@@ -318,9 +319,6 @@ fn stale(answer: Answer<OpenKey>) -> Answer<OpenKey> {
     }
 }
 
-/// For a store that answers within milliseconds: a handshake's own deadline is
-/// not much longer than a call's.
-pub const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Failures in a row that open the breaker: a store that only restarts has
 /// fewer.
 const FAILURES: u32 = 10;

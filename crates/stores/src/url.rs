@@ -1,8 +1,5 @@
 //! URLs of stores, as `[store] url` has them.
 
-#[cfg(any(feature = "postgres", feature = "redis"))]
-pub(crate) mod parts;
-
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +7,7 @@ use crate::announced::Announced;
 use crate::files::Pattern;
 #[cfg(feature = "http")]
 use crate::http::Template;
+pub use crate::place::{StoreServer, path_below};
 #[cfg(feature = "postgres")]
 use crate::postgres;
 #[cfg(feature = "redis")]
@@ -204,15 +202,6 @@ impl Url {
     }
 }
 
-/// Server of a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreServer {
-    /// A name, or an address without brackets, and a port.
-    Tcp(String, u16),
-    /// A Unix socket.
-    Unix(PathBuf),
-}
-
 /// Shows the URL without passwords.
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -227,17 +216,6 @@ impl fmt::Display for Url {
             Kind::Redis(url) => url.fmt(f),
         }
     }
-}
-
-/// Takes a path of the configuration: absolute, or below `base`.
-///
-/// # Errors
-/// If it is empty or holds a NUL.
-pub fn path_below(base: &Path, path: &str) -> Result<PathBuf, String> {
-    if path.is_empty() || path.contains('\0') {
-        return Err("the path must not be empty nor hold a NUL".into());
-    }
-    Ok(base.join(path))
 }
 
 /// Schemes of URLs, each with the feature that its kind needs; every build has

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use sekisho_certs::host::HostPattern;
 
+use crate::place::path_below;
 use crate::template::{HOST, HostTemplate, segment};
-use crate::url::path_below;
 
 /// Two paths with a place for the name.
 #[derive(Clone, Debug)]

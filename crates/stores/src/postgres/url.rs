@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
-use crate::url::parts::{Parameters, Parts};
-use crate::url::{StoreServer, path_below};
+use crate::place::{StoreServer, path_below};
+use crate::url_parts::{Parameters, Parts};
 
 /// A parsed `postgres://` URL. It shows itself without its password.
 #[derive(Clone, PartialEq, Eq)]

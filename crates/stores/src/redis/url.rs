@@ -11,8 +11,8 @@ use url::Host;
 
 use super::keys::Keys;
 use crate::announced::Announced;
-use crate::url::parts::{ENCODE, Parameters, Parts, decoded};
-use crate::url::{StoreServer, path_below};
+use crate::place::{StoreServer, path_below};
+use crate::url_parts::{ENCODE, Parameters, Parts, decoded};
 
 type Result<T> = std::result::Result<T, String>;
 
