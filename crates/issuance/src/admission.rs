@@ -39,7 +39,7 @@ pub use rules::orderable;
 
 use crate::acme::Meta;
 use crate::names::registered_domain;
-use crate::settings::SettingError;
+use crate::setting_error::SettingError;
 use ask::Ask;
 use decision::No;
 use memory::{Denied, Granted, Memory};

@@ -12,5 +12,6 @@ mod metrics;
 pub mod names;
 pub mod quota;
 pub mod schedule;
+mod setting_error;
 pub mod settings;
 pub mod solver;

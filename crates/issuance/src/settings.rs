@@ -1,11 +1,10 @@
 //! Settings of an issuer, as the configuration gives them.
 
-use sekisho_certs::HostName;
-
-use crate::acme::{self, CaSettings, ChallengeType, ExternalAccount, KeyKind};
+use crate::acme::{CaSettings, ChallengeType, ExternalAccount, KeyKind};
 use crate::admission;
 use crate::quota::Quotas;
-use crate::solver::dns01;
+pub use crate::setting_error::SettingError;
+pub use crate::solver::DnsZone;
 
 /// Settings of an issuer, `[acme]`.
 #[derive(Clone, Debug)]
@@ -72,65 +71,15 @@ impl CaOptions {
     }
 }
 
-/// Zone with the way to write its records, `[acme.dns."ZONE"]`.
-#[derive(Clone, Debug)]
-pub struct DnsZone {
-    /// The zone: it and all names below it are meant.
-    pub zone: HostName,
-    /// Way to write records.
-    pub solver: dns01::Settings,
-}
-
-/// Setting that can't be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key}: {why}")]
-pub struct SettingError {
-    /// Path of its key below `[acme]`, such as `ask`, `ca.internal.root` or
-    /// `dns."example.com".tsig`.
-    pub key: String,
-    /// Problem with it.
-    pub why: String,
-}
-
-impl SettingError {
-    /// Makes the error of a key of `[acme]` itself.
-    pub(crate) fn new(key: &str, why: impl Into<String>) -> Self {
-        Self {
-            key: key.to_owned(),
-            why: why.into(),
-        }
-    }
-
-    /// Makes the error of a solver that [`dns01::Dns01::new`] could not build for
-    /// this zone.
-    #[must_use]
-    pub fn of_zone(zone: &HostName, error: &dns01::Error) -> Self {
-        let table = format!("dns.\"{zone}\"");
-        match &error.fault {
-            dns01::Fault::Setting { key, why } => Self::new(&format!("{table}.{key}"), why),
-            fault => Self::new(&table, fault.to_string()),
-        }
-    }
-}
-
-impl From<acme::Error> for SettingError {
-    /// Finds the key of a fault of the configuration, below the CA's name unless all
-    /// CAs share it.
-    fn from(error: acme::Error) -> Self {
-        match error.fault {
-            acme::Fault::Setting { key: "agree", why } => Self::new("agree", why),
-            acme::Fault::Setting { key, why } => Self::new(&format!("ca.{}.{key}", error.ca), why),
-            acme::Fault::Untrusted(why) => Self::new(&format!("ca.{}.root", error.ca), why),
-            fault => Self::new(&format!("ca.{}", error.ca), fault.to_string()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
 
+    use sekisho_certs::HostName;
+
     use super::*;
+    use crate::acme;
+    use crate::solver::dns01;
 
     #[test]
     fn errors_name_the_key_below_acme() {

@@ -5,9 +5,18 @@ pub mod dns01;
 use sekisho_certs::{HostName, HostPattern};
 
 use crate::acme::ChallengeType;
-use crate::settings::{DnsZone, SettingError};
+use crate::setting_error::SettingError;
 use dns01::{Dns01, Waiting, Waits};
 use tokio::sync::watch;
+
+/// Zone with the way to write its records, `[acme.dns."ZONE"]`.
+#[derive(Clone, Debug)]
+pub struct DnsZone {
+    /// The zone: it and all names below it are meant.
+    pub zone: HostName,
+    /// Way to write records.
+    pub solver: dns01::Settings,
+}
 
 /// Challenges in the order in which they are tried, and the zones of DNS-01.
 #[derive(Debug)]
@@ -112,6 +121,19 @@ impl Solvers {
         match kind {
             ChallengeType::Dns01 => self.dns(name).is_some(),
             ChallengeType::Http01 | ChallengeType::TlsAlpn01 => name.wildcard_parent().is_none(),
+        }
+    }
+}
+
+impl SettingError {
+    /// Makes the error of a solver that [`dns01::Dns01::new`] could not build for
+    /// this zone.
+    #[must_use]
+    pub fn of_zone(zone: &HostName, error: &dns01::Error) -> Self {
+        let table = format!("dns.\"{zone}\"");
+        match &error.fault {
+            dns01::Fault::Setting { key, why } => Self::new(&format!("{table}.{key}"), why),
+            fault => Self::new(&table, fault.to_string()),
         }
     }
 }

@@ -10,7 +10,7 @@ use sekisho_certs::{HostPattern, Tenant};
 use sekisho_https::{HttpsClient, Timeouts, roots};
 
 use super::decision::No;
-use crate::settings::SettingError;
+use crate::setting_error::SettingError;
 
 /// Endpoint that is asked with `?domain=NAME`. Redirects are not followed, and
 /// bodies not read.
