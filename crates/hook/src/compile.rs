@@ -1,14 +1,9 @@
 //! From a script's text to bytecode, once.
 
-mod bytecode;
-mod known;
-
 use std::sync::Arc;
 
 use mlua::Error as LuaError;
 use mlua::chunk::Compiler;
-
-pub(crate) use known::check;
 
 use crate::error::Error;
 

@@ -7,9 +7,8 @@ use sekisho_certs::metrics::Registry;
 use tokio::time::Instant;
 
 use crate::cache::Cache;
-use crate::call::call;
 use crate::choice::{Answer, Choice, Source};
-use crate::compile::{Program, check};
+use crate::compile::Program;
 use crate::error::Error;
 use crate::failure::{Charge, Failure};
 use crate::files::Folders;
@@ -17,13 +16,14 @@ use crate::flight::Flight;
 use crate::hello::Hello;
 use crate::imports::{Admission, Imports};
 use crate::log::LogLimit;
-use crate::metrics::{Metrics, register};
+use crate::metrics::Metrics;
 use crate::region::Region;
 use crate::report::Report;
 use crate::run::Run;
+use crate::run::call::call;
+use crate::run::state::State;
 use crate::settings::{OnError, Settings};
-use crate::shared::Shared;
-use crate::state::State;
+use crate::shared::{Shared, register};
 use crate::turn::WorkerTime;
 
 /// Script with its bounds and all that its runs share. Each worker thread that asks
@@ -38,7 +38,7 @@ impl<I: Imports> Hook<I> {
     /// Compiles a script, and runs its main chunk once.
     ///
     /// # Errors
-    /// The script does not compile, calls what is not there, has no function `handshake`,
+    /// The script does not compile, calls what is not there in its main chunk, has no function `handshake`,
     /// or keeps over half of its memory from the start; or a folder can't be opened.
     pub fn compile(settings: Settings, imports: I) -> Result<Self, Error> {
         let program = Program::compile(&settings.name, &settings.source)?;
@@ -61,7 +61,6 @@ impl<I: Imports> Hook<I> {
         // Dropped again: the workers make their own.
         let time = Arc::new(WorkerTime::new(shared.imports.turns()));
         let state = State::new(&shared, time)?;
-        check::<I>(&shared.program, &state.lua)?;
         let (kept, memory) = (state.kept(), shared.settings.memory);
         if kept > memory / 2 {
             let (kept, memory) = (kept >> 10, memory >> 10);

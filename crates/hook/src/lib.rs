@@ -5,9 +5,7 @@
 
 #![forbid(unsafe_code)]
 
-mod api;
 mod cache;
-mod call;
 mod choice;
 mod compile;
 mod error;
@@ -17,7 +15,6 @@ mod flight;
 mod hello;
 mod hook;
 mod imports;
-mod load;
 mod log;
 mod meter;
 mod metrics;
@@ -26,7 +23,6 @@ mod report;
 mod run;
 mod settings;
 mod shared;
-mod state;
 mod token;
 mod turn;
 

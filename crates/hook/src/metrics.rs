@@ -1,15 +1,10 @@
 //! Counters of a hook. No label grows with names, keys or clients.
 
-use std::fmt;
-use std::sync::{Arc, Weak};
-
-use sekisho_certs::metrics::{Collector, Counter, Counters, DescriptorEncoder, Registry, gauge};
+use sekisho_certs::metrics::{Counter, Counters, Registry};
 
 use crate::choice::{Choice, Source};
 use crate::failure::Failure;
-use crate::imports::Imports;
 use crate::report::RegionUse;
-use crate::shared::Shared;
 
 /// Counters that only grow.
 #[derive(Debug, Default)]
@@ -34,7 +29,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    fn register(&self, registry: &mut Registry) {
+    pub(crate) fn register(&self, registry: &mut Registry) {
         let each = [
             ("lookup", self.lookup.clone()),
             ("use", self.used.clone()),
@@ -107,43 +102,5 @@ impl Metrics {
             RegionUse::Stale => &self.stale,
             RegionUse::Failed => &self.failed,
         }
-    }
-}
-
-/// Registers the metrics of a hook.
-pub(crate) fn register<I: Imports>(shared: &Arc<Shared<I>>, registry: &mut Registry) {
-    shared.metrics.register(registry);
-    registry.register_collector(Box::new(Sizes(Arc::downgrade(shared))));
-}
-
-/// Gauges that are computed with each scrape.
-struct Sizes<I: Imports>(Weak<Shared<I>>);
-
-impl<I: Imports> fmt::Debug for Sizes<I> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Sizes")
-    }
-}
-
-impl<I: Imports> Collector for Sizes<I> {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Some(shared) = self.0.upgrade() else {
-            return Ok(());
-        };
-        let usage = shared.region.usage();
-        let waiting = shared.flight.waiting() as u64;
-        let to = &mut encoder;
-        gauge(
-            to,
-            "hook_runs_waiting",
-            "Runs of the hook that wait",
-            &waiting,
-        )?;
-        let help = "Certificates and other choices that tls:cached keeps";
-        gauge(to, "hook_region_entries", help, &usage.entries)?;
-        let help = "Bytes of what tls:cached keeps";
-        gauge(to, "hook_region_bytes", help, &usage.bytes)?;
-        let help = "Bytes of the cache that scripts use";
-        gauge(to, "hook_cache_bytes", help, &shared.cache.bytes())
     }
 }

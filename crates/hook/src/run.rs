@@ -1,4 +1,12 @@
 //! Run of a script's function: for a handshake, or for a key of `tls:cached`.
+//!
+//! A run goes on in stretches, in a state of its worker ([`state`]), which knows the run
+//! of its stretch; what a script calls ([`api`]) acts on that run.
+
+pub(crate) mod api;
+pub(crate) mod call;
+mod load;
+pub(crate) mod state;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -13,8 +21,8 @@ use crate::hello::Hello;
 use crate::imports::{Admission, Imports, Owner, Pair};
 use crate::region::Kept;
 use crate::report::Report;
+use crate::run::state::State;
 use crate::shared::Shared;
-use crate::state::State;
 use crate::token::Token;
 
 /// Run with what it has chosen so far.

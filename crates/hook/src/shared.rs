@@ -1,6 +1,9 @@
 //! Parts of a hook that all workers share.
 
+use std::fmt;
 use std::sync::{Arc, Weak};
+
+use sekisho_certs::metrics::{Collector, DescriptorEncoder, Registry, gauge};
 
 use crate::cache::Cache;
 use crate::compile::Program;
@@ -27,4 +30,42 @@ pub(crate) struct Shared<I: Imports> {
     pub(crate) failures: LogLimit,
     pub(crate) lines: LogLimit,
     pub(crate) replacements: LogLimit,
+}
+
+/// Registers the metrics of a hook.
+pub(crate) fn register<I: Imports>(shared: &Arc<Shared<I>>, registry: &mut Registry) {
+    shared.metrics.register(registry);
+    registry.register_collector(Box::new(Sizes(Arc::downgrade(shared))));
+}
+
+/// Gauges that are computed with each scrape.
+struct Sizes<I: Imports>(Weak<Shared<I>>);
+
+impl<I: Imports> fmt::Debug for Sizes<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sizes")
+    }
+}
+
+impl<I: Imports> Collector for Sizes<I> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(shared) = self.0.upgrade() else {
+            return Ok(());
+        };
+        let usage = shared.region.usage();
+        let waiting = shared.flight.waiting() as u64;
+        let to = &mut encoder;
+        gauge(
+            to,
+            "hook_runs_waiting",
+            "Runs of the hook that wait",
+            &waiting,
+        )?;
+        let help = "Certificates and other choices that tls:cached keeps";
+        gauge(to, "hook_region_entries", help, &usage.entries)?;
+        let help = "Bytes of what tls:cached keeps";
+        gauge(to, "hook_region_bytes", help, &usage.bytes)?;
+        let help = "Bytes of the cache that scripts use";
+        gauge(to, "hook_cache_bytes", help, &shared.cache.bytes())
+    }
 }

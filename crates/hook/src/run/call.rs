@@ -10,12 +10,12 @@ use sekisho_certs::Prefix;
 use tokio::task::yield_now;
 use tokio::time::timeout_at;
 
-use crate::api::Reply;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::imports::{Imports, Turn};
 use crate::run::Run;
-use crate::state::Wait;
+use crate::run::api::Reply;
+use crate::run::state::Wait;
 
 /// Calls `function` in the run's state, in a coroutine of its own, until it returns
 /// or meets a bound. What it chose stands in the run.

@@ -6,7 +6,7 @@ use mlua::{Lua, MultiValue, Result, Table, Value};
 use sekisho_certs::printable;
 
 use crate::imports::Imports;
-use crate::state::Current;
+use crate::run::state::Current;
 
 /// Installs `log`.
 pub(super) fn install<I: Imports>(

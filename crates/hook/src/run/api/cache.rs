@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::arguments::Arguments;
 use crate::cache::Value as Kept;
 use crate::imports::Imports;
-use crate::state::Current;
+use crate::run::state::Current;
 
 /// Installs `cache`.
 pub(super) fn install<I: Imports>(

@@ -7,7 +7,7 @@ use mlua::{Error, Function, Lua, Result, Value};
 use crate::hello::Hello;
 use crate::imports::Imports;
 use crate::run::Run;
-use crate::state::Current;
+use crate::run::state::Current;
 
 /// Makes the function that is asked for what is not a method.
 pub(super) fn index<I: Imports>(lua: &Lua, current: &Arc<Current<I>>) -> Result<Function> {

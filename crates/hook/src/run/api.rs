@@ -13,13 +13,12 @@ mod sql;
 mod tls;
 mod waiting;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use mlua::{Function, Lua, Result, Table, Value};
+use mlua::{Lua, Result, Table, Value};
 
 use crate::imports::Imports;
-use crate::state::{Current, State};
+use crate::run::state::Current;
 
 pub(crate) use prelude::install as install_prelude;
 use waiting::Waiting;
@@ -56,27 +55,6 @@ pub(crate) fn install<I: Imports>(lua: &Lua, current: &Arc<Current<I>>) -> Resul
     unknown.set_readonly(true);
     globals.set_metatable(Some(unknown))?;
     Ok(tls)
-}
-
-/// Returns the names of all methods: of `tls`, of clients, and of `cache`. Asks a state
-/// of its own, which no script has changed.
-pub(crate) fn methods<I: Imports>() -> Result<BTreeSet<String>> {
-    let lua = State::<I>::without_script()?;
-    let tls = install(&lua, &Arc::new(Current::<I>::default()))?;
-    let globals = lua.globals();
-    let mut tables: Vec<Table> = Vec::new();
-    let clients = ["redis", "sql"].map(|name| globals.get::<Function>(name)?.call("name"));
-    for object in clients.into_iter().chain([Ok(tls)]) {
-        let metatable = object?.metatable().expect("methods are there");
-        tables.push(metatable.raw_get("__index")?);
-    }
-    for name in ["cache", "http"] {
-        tables.push(globals.get(name)?);
-    }
-    let names = tables
-        .iter()
-        .flat_map(|table| table.pairs::<String, Value>());
-    names.map(|pair| Ok(pair?.0)).collect()
 }
 
 fn unknown_global(_: &Lua, (_, name): (Value, Value)) -> Result<Value> {

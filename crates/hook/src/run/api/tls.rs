@@ -12,10 +12,10 @@ use super::waiting::{Begun, Reply, Waiting};
 use crate::choice::{Choice, Source};
 use crate::files::Unread;
 use crate::imports::{Found, Imports};
-use crate::load::{cached, kept};
 use crate::report::Called;
+use crate::run::load::{cached, kept};
+use crate::run::state::Current;
 use crate::run::{Part, Run};
-use crate::state::Current;
 
 /// Makes the table of methods.
 pub(super) fn methods<I: Imports>(

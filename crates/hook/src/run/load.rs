@@ -7,13 +7,13 @@ use mlua::Function;
 use tokio::sync::oneshot::Sender;
 use tokio::time::{Instant, timeout};
 
-use crate::call::call;
 use crate::choice::{Choice, Source};
 use crate::failure::{Charge, Failure};
 use crate::imports::Imports;
 use crate::region::{Call, Ended, Kept, Known, Looked};
 use crate::report::RegionUse;
 use crate::run::Run;
+use crate::run::call::call;
 
 /// Takes what the region has under a script's key. Returns whether something was chosen;
 /// none if the key is not there.

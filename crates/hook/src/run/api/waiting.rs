@@ -2,7 +2,7 @@
 //!
 //! Each has three parts. A function of Rust reads the arguments; it returns the answer
 //! if there is one, else it leaves a future with the state. Then its wrapper in Luau
-//! yields, and the call polls the future (see [`call`](crate::call)). With the future's
+//! yields, and the call polls the future (see [`call`](crate::run::call)). With the future's
 //! reply the coroutine goes on, and `finish` turns the reply into values. mlua's async
 //! functions do that with a userdata and four calls for each, answered at once or not.
 
@@ -14,7 +14,7 @@ use mlua::{BString, Function, IntoLua, Lua, MultiValue, Result, Table, Value};
 use super::{http, redis, sql};
 use crate::imports::{Found, HttpAnswer, Imports, RedisReply, SqlRow};
 use crate::run::Run;
-use crate::state::{Current, Wait};
+use crate::run::state::{Current, Wait};
 
 /// Reply that a run waited for.
 pub(crate) enum Reply {

@@ -11,12 +11,12 @@ use mlua::{Function, Lua, LuaOptions, StdLib, Table, Thread, VmState};
 use sekisho_certs::Prefix;
 use tokio::time::Instant;
 
-use crate::api::{self, Reply};
 use crate::error::Error;
 use crate::failure::located;
 use crate::imports::Imports;
 use crate::meter::Meter;
 use crate::run::Run;
+use crate::run::api::{self, Reply};
 use crate::shared::Shared;
 use crate::turn::WorkerTime;
 use slots::local;
