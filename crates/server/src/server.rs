@@ -83,7 +83,7 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::Bind`] if an address can't be bound.
-    pub fn build(settings: Settings, parts: Parts) -> Result<Self, Error> {
+    pub fn build(mut settings: Settings, parts: Parts) -> Result<Self, Error> {
         let count = settings.limits.workers;
         let bind = |addresses: &[SocketAddr]| -> Result<Vec<Listening>, Error> {
             let bind = |address: &SocketAddr| Listening::bind(*address, count);
@@ -95,82 +95,11 @@ impl Server {
             https: bound(&https),
             http: bound(&http),
         };
-        let (servers, background) = Servers::new(Arc::clone(&parts.metrics), settings.name_servers);
-        let overload = settings.limits.requests.map(|limit| {
-            let in_flight = parts.metrics.requests_in_flight();
-            Arc::new(Overload::new(limit, in_flight.clone()))
-        });
-        let (hook, budget) = match parts.hook {
-            Some((hook, clients)) => (Some(hook), clients.budget),
-            None => (None, Arc::new(Budget::new(&settings.limits))),
-        };
-        let open = parts.metrics.upstream().connections.clone();
-        let descriptors = Descriptors::new(settings.upstreams, open);
-        let metrics = parts.metrics;
-        let hosts = Arc::new(Hosts {
-            lookup: parts.lookup,
-            budget,
-            metrics: Arc::clone(&metrics),
-            limit: settings.limits.handshake,
-            log_limits: Arc::default(),
-        });
-        let defaults = Arc::new(settings.defaults);
-        let chooser = hook.map(|hook| {
-            Arc::new(Chooser {
-                hook,
-                hosts: Arc::clone(&hosts),
-                defaults: Arc::clone(&defaults),
-            })
-        });
-        let answers = parts.challenges;
-        let answers = answers.map(|challenges| Arc::new(Answers::new(challenges, &hosts)));
-        let upstreams = Arc::new(Upstreams {
-            servers,
-            descriptors: Arc::new(descriptors),
-            socket_turns: SocketTurns::new(),
-            tls: TlsClients::new(parts.load_roots),
-            loop_id: parts.loop_id.into(),
-            guard: Arc::clone(parts.responder.guard()),
-            hosts: Arc::clone(&hosts),
-            host_look: settings.limits.host_look,
-        });
-        let service = Arc::new(Service {
-            routing: Arc::new(Routing {
-                hosts: Arc::clone(&hosts),
-                chooser: chooser.clone(),
-            }),
-            responder: parts.responder,
-            answers: answers.clone(),
-            trusted: settings.trusted,
-            limits: settings.limits,
-            metrics: Arc::clone(&metrics),
-            access_log: parts.access_log,
-            overload,
-            bodies: Bodies::new(settings.bodies, Arc::clone(&metrics)),
-            https_port: settings.public_port.unwrap_or_else(|| {
-                let bound = addresses.https.first();
-                bound.map_or(443, SocketAddr::port)
-            }),
-            numbers: Numbers::default(),
-        });
-        let handshakes = Handshakes {
-            hosts,
-            chooser,
-            answers,
-            defaults,
-            clock: parts.clock,
-        };
-        let common = Arc::new(Common {
-            handshakes,
-            service,
-            upstreams: Arc::clone(&upstreams),
-            proxies: settings.proxies,
-            limits: settings.limits,
-            metrics: Arc::clone(&metrics),
-            on_worker: parts.on_worker,
-        });
-        let sockets = https.len() + http.len();
-        let limit = settings.limits.connections;
+        let first = addresses.https.first().map_or(443, SocketAddr::port);
+        settings.public_port.get_or_insert(first);
+        let (sockets, limit) = (https.len() + http.len(), settings.limits.connections);
+        let metrics = Arc::clone(&parts.metrics);
+        let (common, background) = assemble(settings, parts);
         let connections = Connections::of_workers(count, limit, sockets, metrics);
         let mut workers: Vec<Worker> = Working::all(count)
             .zip(connections)
@@ -187,7 +116,7 @@ impl Server {
             workers,
             addresses,
             background,
-            upstreams,
+            upstreams: Arc::clone(&common.upstreams),
         })
     }
 
@@ -248,6 +177,82 @@ pub enum Error {
     /// No ticket keys are available; the text says why and what to do.
     #[error("{0}")]
     Tickets(String),
+}
+
+/// Makes the parts of all workers, each of those that it uses, and what runs beside the
+/// workers.
+fn assemble(settings: Settings, parts: Parts) -> (Arc<Common>, Background) {
+    let (limits, metrics) = (settings.limits, parts.metrics);
+    let (hook, budget) = match parts.hook {
+        Some((hook, clients)) => (Some(hook), clients.budget),
+        None => (None, Arc::new(Budget::new(&limits))),
+    };
+    let hosts = Arc::new(Hosts {
+        lookup: parts.lookup,
+        budget,
+        metrics: Arc::clone(&metrics),
+        limit: limits.handshake,
+        log_limits: Arc::default(),
+    });
+    let defaults = Arc::new(settings.defaults);
+    let chooser = hook.map(|hook| {
+        Arc::new(Chooser {
+            hook,
+            hosts: Arc::clone(&hosts),
+            defaults: Arc::clone(&defaults),
+        })
+    });
+    let answers = parts.challenges;
+    let answers = answers.map(|challenges| Arc::new(Answers::new(challenges, &hosts)));
+    let (servers, background) = Servers::new(Arc::clone(&metrics), settings.name_servers);
+    let open = metrics.upstream().connections.clone();
+    let upstreams = Arc::new(Upstreams {
+        servers,
+        descriptors: Arc::new(Descriptors::new(settings.upstreams, open)),
+        socket_turns: SocketTurns::new(),
+        tls: TlsClients::new(parts.load_roots),
+        loop_id: parts.loop_id.into(),
+        guard: Arc::clone(parts.responder.guard()),
+        hosts: Arc::clone(&hosts),
+        host_look: limits.host_look,
+    });
+    let overload = limits.requests.map(|limit| {
+        let in_flight = metrics.requests_in_flight();
+        Arc::new(Overload::new(limit, in_flight.clone()))
+    });
+    let service = Arc::new(Service {
+        routing: Arc::new(Routing {
+            hosts: Arc::clone(&hosts),
+            chooser: chooser.clone(),
+        }),
+        responder: parts.responder,
+        answers: answers.clone(),
+        trusted: settings.trusted,
+        limits,
+        metrics: Arc::clone(&metrics),
+        access_log: parts.access_log,
+        overload,
+        bodies: Bodies::new(settings.bodies, Arc::clone(&metrics)),
+        https_port: settings.public_port.unwrap_or(443),
+        numbers: Numbers::default(),
+    });
+    let handshakes = Handshakes {
+        hosts,
+        chooser,
+        answers,
+        defaults,
+        clock: parts.clock,
+    };
+    let common = Common {
+        handshakes,
+        service,
+        upstreams,
+        proxies: settings.proxies,
+        limits,
+        metrics,
+        on_worker: parts.on_worker,
+    };
+    (Arc::new(common), background)
 }
 
 /// Gives each worker its socket of each address.

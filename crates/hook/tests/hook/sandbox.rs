@@ -57,7 +57,7 @@ async fn names_that_are_not_there_fail_the_run_that_meets_them() {
         ),
         (
             "tls:certficate('a')",
-            "attempt to call missing method 'certficate'",
+            "tls has no `certficate` (docs/hook.md lists",
         ),
         ("http.post('https://here/')", "attempt to call"),
     ] {
