@@ -1,12 +1,13 @@
 //! Serves connections, from the accepted socket to the answered request.
 //!
 //! Bytes flow through the modules in this order: [`Settings`] say where, `listen`
-//! binds, `worker` runs, `accept` accepts, `hello` reads the
-//! ClientHello, `ask` looks its name up, `handshake` finishes with what
-//! `virtual_host` made of the record, `tls` encrypts, `http` speaks, `route` finds
-//! who answers a request, `respond` decides by its [`site`], and `files` and
-//! redirects answer it. CAs that
-//! validate a challenge are answered by `challenge`, from `handshake` and `http`.
+//! binds, `worker` runs, `accept` accepts, `hello` reads the ClientHello, [`hook`] may
+//! choose what the client gets, `ask` looks a name up, `handshake` finishes with what
+//! `virtual_host` made of the record, `tls` encrypts, `frames` counts the frames of
+//! HTTP/2, `http` speaks, `timeouts` ends what makes no progress, `route` finds who
+//! answers a request, `respond` decides by its [`site`], and `files`, `upstream` or a
+//! redirect answers it. CAs that validate a challenge are answered by `challenge`, from
+//! `handshake` and `http`.
 #![deny(unsafe_code)]
 
 mod accept;
