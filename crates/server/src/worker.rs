@@ -181,7 +181,7 @@ impl Local {
         let local = Arc::clone(self);
         if !tls {
             return Stage::last(async move {
-                redirect(socket, peer, begun, &local.common.service).await
+                redirect(socket, peer, begun, &local.common.service).await;
             });
         }
         Stage::new(async move {
