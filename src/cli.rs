@@ -46,7 +46,7 @@ pub(crate) struct Cli {
 enum Command {
     /// Write a configuration to begin with
     Init(init::Args),
-    /// Serve the hosts of the store until SIGTERM or SIGINT
+    /// Serve the hosts of the store until SIGTERM, SIGINT or SIGQUIT
     Serve(serve::Args),
     /// Check the configuration and the stores, without serving
     Check(check::Args),

@@ -36,8 +36,8 @@ pub(super) fn run(config: Option<&Path>, args: &Args, begun: Instant) -> Result<
 }
 
 const EXAMPLES: &str = "\
-Ends on SIGTERM or SIGINT: requests in flight are answered first; a second
-signal ends at once. SEKISHO_LOG filters the log.
+Ends on SIGTERM, SIGINT or SIGQUIT: requests in flight are answered first; a
+second signal ends at once. SEKISHO_LOG filters the log.
 
 Examples:
   sekisho serve --config /etc/sekisho/sekisho.toml

@@ -32,7 +32,7 @@ pub struct VirtualHost {
     with_client_ca: Option<Arc<WithClientCa>>,
     site: Site,
     /// TLS configurations of this host as the default of a listening address;
-    /// at most one per address in `[server] https`.
+    /// at most one per address in `[listen] https`.
     defaults: Mutex<Vec<(SocketAddr, Arc<ServerConfig>)>>,
     ring: Arc<Ring>,
 }

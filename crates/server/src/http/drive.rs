@@ -213,5 +213,6 @@ const PARK_DELAY: Duration = Duration::from_millis(100);
 /// send their request at once; others lose nothing.
 const TICKET_DELAY: Duration = Duration::from_millis(20);
 
-/// Interval of checks while the server is preparing an answer.
+/// Longest interval of checks: whether an answer makes progress, and whether the
+/// connection is idle and can be parked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
