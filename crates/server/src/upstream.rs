@@ -13,18 +13,19 @@ mod choice;
 mod chosen;
 mod connect;
 mod descriptors;
+mod ejection;
 mod exchange;
 mod failure;
 mod fields;
 mod head;
-mod health;
 mod identity;
 mod lease;
-mod limits;
 mod loop_id;
 mod metered;
 mod opening;
+mod owned;
 mod parts;
+mod permits;
 mod places;
 mod pool;
 mod reach;
@@ -193,7 +194,7 @@ async fn pass(
             options.timeouts.upgraded,
             at_upstream,
             StillServed::of(context, worker),
-            (chosen, lease.as_mut().and_then(Lease::take_slot)),
+            (chosen, lease.as_mut().and_then(Lease::take_permit)),
         );
         let switched = upgrade::switch(response, &asked, connect, context, tunnel);
         // Boxed: answers have no room for it.

@@ -1,6 +1,7 @@
 //! Upstream of a site: the servers that requests are passed on to, and how.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::net::Ipv6Addr;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -95,8 +96,8 @@ pub(crate) enum Scheme {
     Unix,
 }
 
-/// Options of an upstream.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Options of an upstream. Its servers are known apart for each set of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct UpstreamOptions {
     /// Version of HTTP that the servers speak.
     pub(crate) protocol: Protocol,
@@ -163,7 +164,7 @@ pub(crate) enum Protocol {
 }
 
 /// TLS towards an upstream. Connections of different values are never shared.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UpstreamTls {
     /// Server name to send and to verify; by default the server's host.
     pub(crate) name: Option<Box<str>>,
@@ -175,8 +176,17 @@ pub(crate) struct UpstreamTls {
     pub(crate) certificate_of: Option<HostName>,
 }
 
+impl Hash for UpstreamTls {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Not the whole text of the CAs, for each request.
+        let ca = self.ca.as_deref().unwrap_or_default().as_bytes();
+        let end = &ca[ca.len().saturating_sub(HASHED)..];
+        (&self.name, ca.len(), end, &self.certificate_of).hash(state);
+    }
+}
+
 /// How a server of an upstream is chosen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Balance {
     /// The one with fewer requests in flight of two at random, by weight.
     LeastInFlight,
@@ -188,7 +198,7 @@ pub(crate) enum Balance {
 }
 
 /// Requests that tell whether a server is healthy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ActiveCheck {
     /// Path and query of the request.
     pub(crate) path: Box<str>,
@@ -201,7 +211,7 @@ pub(crate) struct ActiveCheck {
 }
 
 /// Longest waits for an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct UpstreamTimeouts {
     /// Longest time until there is a connection, with its TLS handshake.
     pub(crate) connect: Duration,
@@ -247,6 +257,9 @@ static TLS: LazyLock<UpstreamOptions> = LazyLock::new(|| UpstreamOptions {
     tls: Some(Arc::default()),
     ..UpstreamOptions::with(Protocol::Negotiated)
 });
+
+/// Bytes at the end of the CAs' text that are hashed.
+const HASHED: usize = 64;
 
 #[cfg(test)]
 mod tests {

@@ -1,34 +1,40 @@
 //! Active checks: requests that tell whether a server is healthy.
 //!
 //! A check runs while requests use its server, and for a minute more, on the
-//! background runtime. Sites with equal checks of one server share it.
+//! background runtime. It is known by what it asks: sites of all tenants with equal
+//! checks of one server share it.
 
 mod probe;
 mod run;
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use foldhash::quality::RandomState;
+use http::HeaderValue;
 use sekisho_certs::{HostName, LogLimiter, Tenant};
 use tokio::sync::mpsc;
 
 use super::places::{Place, Places};
 use super::servers::{Affinity, Server};
-use crate::site::{ActiveCheck, Upstream, UpstreamTls};
+use crate::site::{ActiveCheck, Address, Protocol, ProxyVersion, Upstream, UpstreamTls};
 
 pub(super) use run::Checking;
 
-/// Checks of one server: few, since most sites ask for the same one.
-#[derive(Default)]
-pub(super) struct Checks(Mutex<Vec<Arc<Check>>>);
-
-/// Source of the checks of a process.
-pub(super) struct Starting {
-    /// Checks that run, by tenant.
+/// Checks of a process.
+pub(super) struct Checks {
+    by_question: Mutex<HashMap<Question, Arc<Check>, RandomState>>,
+    /// Checks that run, by the tenant that asked first.
     running: Arc<Places<Tenant>>,
     started: mpsc::Sender<Started>,
     over: LogLimiter,
 }
+
+/// The check of one backend, once a request has asked for it.
+#[derive(Default)]
+pub(super) struct Checked(Mutex<Option<Arc<Check>>>);
 
 /// A check that runs.
 pub(super) struct Check {
@@ -37,7 +43,8 @@ pub(super) struct Check {
     /// moment ago.
     failures: AtomicU32,
     is_down: AtomicBool,
-    /// Time of the last request to the server by a site with this check.
+    /// Time of the last request to the server by a site with this check; [`ENDED`] once
+    /// the check has ended.
     used: AtomicU64,
 }
 
@@ -49,6 +56,21 @@ pub(super) struct Asks {
     tenant: Tenant,
 }
 
+/// What a check asks. Two with the same question are one check.
+#[derive(PartialEq, Eq, Hash)]
+struct Question {
+    address: Address,
+    check: ActiveCheck,
+    tls: Option<Arc<UpstreamTls>>,
+    connect: Duration,
+    protocol: Protocol,
+    host: Option<HeaderValue>,
+    proxy_protocol: Option<ProxyVersion>,
+    is_bound: bool,
+    /// Tenant whose client certificate is shown; none without one.
+    tenant: Option<Tenant>,
+}
+
 /// Check that begins. The server is not forgotten while it is checked.
 struct Started {
     server: Arc<Server>,
@@ -56,15 +78,74 @@ struct Started {
     place: Place<Tenant>,
 }
 
-impl Starting {
+impl Checks {
     pub(super) fn new() -> (Self, Checking) {
         let (started, receiver) = mpsc::channel(MOST);
-        let starting = Self {
+        let checks = Self {
+            by_question: Mutex::default(),
             running: Places::new(MOST),
             started,
             over: LogLimiter::default(),
         };
-        (starting, Checking::new(receiver))
+        (checks, Checking::new(receiver))
+    }
+
+    /// Returns whether a site's check of the server failed, and keeps it running. A
+    /// site without a check has none that fails.
+    pub(super) fn is_down(
+        &self,
+        server: &Arc<Server>,
+        upstream: &Arc<Upstream>,
+        by: &Affinity<'_>,
+        now: u64,
+    ) -> bool {
+        let Some(check) = &upstream.options().check else {
+            return false;
+        };
+        let mut known = server.checked.lock();
+        if let Some(check) = known.as_ref().filter(|check| check.is_kept(now)) {
+            return check.is_down.load(Ordering::Relaxed);
+        }
+        *known = self.start(server, upstream, check, by, now);
+        let check = known.as_ref();
+        check.is_some_and(|check| check.is_down.load(Ordering::Relaxed))
+    }
+
+    /// Returns the check with the question of this one, and begins it if none runs.
+    fn start(
+        &self,
+        server: &Arc<Server>,
+        upstream: &Arc<Upstream>,
+        check: &ActiveCheck,
+        by: &Affinity<'_>,
+        now: u64,
+    ) -> Option<Arc<Check>> {
+        let question = Question::of(server, upstream, check, by.tenant);
+        let mut by_question = self.lock();
+        if let Some(running) = by_question.get(&question) {
+            running.used.store(now, Ordering::Relaxed);
+            return Some(Arc::clone(running));
+        }
+        let place = self.place(server, by.tenant)?;
+        let check = Arc::new(Check {
+            asks: Asks {
+                check: check.clone(),
+                upstream: Arc::clone(upstream),
+                host: by.host.clone(),
+                tenant: by.tenant.clone(),
+            },
+            failures: AtomicU32::new(0),
+            is_down: AtomicBool::new(false),
+            used: AtomicU64::new(now),
+        });
+        let started = Started {
+            server: Arc::clone(server),
+            check: Arc::clone(&check),
+            place,
+        };
+        self.started.try_send(started).ok()?;
+        by_question.insert(question, Arc::clone(&check));
+        Some(check)
     }
 
     fn place(&self, server: &Server, tenant: &Tenant) -> Option<Place<Tenant>> {
@@ -82,90 +163,67 @@ impl Starting {
         }
         None
     }
-}
 
-impl Checks {
-    /// Returns whether a site's check of the server failed, and keeps it running. A
-    /// site without a check has none that fails.
-    pub(super) fn is_down(
-        &self,
-        server: &Arc<Server>,
-        upstream: &Arc<Upstream>,
-        by: &Affinity<'_>,
-        now: u64,
-    ) -> bool {
-        let Some(check) = &upstream.options().check else {
-            return false;
-        };
-        let mut checks = self.lock();
-        if let Some(running) = checks.iter().find(|one| one.asks.is_of(upstream, by)) {
-            running.used.store(now, Ordering::Relaxed);
-            return running.is_down.load(Ordering::Relaxed);
-        }
-        let starting = &server.common.checks;
-        if let Some(place) = starting.place(server, by.tenant) {
-            let check = Arc::new(Check {
-                asks: Asks {
-                    check: check.clone(),
-                    upstream: Arc::clone(upstream),
-                    host: by.host.clone(),
-                    tenant: by.tenant.clone(),
-                },
-                failures: AtomicU32::new(0),
-                is_down: AtomicBool::new(false),
-                used: AtomicU64::new(now),
-            });
-            let started = Started {
-                server: Arc::clone(server),
-                check: Arc::clone(&check),
-                place,
-            };
-            if starting.started.try_send(started).is_ok() {
-                checks.push(check);
-            }
-        }
-        false
-    }
-
-    /// Removes a check that no request has used for a minute, and for three of its
+    /// Ends a check that no request has used for a minute, and for three of its
     /// intervals.
-    fn remove_unused(&self, check: &Arc<Check>, now: u64) -> bool {
-        let mut checks = self.lock();
+    fn end_unused(&self, check: &Arc<Check>, now: u64) -> bool {
         let interval = u64::try_from(check.asks.check.interval.as_millis());
         let kept = UNUSED.max(interval.unwrap_or(u64::MAX).saturating_mul(3));
-        let is_unused = check.used.load(Ordering::Relaxed).saturating_add(kept) < now;
-        if is_unused {
-            checks.retain(|one| !Arc::ptr_eq(one, check));
+        let mut by_question = self.lock();
+        let used = check.used.load(Ordering::Relaxed);
+        if used.saturating_add(kept) >= now {
+            return false;
         }
-        is_unused
+        let relaxed = Ordering::Relaxed;
+        let ends = check.used.compare_exchange(used, ENDED, relaxed, relaxed);
+        if ends.is_ok() {
+            by_question.retain(|_, one| !Arc::ptr_eq(one, check));
+        }
+        ends.is_ok()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Check>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Question, Arc<Check>, RandomState>> {
+        self.by_question
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Checked {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Check>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Asks {
-    /// Returns whether the requests of a site's check would be the same.
-    fn is_of(&self, upstream: &Arc<Upstream>, by: &Affinity<'_>) -> bool {
-        if Arc::ptr_eq(&self.upstream, upstream) {
-            return true;
-        }
-        let (own, other) = (self.upstream.options(), upstream.options());
-        let has_certificate = |tls: &Arc<UpstreamTls>| tls.certificate_of.is_some();
-        own.check == other.check
-            && own.tls == other.tls
-            && own.timeouts.connect == other.timeouts.connect
-            && own.protocol == other.protocol
-            && own.host == other.host
-            && own.proxy_protocol == other.proxy_protocol
-            && self.upstream.is_bound == upstream.is_bound
+impl Question {
+    fn of(server: &Server, upstream: &Upstream, check: &ActiveCheck, tenant: &Tenant) -> Self {
+        let options = upstream.options();
+        let tls = options.tls.as_ref();
+        let has_certificate = tls.is_some_and(|tls| tls.certificate_of.is_some());
+        Self {
+            address: server.address.clone(),
+            check: check.clone(),
+            tls: options.tls.clone(),
+            connect: options.timeouts.connect,
+            protocol: options.protocol,
+            host: options.host.clone(),
+            proxy_protocol: options.proxy_protocol,
+            is_bound: upstream.is_bound,
             // The certificate must belong to the site's tenant.
-            && (!other.tls.as_ref().is_some_and(has_certificate) || self.tenant == *by.tenant)
+            tenant: has_certificate.then(|| tenant.clone()),
+        }
     }
 }
 
 impl Check {
+    /// Notes a request to the server. Returns false if the check has ended.
+    fn is_kept(&self, now: u64) -> bool {
+        let relaxed = Ordering::Relaxed;
+        let used = self.used.load(relaxed);
+        // Whoever else changes it notes another request, or the end.
+        used != ENDED && self.used.compare_exchange(used, now, relaxed, relaxed) != Err(ENDED)
+    }
+
     /// Notes a result. Two failures in a row take the server out, one success brings
     /// it back. Returns whether that changed anything.
     fn note(&self, is_healthy: bool) -> bool {
@@ -185,6 +243,8 @@ const MOST: usize = 256;
 const IN_A_ROW: u32 = 2;
 /// Milliseconds without requests after which a check ends.
 const UNUSED: u64 = 60_000;
+/// Time of the last request to a check that has ended; no request has it.
+const ENDED: u64 = u64::MAX;
 
 #[cfg(test)]
 mod tests;

@@ -6,19 +6,18 @@ pub(super) mod rendezvous;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::health::{Site, Standing, Trials};
-use super::servers::{Affinity, Server, Servers};
-use crate::site::{Balance, Upstream, UpstreamOptions};
+use super::ejection::{Standing, Trial};
+use super::servers::{Affinity, Server, Servers, Use};
+use crate::site::{Balance, UpstreamOptions};
 use draw::Load;
 
 /// Choice for one request.
 pub(super) struct Choice<'a> {
     pub(super) servers: &'a Servers,
-    pub(super) upstream: &'a Arc<Upstream>,
-    pub(super) options: &'a UpstreamOptions,
+    pub(super) used: Use<'a>,
+    /// Hash of the request's tenant.
+    pub(super) tenant: u64,
     pub(super) by: &'a Affinity<'a>,
-    /// Sites that fail with this one.
-    pub(super) site: Site,
     /// Indices of the servers that had the request already.
     pub(super) tried: &'a [usize],
     pub(super) now: u64,
@@ -27,8 +26,8 @@ pub(super) struct Choice<'a> {
 /// Server with its index.
 type Picked = (usize, Arc<Server>);
 
-/// Server that takes the request, and the right to try it if it is ejected.
-type Taken = (Picked, Trials);
+/// Server that takes the request, and the permit to try it if it is ejected.
+type Taken = (Picked, Trial);
 
 impl Choice<'_> {
     /// Returns the server, and its index:
@@ -48,12 +47,16 @@ impl Choice<'_> {
                 .or_else(|| self.least_loaded(true))
                 .or_else(|| self.least_loaded(false)),
         };
-        let first = || Some((self.first_to_come_back()?, Trials::default()));
+        let first = || Some((self.first_to_come_back()?, Trial::default()));
         picked.or_else(first)
     }
 
+    fn options(&self) -> &UpstreamOptions {
+        self.used.upstream.options()
+    }
+
     fn key(&self) -> Option<u64> {
-        match &self.options.balance {
+        match &self.options().balance {
             Balance::LeastInFlight => None,
             Balance::ClientAddress => Some(rendezvous::client(self.by.client)),
             Balance::Cookie(_) => self.by.cookie,
@@ -62,7 +65,7 @@ impl Choice<'_> {
 
     /// Returns the indices and weights of the servers that were not tried.
     fn untried(&self) -> impl Iterator<Item = (usize, u16)> + Clone {
-        let servers = self.upstream.servers.iter().enumerate();
+        let servers = self.used.upstream.servers.iter().enumerate();
         let untried = servers.filter(|(index, _)| !self.tried.contains(index));
         untried.map(|(index, server)| (index, server.weight))
     }
@@ -72,7 +75,7 @@ impl Choice<'_> {
     fn taking(&self, due: bool) -> impl Iterator<Item = Picked> {
         let servers = self.untried().map(|(index, _)| self.picked(index));
         servers.filter(move |(_, server)| {
-            let takes = match server.health.standing(self.site, self.now) {
+            let takes = match server.ejection.standing(self.now) {
                 Standing::Healthy => true,
                 Standing::Due => due,
                 Standing::Ejected(_) => false,
@@ -108,7 +111,7 @@ impl Choice<'_> {
 
     fn keeper(&self, key: u64, due: bool) -> Option<Taken> {
         let score = |(index, _): &Picked| {
-            let server = &self.upstream.servers[*index];
+            let server = &self.used.upstream.servers[*index];
             rendezvous::score(key, &server.address, server.weight)
         };
         let best = self
@@ -119,17 +122,12 @@ impl Choice<'_> {
 
     fn first_to_come_back(&self) -> Option<Picked> {
         let servers = self.untried().map(|(index, _)| self.picked(index));
-        servers.min_by_key(|(_, server)| {
-            (
-                server.health.standing(self.site, self.now),
-                self.is_down(server),
-            )
-        })
+        servers.min_by_key(|(_, server)| (server.ejection.standing(self.now), self.is_down(server)))
     }
 
     fn picked(&self, index: usize) -> Picked {
-        let address = &self.upstream.servers[index].address;
-        (index, self.servers.server(address))
+        let address = &self.used.upstream.servers[index].address;
+        (index, self.servers.server(&self.used, address))
     }
 
     /// Returns the server if it takes this request. Of the requests that come when its
@@ -139,27 +137,25 @@ impl Choice<'_> {
         if self.is_down(server) {
             return None;
         }
-        let trials = server.health.claim(self.site, self.now)?;
-        Some((picked, trials))
+        let trial = server.ejection.claim(self.now)?;
+        Some((picked, trial))
     }
 
     /// Returns whether the site's check of a server failed.
     fn is_down(&self, server: &Arc<Server>) -> bool {
-        server
-            .checks
-            .is_down(server, self.upstream, self.by, self.now)
+        let checks = &server.common.checks;
+        checks.is_down(server, self.used.upstream, self.by, self.now)
     }
 
     fn has_room(&self, (_, server): &Picked) -> bool {
-        let (tenant, client) = (self.site.tenant, self.by.client.into());
-        let connections = self.options.connections;
-        server.slots.has_room(tenant, client, connections)
+        let permits = server.permits.of(self.tenant);
+        permits.has_room(self.by.client.into())
     }
 
     fn load(&self, (index, server): &Picked) -> Load {
         Load {
             in_flight: server.in_flight.load(Ordering::Relaxed),
-            weight: self.upstream.servers[*index].weight,
+            weight: self.used.upstream.servers[*index].weight,
         }
     }
 }

@@ -6,27 +6,27 @@ use std::sync::atomic::Ordering;
 use http::StatusCode;
 use tokio::time::Instant;
 
-use super::health::{FailureKind, Site, Trials};
-use super::limits::{Asker, Bounds, Denied, Slot, Slots};
+use super::ejection::Trial;
+use super::owned::Owner;
+use super::permits::{Asker, Denied, Permit, Permits};
 use super::resolve::Unresolved;
 use super::servers::Server;
 use super::transport::Endpoint;
 use crate::budget::Prefix;
 use crate::metrics::UpstreamResult;
-use crate::site::UpstreamOptions;
 
 /// Server that a request goes to. The request counts as in flight until this is
 /// dropped: after the last byte of the answer.
 pub(crate) struct Chosen {
     index: usize,
     pub(super) server: Arc<Server>,
-    /// Hash of the request's host.
-    host: u64,
-    client: Prefix,
-    /// Sites that fail with the request's.
-    site: Site,
-    /// Rights to try the server, to be given back.
-    trials: Trials,
+    permits: Arc<Permits>,
+    owner: Owner,
+    /// Hash of the request's tenant.
+    tenant: u64,
+    asker: Asker,
+    /// Permit to try the server, to be given back.
+    trial: Trial,
     is_noted: bool,
 }
 
@@ -35,12 +35,9 @@ pub(crate) struct Chosen {
 pub(crate) enum Outcome {
     /// An answer's head came.
     Answered(StatusCode),
-    /// No connection came about, whatever the site's settings: the name has no
-    /// address, or the server refused the connection or let it wait.
+    /// No connection came about: the name has no address, the server refused the
+    /// connection or let it wait, or TLS or HTTP/2 failed.
     Unreachable,
-    /// A connection came about, or might have with other settings: the site's time
-    /// for it was short, or TLS or HTTP/2 failed.
-    Unusable,
     /// A new connection closed before an answer, or no answer came in time. A
     /// reused connection that closed is no failure of its server.
     NoAnswer,
@@ -61,22 +58,22 @@ pub(crate) enum Unavailable {
 }
 
 impl Chosen {
+    /// Makes the use of a server by an owner, for a tenant's host and a client.
     pub(super) fn new(
         index: usize,
         server: Arc<Server>,
-        host: u64,
-        client: Prefix,
-        site: Site,
-        trials: Trials,
+        (owner, tenant, host, client): (Owner, u64, u64, Prefix),
+        trial: Trial,
     ) -> Self {
         server.in_flight.fetch_add(1, Ordering::Relaxed);
         Self {
             index,
+            permits: server.permits.of(tenant),
             server,
-            host,
-            client,
-            site,
-            trials,
+            owner,
+            tenant,
+            asker: Asker { host, client },
+            trial,
             is_noted: false,
         }
     }
@@ -86,33 +83,24 @@ impl Chosen {
         self.index
     }
 
-    /// Returns the hash of the request's tenant.
-    pub(super) fn tenant(&self) -> u64 {
-        self.site.tenant
+    pub(super) fn owner(&self) -> Owner {
+        self.owner
     }
 
-    /// Returns the right to use one connection to the server, if none
+    /// Returns the permit to use one connection to the server, if none
     /// of its client prefix has to wait for one.
-    pub(super) fn slot_at_once(&self, options: &UpstreamOptions) -> Option<Slot> {
-        Slots::take(&self.server.slots, self.asker(), options.connections)
+    pub(super) fn permit_at_once(&self) -> Option<Permit> {
+        self.permits.try_enter(self.asker)
     }
 
-    /// Waits for the right to use one connection to the server. To be held while a
+    /// Waits for the permit to use one connection to the server. To be held while a
     /// connection of HTTP/1.1 has this request, or as long as one of HTTP/2 is open.
     ///
     /// # Errors
     /// [`Unavailable::Full`], and [`Unavailable::TimedOut`] if there is none until `until`.
-    pub(super) async fn slot(
-        &mut self,
-        options: &UpstreamOptions,
-        until: Instant,
-    ) -> Result<Slot, Unavailable> {
-        let bounds = Bounds {
-            connections: options.connections,
-            waiting: options.waiting,
-        };
-        let slot = Slots::enter(&self.server.slots, self.asker(), bounds, until).await;
-        slot.map_err(|denied| {
+    pub(super) async fn permit(&mut self, until: Instant) -> Result<Permit, Unavailable> {
+        let permit = self.permits.enter(self.asker, until).await;
+        permit.map_err(|denied| {
             self.refused();
             match denied {
                 Denied::Full => Unavailable::Full,
@@ -121,46 +109,30 @@ impl Chosen {
         })
     }
 
-    fn asker(&self) -> Asker {
-        Asker {
-            tenant: self.site.tenant,
-            host: self.host,
-            client: self.client,
-        }
-    }
-
     /// Returns the places where the server listens, one at least, in the order in
     /// which they are to be tried. Only a name is waited for, 5 s at most.
     ///
     /// # Errors
     /// [`Unresolved`].
     pub(super) async fn endpoints(&self) -> Result<Vec<Endpoint>, Unresolved> {
-        self.server.endpoints(self.host, self.site.tenant).await
-    }
-
-    /// Notes that a connection came about. TLS, HTTP and the answer are the site's own
-    /// matter.
-    pub(super) fn reached(&self) {
-        self.server.reached();
+        self.server.endpoints(self.asker.host, self.tenant).await
     }
 
     /// Notes how the request ended, for the server's health.
     pub(crate) fn note(&mut self, outcome: Outcome) {
-        let server = &self.server;
-        let (result, failure) = match outcome {
+        let result = match outcome {
             Outcome::Answered(
                 StatusCode::BAD_GATEWAY
                 | StatusCode::SERVICE_UNAVAILABLE
                 | StatusCode::GATEWAY_TIMEOUT,
-            ) => (UpstreamResult::Unavailable, Some(FailureKind::Own)),
-            Outcome::Answered(_) => (UpstreamResult::Answered, None),
-            Outcome::Unreachable => (UpstreamResult::Unreachable, Some(FailureKind::Unreachable)),
-            Outcome::Unusable => (UpstreamResult::Unreachable, Some(FailureKind::Own)),
-            Outcome::NoAnswer => (UpstreamResult::NoAnswer, Some(FailureKind::Own)),
+            ) => UpstreamResult::Unavailable,
+            Outcome::Answered(_) => UpstreamResult::Answered,
+            Outcome::Unreachable => UpstreamResult::Unreachable,
+            Outcome::NoAnswer => UpstreamResult::NoAnswer,
         };
-        match failure {
-            None => server.succeeded(self.site),
-            Some(failure) => server.failed(failure, self.site),
+        match result {
+            UpstreamResult::Answered => self.server.succeeded(),
+            _ => self.server.failed(),
         }
         self.count(result);
     }
@@ -177,13 +149,13 @@ impl Chosen {
 
     /// Notes a failure behind the answer's head.
     pub(super) fn broke_off(&self) {
-        self.server.failed(FailureKind::Own, self.site);
+        self.server.failed();
     }
 
-    /// Takes a retry from the server's budget; false if there is none for the tenant.
+    /// Takes a retry from the server's budget; false if there is none.
     pub(crate) fn may_retry(&self) -> bool {
         let (common, retries) = (&self.server.common, &self.server.retries);
-        let may = retries.take(self.site.tenant, common.now());
+        let may = retries.take(common.now());
         if may {
             common.metrics.upstream().retries.inc();
         }
@@ -199,7 +171,7 @@ impl Chosen {
 impl Drop for Chosen {
     fn drop(&mut self) {
         self.server.in_flight.fetch_sub(1, Ordering::Relaxed);
-        self.server.ended(self.site, self.trials);
+        self.server.ended(self.trial);
         if !self.is_noted {
             self.count(UpstreamResult::Abandoned);
         }

@@ -35,27 +35,22 @@ pub(super) struct Target<'a> {
     /// Header of the PROXY protocol; empty for none.
     pub(super) header: Vec<u8>,
     pub(super) tls: Option<&'a TlsClient>,
-    /// Right to the socket; none for an active check.
+    /// Permit of the socket; none for an active check.
     pub(super) descriptor: Option<Arc<Descriptor>>,
     /// Whether the server must speak HTTP/2.
     pub(super) http2: bool,
 }
 
-/// Connects and begins HTTP, until `until`. Calls `reached` in between.
+/// Connects and begins HTTP, until `until`.
 ///
 /// # Errors
-/// [`Failure::Connect`] and [`Failure::ConnectLate`] before `reached`,
-/// [`Failure::Begin`] and [`Failure::BeginLate`] behind it.
-pub(super) async fn open(
-    target: &Target<'_>,
-    until: Instant,
-    reached: impl FnOnce(),
-) -> Result<Opened, Failure> {
+/// [`Failure::Connect`] and [`Failure::ConnectLate`] before the server accepts,
+/// [`Failure::Begin`] and [`Failure::BeginLate`] after that.
+pub(super) async fn open(target: &Target<'_>, until: Instant) -> Result<Opened, Failure> {
     let transport = match timeout_at(until, connect(target)).await {
         Ok(transport) => transport.map_err(Failure::Connect)?,
         Err(_) => return Err(Failure::ConnectLate),
     };
-    reached();
     match timeout_at(until, begin(target, transport)).await {
         Ok(opened) => opened.map_err(Failure::Begin),
         Err(_) => Err(Failure::BeginLate),
@@ -94,7 +89,6 @@ async fn begin(target: &Target<'_>, mut transport: Transport) -> io::Result<Open
 
 async fn begin_one(transport: Transport) -> hyper::Result<One> {
     let watch = Arc::new(Watch::default());
-    let descriptor = transport.descriptor().cloned();
     let io = TokioIo::new(Watched::one(transport, Arc::clone(&watch)));
     let (sender, connection) = http1::Builder::new()
         .max_header_size(MAX_HEAD)
@@ -110,8 +104,7 @@ async fn begin_one(transport: Transport) -> hyper::Result<One> {
             tracing::debug!(%error, "upstream connection failed");
         }
     });
-    let one = One::new(sender, watch, wakes, task.abort_handle());
-    Ok(one.with(descriptor))
+    Ok(One::new(sender, watch, wakes, task.abort_handle()))
 }
 
 async fn begin_two(transport: Transport) -> hyper::Result<Shared> {

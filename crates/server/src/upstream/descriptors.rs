@@ -1,8 +1,7 @@
 //! Descriptors of connections to upstream servers: bounded for the process, and shared
-//! by tenants.
+//! by owners.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::quality::RandomState;
@@ -11,12 +10,13 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::{Own, Waited};
+use super::owned::Owner;
 
 /// Descriptors of connections to upstream servers, of all workers together.
 ///
-/// A tenant has fewer than are left: alone half of them, and no tenant takes those that
-/// another's sites need. Unused connections count, too, for the tenant that used them
-/// last; workers close those of tenants that have their share when one is missing.
+/// An owner has fewer than are left: alone half of them, and no owner takes those that
+/// another's sites need. Unused connections count, too; workers close those of owners
+/// that have their share when one is missing.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     most: usize,
@@ -29,17 +29,16 @@ pub(crate) struct Descriptors {
 #[derive(Debug, Default)]
 struct State {
     all: usize,
-    by_tenant: HashMap<u64, usize, RandomState>,
+    by_owner: HashMap<Owner, usize, RandomState>,
     /// Requests that wait, [`MOST_WAITING`] at most, with those that left.
-    waiting: VecDeque<(u64, oneshot::Sender<Descriptor>)>,
+    waiting: VecDeque<(Owner, oneshot::Sender<Descriptor>)>,
 }
 
-/// Right to one descriptor. A connection keeps it; dropping it passes it on.
+/// Permit of one descriptor. A connection keeps it; dropping it passes it on.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     descriptors: Arc<Descriptors>,
-    /// Tenant that it counts for. Relaxed: changed under the lock of the state.
-    tenant: AtomicU64,
+    owner: Owner,
     _open: InGauge,
 }
 
@@ -53,10 +52,10 @@ impl Descriptors {
         }
     }
 
-    /// Takes a descriptor if the tenant may have one at once.
-    pub(super) fn take(descriptors: &Arc<Self>, tenant: u64) -> Option<Descriptor> {
-        let has_room = descriptors.lock().take(tenant, descriptors.most);
-        has_room.then(|| descriptors.descriptor(tenant))
+    /// Takes a descriptor if the owner may have one at once.
+    pub(super) fn take(descriptors: &Arc<Self>, owner: Owner) -> Option<Descriptor> {
+        let has_room = descriptors.lock().take(owner, descriptors.most);
+        has_room.then(|| descriptors.descriptor(owner))
     }
 
     /// Waits for a descriptor until `until`.
@@ -66,16 +65,16 @@ impl Descriptors {
     /// [`Waited::Descriptor`] if none came free in time.
     pub(super) async fn enter(
         descriptors: &Arc<Self>,
-        tenant: u64,
+        owner: Owner,
         until: Instant,
     ) -> Result<Descriptor, Own> {
         let turn = {
             let mut state = descriptors.lock();
-            if state.take(tenant, descriptors.most) {
+            if state.take(owner, descriptors.most) {
                 drop(state);
-                return Ok(descriptors.descriptor(tenant));
+                return Ok(descriptors.descriptor(owner));
             }
-            state.queue(tenant).ok_or(Own::Descriptors)?
+            state.queue(owner).ok_or(Own::Descriptors)?
         };
         descriptors.ask_workers();
         let turn = timeout_at(until, turn).await;
@@ -95,24 +94,24 @@ impl Descriptors {
         self.missing.subscribe()
     }
 
-    /// Returns which tenants have their share: their unused connections are to be closed.
-    pub(crate) fn sated(&self) -> impl Fn(u64) -> bool {
+    /// Returns which owners have their share: their unused connections are to be closed.
+    pub(crate) fn sated(&self) -> impl Fn(Owner) -> bool {
         let state = self.lock();
         let left = self.most.saturating_sub(state.all);
         let share = match left {
-            // Tenants took all: those with most make room.
-            0 => state.all / state.by_tenant.len().max(1),
+            // Owners took all: those with most make room.
+            0 => state.all / state.by_owner.len().max(1),
             left => left,
         };
-        let sated = state.by_tenant.iter().filter(|(_, used)| **used >= share);
-        let sated: Vec<u64> = sated.map(|(tenant, _)| *tenant).collect();
-        move |tenant| sated.contains(&tenant)
+        let sated = state.by_owner.iter().filter(|(_, used)| **used >= share);
+        let sated: Vec<Owner> = sated.map(|(owner, _)| *owner).collect();
+        move |owner| sated.contains(&owner)
     }
 
-    fn descriptor(self: &Arc<Self>, tenant: u64) -> Descriptor {
+    fn descriptor(self: &Arc<Self>, owner: Owner) -> Descriptor {
         Descriptor {
             descriptors: Arc::clone(self),
-            tenant: AtomicU64::new(tenant),
+            owner,
             _open: InGauge::new(&self.open),
         }
     }
@@ -121,9 +120,9 @@ impl Descriptors {
     fn pass_on(self: &Arc<Self>) {
         loop {
             let next = self.lock().next(self.most);
-            let Some((tenant, turn)) = next else { return };
+            let Some((owner, turn)) = next else { return };
             // Outside of the lock: a request that left gives it back here.
-            let _ = turn.send(self.descriptor(tenant));
+            let _ = turn.send(self.descriptor(owner));
         }
     }
 
@@ -132,37 +131,11 @@ impl Descriptors {
     }
 }
 
-impl Descriptor {
-    /// Returns whether the connection may serve a request of this tenant, which it then
-    /// counts for.
-    pub(super) fn serves(&self, tenant: u64) -> bool {
-        if self.tenant.load(Relaxed) == tenant {
-            return true;
-        }
-        let is_awaited = {
-            let mut state = self.descriptors.lock();
-            let before = self.tenant.load(Relaxed);
-            // Judged as if this one were free.
-            state.remove(before);
-            if !state.take(tenant, self.descriptors.most) {
-                state.add(before);
-                return false;
-            }
-            self.tenant.store(tenant, Relaxed);
-            !state.waiting.is_empty()
-        };
-        if is_awaited {
-            self.descriptors.pass_on();
-        }
-        true
-    }
-}
-
 impl Drop for Descriptor {
     fn drop(&mut self) {
         let is_awaited = {
             let mut state = self.descriptors.lock();
-            state.remove(self.tenant.load(Relaxed));
+            state.remove(self.owner);
             !state.waiting.is_empty()
         };
         if is_awaited {
@@ -172,51 +145,51 @@ impl Drop for Descriptor {
 }
 
 impl State {
-    fn has_room(&self, tenant: u64, most: usize) -> bool {
-        let used = self.by_tenant.get(&tenant).copied().unwrap_or(0);
+    fn has_room(&self, owner: Owner, most: usize) -> bool {
+        let used = self.by_owner.get(&owner).copied().unwrap_or(0);
         used < most.saturating_sub(self.all)
     }
 
-    fn take(&mut self, tenant: u64, most: usize) -> bool {
-        let has_room = self.has_room(tenant, most);
+    fn take(&mut self, owner: Owner, most: usize) -> bool {
+        let has_room = self.has_room(owner, most);
         if has_room {
-            self.add(tenant);
+            self.add(owner);
         }
         has_room
     }
 
-    fn add(&mut self, tenant: u64) {
+    fn add(&mut self, owner: Owner) {
         self.all += 1;
-        *self.by_tenant.entry(tenant).or_default() += 1;
+        *self.by_owner.entry(owner).or_default() += 1;
     }
 
-    fn remove(&mut self, tenant: u64) {
+    fn remove(&mut self, owner: Owner) {
         self.all -= 1;
-        if let Some(used) = self.by_tenant.get_mut(&tenant) {
+        if let Some(used) = self.by_owner.get_mut(&owner) {
             *used -= 1;
             if *used == 0 {
-                self.by_tenant.remove(&tenant);
+                self.by_owner.remove(&owner);
             }
         }
     }
 
-    /// Adds a request. None if too many of its tenant wait: as many as there is room for
+    /// Adds a request. None if too many of its owner wait: as many as there is room for
     /// more.
-    fn queue(&mut self, tenant: u64) -> Option<oneshot::Receiver<Descriptor>> {
+    fn queue(&mut self, owner: Owner) -> Option<oneshot::Receiver<Descriptor>> {
         self.waiting.retain(|(_, turn)| !turn.is_closed());
-        let own = self.waiting.iter().filter(|(other, _)| *other == tenant);
+        let own = self.waiting.iter().filter(|(other, _)| *other == owner);
         if own.count() >= MOST_WAITING - self.waiting.len() {
             return None;
         }
         let (turn, awaited) = oneshot::channel();
-        self.waiting.push_back((tenant, turn));
+        self.waiting.push_back((owner, turn));
         Some(awaited)
     }
 
-    /// Takes the first request whose tenant may have a descriptor, for which that then
+    /// Takes the first request whose owner may have a descriptor, for which that then
     /// counts.
-    fn next(&mut self, most: usize) -> Option<(u64, oneshot::Sender<Descriptor>)> {
-        let has_room = |(tenant, _): &(u64, _)| self.has_room(*tenant, most);
+    fn next(&mut self, most: usize) -> Option<(Owner, oneshot::Sender<Descriptor>)> {
+        let has_room = |(owner, _): &(Owner, _)| self.has_room(*owner, most);
         let first = self.waiting.iter().position(has_room)?;
         let next = self.waiting.remove(first)?;
         self.add(next.0);
@@ -243,14 +216,14 @@ mod tests {
         Arc::new(Descriptors::new(most, Gauge::default()))
     }
 
-    /// Takes as many as a tenant gets at once.
-    fn fill(descriptors: &Arc<Descriptors>, tenant: u64) -> Vec<Descriptor> {
-        let take = || Descriptors::enter(descriptors, tenant, later()).now_or_never();
+    /// Takes as many as a owner gets at once.
+    fn fill(descriptors: &Arc<Descriptors>, owner: Owner) -> Vec<Descriptor> {
+        let take = || Descriptors::enter(descriptors, owner, later()).now_or_never();
         std::iter::from_fn(take).map(Result::unwrap).collect()
     }
 
     #[tokio::test]
-    async fn a_tenant_leaves_others_as_many_as_it_has() {
+    async fn an_owner_leaves_others_as_many_as_it_has() {
         let descriptors = of(100);
         let first = fill(&descriptors, 1);
         let second = fill(&descriptors, 2);
@@ -258,11 +231,11 @@ mod tests {
         assert_eq!((first.len(), second.len(), third.len()), (50, 25, 13));
         drop((first, second, third));
         let state = descriptors.lock();
-        assert_eq!((state.all, state.by_tenant.len()), (0, 0));
+        assert_eq!((state.all, state.by_owner.len()), (0, 0));
     }
 
     #[tokio::test]
-    async fn one_that_comes_free_goes_to_a_tenant_that_waits() {
+    async fn one_that_comes_free_goes_to_an_owner_that_waits() {
         let descriptors = of(2);
         let first = fill(&descriptors, 1);
         let second = fill(&descriptors, 2);
@@ -291,40 +264,5 @@ mod tests {
         assert!(descriptors.lock().queue(2).is_some());
         let full = Descriptors::enter(&descriptors, 1, later()).await;
         assert_eq!(full.unwrap_err(), Own::Descriptors);
-    }
-
-    #[tokio::test]
-    async fn the_last_ones_go_from_tenant_to_tenant() {
-        let descriptors = of(2);
-        let first = fill(&descriptors, 1);
-        let second = fill(&descriptors, 2);
-        assert!(first[0].serves(3) && !second[0].serves(3));
-        assert_eq!(descriptors.lock().all, 2);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_tenant_whose_connection_another_takes_has_room() {
-        let descriptors = of(4);
-        let first = fill(&descriptors, 1);
-        let waits = tokio::spawn({
-            let descriptors = Arc::clone(&descriptors);
-            async move { Descriptors::enter(&descriptors, 1, later()).await }
-        });
-        tokio::task::yield_now().await;
-        assert!(first[0].serves(2));
-        assert!(waits.await.unwrap().is_ok());
-    }
-
-    #[tokio::test]
-    async fn a_connection_counts_for_the_tenant_that_used_it_last() {
-        let descriptors = of(8);
-        let first = fill(&descriptors, 1);
-        assert_eq!(first.len(), 4);
-        assert!(first[0].serves(1) && first[0].serves(2));
-        let more = fill(&descriptors, 1);
-        assert_eq!(more.len(), 1);
-        assert!(first[1..].iter().all(|one| one.serves(2)) && !more[0].serves(2));
-        let is_sated = descriptors.sated();
-        assert!(is_sated(2) && !is_sated(1));
     }
 }

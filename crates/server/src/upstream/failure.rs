@@ -2,14 +2,12 @@
 
 use std::fmt;
 use std::io;
-use std::time::Duration;
 
 use http::StatusCode;
 use rustix::io::Errno;
 
-use super::chosen::{Outcome, Unavailable};
+use super::chosen::Unavailable;
 use super::resolve::Unresolved;
-use crate::site::UpstreamTimeouts;
 
 /// Failure of a request to an upstream.
 #[derive(Debug)]
@@ -191,19 +189,16 @@ impl Failure {
         })
     }
 
-    /// Returns what a failure to connect within `limit` says of the server. A limit
-    /// below the default is the site's own choice.
-    pub(super) fn of_connecting(&self, limit: Duration) -> Option<Outcome> {
-        match self {
-            Self::Connect(_) => Some(Outcome::Unreachable),
-            Self::ConnectLate if limit >= UpstreamTimeouts::DEFAULT.connect => {
-                Some(Outcome::Unreachable)
-            }
-            Self::ConnectLate | Self::SocketLate | Self::Begin(_) | Self::BeginLate => {
-                Some(Outcome::Unusable)
-            }
-            _ => None,
-        }
+    /// Returns whether no connection came about, which speaks against the server.
+    pub(super) fn is_of_connecting(&self) -> bool {
+        matches!(
+            self,
+            Self::Connect(_)
+                | Self::ConnectLate
+                | Self::SocketLate
+                | Self::Begin(_)
+                | Self::BeginLate
+        )
     }
 
     /// Returns whether the server answered wrongly, or not at all.
@@ -313,17 +308,13 @@ mod tests {
 
     #[test]
     fn what_this_machine_lacks_says_nothing_of_the_server() {
-        let limit = UpstreamTimeouts::DEFAULT.connect;
-        let outcome = |errno: Errno| {
+        let speaks_against = |errno: Errno| {
             let failure = Failure::Connect(errno.into()).sorted();
-            failure.of_connecting(limit)
+            failure.is_of_connecting()
         };
-        assert!(matches!(
-            outcome(Errno::CONNREFUSED),
-            Some(Outcome::Unreachable)
-        ));
+        assert!(speaks_against(Errno::CONNREFUSED));
         for errno in [Errno::MFILE, Errno::ADDRNOTAVAIL] {
-            assert!(outcome(errno).is_none(), "{errno}");
+            assert!(!speaks_against(errno), "{errno}");
         }
         for own in [
             Failure::Settings("no CA".into()),
@@ -331,7 +322,7 @@ mod tests {
             Failure::NoServer("not allowed"),
             Own::Unresolved("no answer".into()).into(),
         ] {
-            assert!(own.of_connecting(limit).is_none(), "{own}");
+            assert!(!own.is_of_connecting(), "{own}");
             assert!(!own.is_of_server(), "{own}");
         }
     }

@@ -7,6 +7,7 @@ use sekisho_certs::{HostName, LookupError, Outcome, Tenant};
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::{Failure, Own, Waited};
+use super::owned::Owner;
 use super::parts::Upstreams;
 use super::tls::TlsClient;
 use super::transport::Endpoint;
@@ -20,6 +21,8 @@ pub(super) struct Site<'a> {
     pub(super) upstream: &'a Arc<Upstream>,
     pub(super) host: &'a HostName,
     pub(super) tenant: &'a Tenant,
+    /// Owner of what is known of the servers.
+    pub(super) owner: Owner,
     /// Client prefix that lookups are charged to.
     pub(super) prefix: Prefix,
 }
@@ -70,7 +73,7 @@ impl Site<'_> {
                 None => None,
             };
             let clients = &self.upstreams.tls;
-            let client = clients.client(tls, host, protocol, certified.as_ref());
+            let client = clients.client(self.owner, tls, host, protocol, certified.as_ref());
             client.await.map_err(Failure::Settings)
         };
         let client = timeout_at(until, client).await;

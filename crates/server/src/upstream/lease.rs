@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::exchange::Exchange;
-use super::limits::Slot;
 use super::parts::Worker;
+use super::permits::Permit;
 use super::pool::{Key, One, OpenStream, Shared};
 use super::wakes::Wakes;
 
@@ -21,8 +21,8 @@ pub(super) struct Lease {
     is_reused: bool,
     /// When the connection was there for the request.
     pub(super) since: Instant,
-    /// Place of an HTTP/1.1 connection among those of its server.
-    slot: Option<Slot>,
+    /// Permit of an HTTP/1.1 connection.
+    permit: Option<Permit>,
 }
 
 pub(super) enum Leased {
@@ -40,7 +40,7 @@ impl Lease {
         worker: &Arc<Worker>,
         key: Key,
         one: Box<One>,
-        slot: Slot,
+        permit: Permit,
         since: Instant,
     ) -> Self {
         one.watch.begin();
@@ -50,7 +50,7 @@ impl Lease {
             is_reused: one.reused,
             connection: Leased::One(one),
             since,
-            slot: Some(slot),
+            permit: Some(permit),
         }
     }
 
@@ -70,7 +70,7 @@ impl Lease {
             is_reused,
             connection: Leased::Two(shared, stream),
             since,
-            slot: None,
+            permit: None,
         }
     }
 
@@ -113,23 +113,22 @@ impl Lease {
         }
     }
 
-    /// Lets the request's body give way where its tenant has no connection left.
+    /// Lets the request's body give way where its backend has no connection left.
     pub(super) fn watch(&mut self, body: &Arc<Exchange>) {
-        if let Some(slot) = &mut self.slot {
-            slot.watch(body);
+        if let Some(permit) = &mut self.permit {
+            permit.watch(body);
         }
     }
 
-    /// Takes the place of a connection that leaves HTTP.
-    pub(super) fn take_slot(&mut self) -> Option<Slot> {
-        self.slot.take()
+    /// Takes the permit of a connection that leaves HTTP.
+    pub(super) fn take_permit(&mut self) -> Option<Permit> {
+        self.permit.take()
     }
 
     /// Ends the use after a complete answer. The connection is kept for `keep`.
     pub(super) fn release(&mut self, keep: Duration) {
         if let Leased::One(one) = std::mem::replace(&mut self.connection, Leased::None) {
-            let tenant = self.slot.as_ref().map_or(0, Slot::tenant);
-            self.worker.pools.give_back(&self.key, one, keep, tenant);
+            self.worker.pools.give_back(&self.key, one, keep);
         }
     }
 }

@@ -15,6 +15,7 @@ use sekisho_certs::clock;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
+use super::owned::Owner;
 use super::transport::Endpoint;
 use crate::site::Protocol;
 pub(super) use one::One;
@@ -35,9 +36,8 @@ pub(super) struct Key {
     /// Edition of the own addresses by which `[sites] allow` judged the connection
     /// when it was opened. None for the operator's own site, which is not judged.
     pub(super) judged: Option<u64>,
-    /// Hash of the tenant. 0 for the operator's own site, and for HTTP/1.1: a
-    /// connection that serves one request at a time may serve any tenant's.
-    pub(super) tenant: u64,
+    /// A connection that one tenant's client left in disorder serves no other tenant's.
+    pub(super) owner: Owner,
 }
 
 /// Connections of a worker, by identity: unused ones of HTTP/1.1, and those of HTTP/2.
@@ -57,7 +57,7 @@ struct Slot {
     idle: Vec<Idle>,
     /// HTTP/2 connections.
     shared: Vec<Shared>,
-    /// Right to open an HTTP/2 connection: further requests wait for it.
+    /// Permit to open an HTTP/2 connection: further requests wait for it.
     opening: Option<Arc<Semaphore>>,
     /// Notified when a stream ends, and when a connection comes about.
     room: Option<Arc<Notify>>,
@@ -69,8 +69,6 @@ struct Slot {
 #[derive(Debug)]
 struct Idle {
     connection: Box<One>,
-    /// Hash of the tenant that used it last.
-    tenant: u64,
     since: Instant,
     /// When the server may close it.
     until: Instant,
@@ -82,7 +80,7 @@ struct Idle {
 pub(super) enum Found {
     One(Box<One>),
     Two(Shared),
-    /// None: open one, for HTTP/2 with this right.
+    /// None: open one, for HTTP/2 with this permit.
     None(Option<Arc<Semaphore>>),
 }
 
@@ -100,8 +98,8 @@ impl Pools {
         }
     }
 
-    /// Takes an unused connection for a request of a tenant.
-    pub(super) fn take(&self, key: &Key, tenant: u64, now: Instant) -> Found {
+    /// Takes an unused connection.
+    pub(super) fn take(&self, key: &Key, now: Instant) -> Found {
         let mut slots = self.lock();
         let Some(slot) = slots.get_mut(key) else {
             if key.protocol == Protocol::Http1 {
@@ -117,15 +115,10 @@ impl Pools {
             return Found::Two(shared.clone());
         }
         while let Some(idle) = slot.idle.pop() {
+            self.kept.fetch_sub(1, Relaxed);
             if idle.until > now && idle.connection.sender.is_ready() {
-                if !idle.connection.serves(tenant) {
-                    slot.idle.push(idle);
-                    break;
-                }
-                self.kept.fetch_sub(1, Relaxed);
                 return Found::One(idle.connection);
             }
-            self.kept.fetch_sub(1, Relaxed);
         }
         let opening = (key.protocol != Protocol::Http1 && !slot.chose_one)
             .then(|| Arc::clone(slot.opening()));
@@ -138,14 +131,8 @@ impl Pools {
     }
 
     /// Gives back a connection whose answer is complete, unless it is not ready
-    /// for another request. `tenant` is that of the request.
-    pub(super) fn give_back(
-        &self,
-        key: &Key,
-        mut connection: Box<One>,
-        keep: Duration,
-        tenant: u64,
-    ) {
+    /// for another request.
+    pub(super) fn give_back(&self, key: &Key, mut connection: Box<One>, keep: Duration) {
         if !connection.sender.is_ready() || keep.is_zero() {
             return;
         }
@@ -161,7 +148,6 @@ impl Pools {
         let since = clock::monotonic();
         slot.idle.push(Idle {
             connection,
-            tenant,
             since,
             until: since + keep,
             is_spare: AtomicBool::new(false),
@@ -213,11 +199,11 @@ impl Pools {
         self.kept.load(Relaxed) < self.most
     }
 
-    /// Closes unused connections of these tenants, the oldest first.
-    pub(crate) fn close_unused(&self, of: impl Fn(u64) -> bool) {
+    /// Closes unused connections of these owners, the oldest first.
+    pub(crate) fn close_unused(&self, of: impl Fn(Owner) -> bool) {
         let mut slots = self.lock();
         let unused = slots.iter().flat_map(|(key, slot)| slot.unused(key));
-        let mut unused: Vec<_> = unused.filter(|unused| of(unused.tenant)).collect();
+        let mut unused: Vec<_> = unused.filter(|unused| of(unused.owner)).collect();
         unused.sort_unstable_by_key(|unused| unused.since);
         for unused in unused.iter().take(CLOSED_AT_ONCE) {
             unused.is_spare.store(true, Relaxed);
@@ -288,25 +274,20 @@ impl Slot {
     }
 
     fn unused<'a>(&'a self, key: &Key) -> impl Iterator<Item = Unused<'a>> {
-        let (is_clients, tenant) = (key.client != 0, key.tenant);
-        let idle = self
-            .idle
-            .iter()
-            .map(|idle| (idle.tenant, idle.since, &idle.is_spare));
+        let (is_clients, owner) = (key.client != 0, key.owner);
+        let idle = self.idle.iter().map(|idle| (idle.since, &idle.is_spare));
         let shared = self.shared.iter().filter(|shared| shared.has_no_stream());
-        let shared = shared.map(move |shared| {
+        let shared = shared.map(|shared| {
             let streams = &shared.streams;
-            let tenant = streams.tenant().unwrap_or(tenant);
-            (tenant, *streams.used(), &streams.is_spare)
+            (*streams.used(), &streams.is_spare)
         });
-        idle.chain(shared)
-            .map(move |(tenant, since, is_spare)| Unused {
-                tenant,
-                is_clients,
-                since,
-                newer: 0,
-                is_spare,
-            })
+        idle.chain(shared).map(move |(since, is_spare)| Unused {
+            owner,
+            is_clients,
+            since,
+            newer: 0,
+            is_spare,
+        })
     }
 
     fn opening(&mut self) -> &Arc<Semaphore> {
@@ -336,19 +317,19 @@ mod tests {
 
     use super::*;
 
-    fn key(port: u16) -> Key {
+    fn key(owner: Owner, port: u16) -> Key {
         Key {
             endpoint: Endpoint::Tcp(([127, 0, 0, 1], port).into()),
             protocol: Protocol::Http1,
             tls: 0,
             client: 0,
             judged: None,
-            tenant: 0,
+            owner,
         }
     }
 
-    /// Gives back a new connection that a tenant used.
-    async fn give_back(pools: &Pools, port: u16, tenant: u64) {
+    /// Gives back a new connection of an owner.
+    async fn give_back(pools: &Pools, port: u16, owner: Owner) {
         let (near, far) = duplex(64);
         let (mut sender, connection) = http1::handshake(TokioIo::new(near)).await.unwrap();
         let task = tokio::spawn(async move {
@@ -357,11 +338,11 @@ mod tests {
         });
         sender.ready().await.unwrap();
         let one = One::new(sender, Arc::default(), Arc::default(), task.abort_handle());
-        pools.give_back(&key(port), Box::new(one), KEEP, tenant);
+        pools.give_back(&key(owner, port), Box::new(one), KEEP);
     }
 
     #[tokio::test]
-    async fn a_tenant_with_many_connections_closes_none_of_anothers() {
+    async fn an_owner_with_many_connections_closes_none_of_anothers() {
         let pools = Pools::of(4);
         give_back(&pools, 1, 7).await;
         for port in 2..40 {
@@ -369,9 +350,10 @@ mod tests {
             assert!(pools.kept.load(Relaxed) <= 4);
         }
         let now = Instant::now();
-        assert!(matches!(pools.take(&key(1), 7, now), Found::One(_)));
-        assert!(matches!(pools.take(&key(2), 7, now), Found::None(_)));
-        assert!(matches!(pools.take(&key(39), 7, now), Found::One(_)));
+        assert!(matches!(pools.take(&key(7, 39), now), Found::None(_)));
+        assert!(matches!(pools.take(&key(7, 1), now), Found::One(_)));
+        assert!(matches!(pools.take(&key(8, 2), now), Found::None(_)));
+        assert!(matches!(pools.take(&key(8, 39), now), Found::One(_)));
         assert_eq!(pools.kept.load(Relaxed), 2);
     }
 }

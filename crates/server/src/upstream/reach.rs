@@ -17,7 +17,8 @@ use super::descriptors::{Descriptor, Descriptors};
 use super::failure::{Failure, Own, Waited};
 use super::identity::Site;
 use super::lease::Lease;
-use super::limits::Slot;
+use super::owned::Owner;
+use super::permits::Permit;
 use super::pool::{Found, Key};
 use super::send::Sending;
 use super::tls::TlsClient;
@@ -37,8 +38,7 @@ struct Connecting {
     others: usize,
     /// No connection is taken from the pool.
     is_fresh: bool,
-    /// Hash of the tenant.
-    tenant: u64,
+    owner: Owner,
 }
 
 impl Sending<'_> {
@@ -53,11 +53,15 @@ impl Sending<'_> {
         let server = &self.upstream.servers[chosen.index()];
         let (protocol, options) = (self.protocol, self.upstream.options());
         let limit = options.timeouts.connect;
-        let mut connecting = Connecting::new(now, limit, fresh, chosen.tenant());
+        let mut connecting = Connecting::new(now, limit, fresh, chosen.owner());
         // Boxed: a plain server at an IP address has no room for them.
         let tls = match options.tls {
             Some(_) => {
-                let tls = Box::pin(self.site().tls(&server.address, protocol, connecting.until));
+                let tls = Box::pin(self.site(chosen.owner()).tls(
+                    &server.address,
+                    protocol,
+                    connecting.until,
+                ));
                 let tls = tls.await?;
                 connecting.now = Instant::now();
                 tls
@@ -76,10 +80,6 @@ impl Sending<'_> {
             Some(_) => self.context.connection.number,
             None => 0,
         };
-        let tenant = match protocol {
-            Protocol::Http2 | Protocol::Negotiated if self.upstream.is_bound => chosen.tenant(),
-            _ => 0,
-        };
         let mut failed = Failure::NoServer("no address may be used");
         let mut endpoints = fixed.into_iter().chain(resolved);
         while let Some(endpoint) = endpoints.next() {
@@ -89,7 +89,7 @@ impl Sending<'_> {
                 tls: tls.as_ref().map_or(0, |tls| tls.number),
                 client,
                 judged: self.judged(),
-                tenant,
+                owner: chosen.owner(),
             };
             if let Some(entry) = self.context.entry {
                 entry.asks_upstream(&key.endpoint);
@@ -113,12 +113,12 @@ impl Sending<'_> {
         chosen: &mut Chosen,
         connecting: &mut Connecting,
     ) -> Result<Lease, Failure> {
-        let mut right = None;
+        let mut opening = None;
         let mut found = self.found(key, connecting);
-        if let Found::None(Some(opening)) = found {
+        if let Found::None(Some(openings)) = found {
             // Requests that come meanwhile share the new connection.
-            let taken = timeout_at(connecting.until, opening.acquire_owned()).await;
-            right = taken.map_err(|_| Own::Late(Waited::Opening))?.ok();
+            let taken = timeout_at(connecting.until, openings.acquire_owned()).await;
+            opening = taken.map_err(|_| Own::Late(Waited::Opening))?.ok();
             connecting.now = Instant::now();
             found = self.found(key, connecting);
         }
@@ -128,22 +128,21 @@ impl Sending<'_> {
                 Ok(Lease::two(worker, key.clone(), shared, true, now))
             }
             Found::One(one) => {
-                let options = self.upstream.options();
-                let slot = match chosen.slot_at_once(options) {
-                    Some(slot) => slot,
+                let permit = match chosen.permit_at_once() {
+                    Some(permit) => permit,
                     None => {
                         // Boxed: few requests wait.
-                        let slot = Box::pin(chosen.slot(options, connecting.until)).await?;
+                        let permit = Box::pin(chosen.permit(connecting.until)).await?;
                         connecting.now = Instant::now();
-                        slot
+                        permit
                     }
                 };
                 let (worker, now) = (self.worker, connecting.now);
-                Ok(Lease::one(worker, key.clone(), one, slot, now))
+                Ok(Lease::one(worker, key.clone(), one, permit, now))
             }
             // Boxed: a request that finds a connection has no room for it.
             Found::None(_) => {
-                let opened = self.open(key, tls, chosen, connecting, right);
+                let opened = self.open(key, tls, chosen, connecting, opening);
                 Box::pin(opened).await
             }
         }
@@ -152,39 +151,36 @@ impl Sending<'_> {
     fn found(&self, key: &Key, connecting: &Connecting) -> Found {
         match connecting.is_fresh {
             true => Found::None(None),
-            false => {
-                let (tenant, now) = (connecting.tenant, connecting.now);
-                self.worker.pools.take(key, tenant, now)
-            }
+            false => self.worker.pools.take(key, connecting.now),
         }
     }
 
-    /// Opens a connection once there is a slot for it.
+    /// Opens a connection once there is a permit for it.
     async fn open(
         &self,
         key: &Key,
         tls: Option<&TlsClient>,
         chosen: &mut Chosen,
         connecting: &mut Connecting,
-        right: Option<OwnedSemaphorePermit>,
+        opening: Option<OwnedSemaphorePermit>,
     ) -> Result<Lease, Failure> {
-        let (worker, options) = (self.worker, self.upstream.options());
-        let (slot, _right) = {
-            let mut slot = pin!(chosen.slot(options, connecting.until));
-            match poll_immediate(slot.as_mut()).await {
-                Some(slot) => (slot?, right),
+        let worker = self.worker;
+        let (permit, _opening) = {
+            let mut permit = pin!(chosen.permit(connecting.until));
+            match poll_immediate(permit.as_mut()).await {
+                Some(permit) => (permit?, opening),
                 None => {
-                    // Another tenant may have a slot: the right is not held in this wait.
-                    drop(right);
-                    match self.wait(key, slot, connecting).await? {
+                    // Another client may have a permit: this one is not held in the wait.
+                    drop(opening);
+                    match self.wait(key, permit, connecting).await? {
                         Waiting::Ended(lease) => return Ok(lease),
-                        Waiting::Opens(slot) => (slot, None),
+                        Waiting::Opens(permit) => (permit, None),
                     }
                 }
             }
         };
         let until = connecting.until;
-        let socket = self.site().judge(&key.endpoint, until).await?;
+        let socket = self.site(key.owner).judge(&key.endpoint, until).await?;
         let target = Target {
             endpoint: &key.endpoint,
             socket: socket.as_ref(),
@@ -193,7 +189,7 @@ impl Sending<'_> {
             descriptor: Some(Arc::new(self.descriptor(connecting).await?)),
             http2: key.protocol == Protocol::Http2,
         };
-        let mut opened = self.begin(&target, chosen, connecting).await;
+        let mut opened = self.begin(&target, connecting).await;
         if let Err(failure) = &opened
             && failure.lacks_descriptor()
         {
@@ -201,7 +197,7 @@ impl Sending<'_> {
             worker.upstreams.descriptors.ask_workers();
             // The tasks of the connections close them.
             yield_now().await;
-            opened = self.begin(&target, chosen, connecting).await;
+            opened = self.begin(&target, connecting).await;
         }
         // Its connection keeps the descriptor.
         drop(target);
@@ -210,10 +206,10 @@ impl Sending<'_> {
                 if key.protocol == Protocol::Negotiated {
                     worker.pools.chose_one(key);
                 }
-                Ok(Lease::one(worker, key.clone(), one, slot, Instant::now()))
+                Ok(Lease::one(worker, key.clone(), one, permit, Instant::now()))
             }
             Opened::Two(shared) => {
-                shared.streams.keep(slot);
+                shared.streams.keep(permit);
                 worker.pools.share(key, shared.clone());
                 let now = Instant::now();
                 Ok(Lease::two(worker, key.clone(), shared, false, now))
@@ -223,28 +219,27 @@ impl Sending<'_> {
 
     /// Waits for a descriptor. Unused connections make room.
     async fn descriptor(&self, connecting: &Connecting) -> Result<Descriptor, Own> {
-        let (worker, tenant) = (self.worker, connecting.tenant);
+        let (worker, owner) = (self.worker, connecting.owner);
         let descriptors = &worker.upstreams.descriptors;
-        if let Some(descriptor) = Descriptors::take(descriptors, tenant) {
+        if let Some(descriptor) = Descriptors::take(descriptors, owner) {
             return Ok(descriptor);
         }
         let is_sated = descriptors.sated();
         let pools = &worker.pools;
-        pools.close_unused(|other| other == tenant || is_sated(other));
-        Descriptors::enter(descriptors, tenant, connecting.until).await
+        pools.close_unused(|other| other == owner || is_sated(other));
+        Descriptors::enter(descriptors, owner, connecting.until).await
     }
 
     /// Begins to open a connection, in a turn.
     async fn begin(
         &self,
         target: &Target<'_>,
-        chosen: &Chosen,
         connecting: &mut Connecting,
     ) -> Result<Opened, Failure> {
         let (prefix, until) = (self.context.client.into(), connecting.until);
         let opened = async {
             let (begun, share) = connecting.share();
-            let opened = connect::open(target, share, || chosen.reached()).await;
+            let opened = connect::open(target, share).await;
             connecting.at_server += begun.elapsed();
             opened
         };
@@ -252,11 +247,11 @@ impl Sending<'_> {
         openings.begin(prefix, until, opened).await
     }
 
-    /// Waits for a slot, or for a connection that comes free, or about, meanwhile.
+    /// Waits for a permit, or for a connection that comes free, or about, meanwhile.
     async fn wait(
         &self,
         key: &Key,
-        mut slot: Pin<&mut impl Future<Output = Result<Slot, Unavailable>>>,
+        mut permit: Pin<&mut impl Future<Output = Result<Permit, Unavailable>>>,
         connecting: &mut Connecting,
     ) -> Result<Waiting, Failure> {
         let (worker, key) = (self.worker, key.clone());
@@ -270,21 +265,21 @@ impl Sending<'_> {
             };
             let came = tokio::select! {
                 biased;
-                slot = &mut slot => Some(slot?),
+                permit = &mut permit => Some(permit?),
                 () = came => None,
             };
             connecting.now = Instant::now();
-            let (one, slot) = match (self.found(&key, connecting), came) {
+            let (one, permit) = match (self.found(&key, connecting), came) {
                 (Found::Two(shared), _) => {
                     let lease = Lease::two(worker, key, shared, true, connecting.now);
                     return Ok(Waiting::Ended(lease));
                 }
-                (Found::One(one), Some(slot)) => (one, slot),
-                (Found::One(one), None) => (one, slot.await?),
-                (Found::None(_), Some(slot)) => return Ok(Waiting::Opens(slot)),
+                (Found::One(one), Some(permit)) => (one, permit),
+                (Found::One(one), None) => (one, permit.await?),
+                (Found::None(_), Some(permit)) => return Ok(Waiting::Opens(permit)),
                 (Found::None(_), None) => continue,
             };
-            let lease = Lease::one(worker, key, one, slot, Instant::now());
+            let lease = Lease::one(worker, key, one, permit, Instant::now());
             return Ok(Waiting::Ended(lease));
         }
     }
@@ -296,12 +291,13 @@ impl Sending<'_> {
         self.upstream.is_bound.then(|| guard.edition())
     }
 
-    fn site(&self) -> Site<'_> {
+    fn site(&self, owner: Owner) -> Site<'_> {
         Site {
             upstreams: &self.worker.upstreams,
             upstream: self.upstream,
             host: self.context.host,
             tenant: self.context.tenant,
+            owner,
             prefix: self.context.connection.prefix,
         }
     }
@@ -316,23 +312,23 @@ impl Sending<'_> {
     }
 }
 
-/// End of a wait for a slot.
+/// End of a wait for a permit.
 enum Waiting {
     /// A connection can be used.
     Ended(Lease),
     /// A connection may be opened.
-    Opens(Slot),
+    Opens(Permit),
 }
 
 impl Connecting {
-    fn new(now: Instant, limit: Duration, is_fresh: bool, tenant: u64) -> Self {
+    fn new(now: Instant, limit: Duration, is_fresh: bool, owner: Owner) -> Self {
         Self {
             now,
             until: now + limit,
             at_server: Duration::ZERO,
             others: 0,
             is_fresh,
-            tenant,
+            owner,
         }
     }
 

@@ -99,9 +99,8 @@ impl Sending<'_> {
                 }
                 Err(failure) => (failure, false),
             };
-            let limit = self.upstream.options().timeouts.connect;
-            if let Some(outcome) = failure.of_connecting(limit) {
-                chosen.note(outcome);
+            if failure.is_of_connecting() {
+                chosen.note(Outcome::Unreachable);
             } else if matches!(failure, Failure::Own(_)) {
                 chosen.refused();
             }
@@ -151,7 +150,7 @@ impl Sending<'_> {
                     return Err(failure);
                 }
             }
-            // Gives the slot of the old connection back, which the new one may need.
+            // Gives the permit of the old connection back, which the new one may need.
             *lease = None;
             // A new connection gives an answer or a failure: the loop ends.
             match self.connect(chosen, true, Instant::now()).await {

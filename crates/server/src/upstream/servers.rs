@@ -1,4 +1,4 @@
-//! Upstream servers: the state that all sites and workers share of each.
+//! Upstream servers: what is known of each, for each owner.
 
 use std::convert::Infallible;
 use std::hash::BuildHasher as _;
@@ -7,41 +7,68 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use foldhash::fast::RandomState;
-use quick_cache::sync::Cache;
-use quick_cache::{Lifecycle, OptionsBuilder, UnitWeighter};
+use quick_cache::Equivalent;
 use sekisho_certs::{HostName, LogLimiter, Tenant, clock};
 use tokio::time::Instant;
 
-use super::check::{Checking, Checks, Starting};
+use super::check::{Checked, Checking, Checks};
 use super::choice::{Choice, rendezvous};
 use super::chosen::{Chosen, Unavailable};
-use super::health::{FailureKind, Health, Site, Trials};
-use super::limits::{Retries, Slots};
+use super::ejection::{Ejection, Trial};
+use super::owned::{OPERATOR, Owned, Owner};
 use super::parts::Upstreams;
+use super::permits::{Bounds, PermitsOfOwner, Retries};
 use super::resolve::{Asking, Names, Unresolved};
 use super::transport::Endpoint;
 use crate::metrics::Metrics;
 use crate::site::{Address, Upstream};
 
-/// State of upstream servers: requests in flight, health, connections in use. Shared
-/// by all workers, and by all sites that name a server's address in the same way.
+/// State of upstream servers: requests in flight, ejection, connections in use. Shared
+/// by all workers.
+///
+/// A server is known anew for each owner and for each set of settings that it is used
+/// with: nothing that a tenant's settings, clients or servers spoil is another's. Hosts
+/// that `[site]` answers for share the operator's.
 ///
 /// Bounded: servers that have had no request lately are forgotten, but none with a
-/// request in flight.
+/// request in flight, unless its owner has its part of the table.
 pub(crate) struct Servers {
-    servers: Cache<Address, Arc<Server>, UnitWeighter, RandomState, InUse>,
+    servers: Owned<Backend, Server>,
     common: Arc<Common>,
-    hasher: RandomState,
     /// Number of the next draw.
     draw: AtomicU64,
+}
+
+/// Key of all state of a server beside its owner.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Backend {
+    /// Hash of the settings that it is used with.
+    settings: u64,
+    address: Address,
+}
+
+/// [`Backend`] that is not made for a look.
+#[derive(Hash)]
+struct BackendRef<'a> {
+    settings: u64,
+    address: &'a Address,
+}
+
+/// Who uses a server, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Use<'a> {
+    pub(super) owner: Owner,
+    /// Hash of the upstream's settings.
+    settings: u64,
+    pub(super) upstream: &'a Arc<Upstream>,
 }
 
 /// Parts that all servers use.
 pub(super) struct Common {
     pub(super) names: Names,
-    pub(super) checks: Starting,
+    pub(super) checks: Checks,
     pub(super) metrics: Arc<Metrics>,
-    /// Hasher of tenants.
+    /// Hasher of tenants and settings.
     pub(super) hasher: RandomState,
     /// Begin of times in milliseconds.
     epoch: Instant,
@@ -68,7 +95,7 @@ pub(crate) struct Affinity<'a> {
     pub(crate) now: Instant,
 }
 
-/// State of one server.
+/// State of one server, as its owner uses it with one set of settings.
 pub(super) struct Server {
     /// Address as sites name it.
     pub(super) address: Address,
@@ -77,44 +104,32 @@ pub(super) struct Server {
     pub(super) common: Arc<Common>,
     /// Relaxed: a choice may see a number from a moment ago.
     pub(super) in_flight: AtomicU32,
-    pub(super) health: Health,
-    pub(super) checks: Checks,
-    pub(super) slots: Arc<Slots>,
+    pub(super) ejection: Ejection,
+    pub(super) checked: Checked,
+    pub(super) permits: PermitsOfOwner,
     pub(super) retries: Retries,
 }
-
-/// Keeps servers that a request uses.
-#[derive(Clone, Debug)]
-struct InUse;
 
 impl Servers {
     /// Makes the state of no server, and what works for it in the background. Names
     /// are resolved by these name servers, or those of `/etc/resolv.conf` if there
     /// are none.
     pub(crate) fn new(metrics: Arc<Metrics>, name_servers: Vec<SocketAddr>) -> (Self, Background) {
-        let options = OptionsBuilder::new()
-            .shards(SHARDS)
-            .estimated_items_capacity(SERVERS)
-            .weight_capacity(SERVERS as u64)
-            .build()
-            .expect("capacity and estimate are given");
-        let hasher = RandomState::default();
         let (names, asking) = Names::new(name_servers, Arc::clone(&metrics));
-        let (checks, checking) = Starting::new();
+        let (checks, checking) = Checks::new();
         let servers = Self {
-            servers: Cache::with_options(options, UnitWeighter, hasher.clone(), InUse),
+            servers: Owned::new(ESTIMATED, SERVERS, |_| 1),
             common: Arc::new(Common {
                 names,
                 checks,
                 metrics,
-                hasher: hasher.clone(),
+                hasher: RandomState::default(),
                 epoch: Instant::now(),
                 ejected: LogLimiter::default(),
                 returned: LogLimiter::default(),
                 turned_down: LogLimiter::default(),
                 turned_up: LogLimiter::default(),
             }),
-            hasher,
             draw: AtomicU64::new(0),
         };
         (servers, Background { asking, checking })
@@ -133,70 +148,77 @@ impl Servers {
         by: &Affinity<'_>,
         tried: &[usize],
     ) -> Result<Chosen, Unavailable> {
-        let site = Site {
-            tenant: self.hasher.hash_one(by.tenant),
-            settings: self.settings(upstream),
-        };
+        let tenant = self.common.hasher.hash_one(by.tenant);
         let choice = Choice {
             servers: self,
-            site,
-            upstream,
-            options: upstream.options(),
+            used: self.used(upstream, tenant),
+            tenant,
             by,
             tried,
             now: self.common.at(by.now),
         };
-        let ((index, server), trials) = choice.server().ok_or(Unavailable::Tried)?;
+        let ((index, server), trial) = choice.server().ok_or(Unavailable::Tried)?;
         if tried.is_empty() {
             server.retries.request();
         }
-        let host = self.hasher.hash_one(by.host);
-        let client = by.client.into();
-        Ok(Chosen::new(index, server, host, client, site, trials))
+        let host = self.common.hasher.hash_one(by.host);
+        let asker = (choice.used.owner, tenant, host, by.client.into());
+        Ok(Chosen::new(index, server, asker, trial))
+    }
+
+    /// Returns who uses the servers of an upstream. `tenant` is a hash.
+    pub(super) fn used<'a>(&self, upstream: &'a Arc<Upstream>, tenant: u64) -> Use<'a> {
+        let settings = match &upstream.options {
+            Some(options) => self.common.hasher.hash_one((upstream.scheme, options)),
+            None => upstream.scheme as u64,
+        };
+        Use {
+            owner: owner(upstream, tenant),
+            settings,
+            upstream,
+        }
     }
 
     /// Returns the state of a server.
-    pub(super) fn server(&self, address: &Address) -> Arc<Server> {
-        if let Some(server) = self.servers.get(address) {
+    pub(super) fn server(&self, used: &Use<'_>, address: &Address) -> Arc<Server> {
+        let settings = used.settings;
+        let known = BackendRef { settings, address };
+        if let Some(server) = self.servers.get(used.owner, &known) {
             return server;
         }
-        let server = self.servers.get_or_insert_with(address, || {
-            Ok::<_, Infallible>(Arc::new(Server {
-                endpoint: Endpoint::of(address),
-                address: address.clone(),
+        let backend = Backend {
+            settings,
+            address: address.clone(),
+        };
+        let server = self.servers.get_or_make(used.owner, backend, |backend| {
+            let bounds = Bounds::of(used.upstream.options());
+            Ok::<_, Infallible>(Server {
+                endpoint: Endpoint::of(&backend.address),
+                address: backend.address.clone(),
                 in_flight: AtomicU32::new(0),
-                health: Health::default(),
-                checks: Checks::default(),
-                slots: Arc::default(),
+                ejection: Ejection::default(),
+                checked: Checked::default(),
+                permits: PermitsOfOwner::new(bounds, used.upstream.is_bound),
                 retries: Retries::new(self.common.now()),
                 common: Arc::clone(&self.common),
-            }))
+            })
         });
         server.unwrap_or_else(|never| match never {})
-    }
-
-    /// Hashes the settings that a failed request may be due to.
-    fn settings(&self, upstream: &Upstream) -> u64 {
-        let Some(options) = &upstream.options else {
-            return upstream.scheme as u64;
-        };
-        let timeouts = &options.timeouts;
-        let tls = options.tls.as_ref().map(|tls| {
-            // Not the whole text of the CAs, for each request.
-            let ca = tls.ca.as_deref().unwrap_or_default().as_bytes();
-            let end = &ca[ca.len().saturating_sub(HASHED)..];
-            (&tls.name, ca.len(), end, &tls.certificate_of)
-        });
-        let waits = (timeouts.connect, timeouts.first_byte);
-        let head = (&options.host, options.proxy_protocol);
-        self.hasher
-            .hash_one((upstream.scheme, options.protocol, head, waits, tls))
     }
 
     pub(super) fn random(&self) -> u64 {
         // Relaxed: the number need only be another one.
         let draw = self.draw.fetch_add(1, Ordering::Relaxed);
-        rendezvous::mix(self.hasher.hash_one(draw))
+        rendezvous::mix(self.common.hasher.hash_one(draw))
+    }
+}
+
+/// Returns the owner of what is known of an upstream's servers: the operator for `[site]`,
+/// else the tenant, by its hash.
+fn owner(upstream: &Upstream, tenant: u64) -> Owner {
+    match upstream.is_bound {
+        true => tenant.max(OPERATOR + 1),
+        false => OPERATOR,
     }
 }
 
@@ -263,48 +285,36 @@ impl Server {
         }
     }
 
-    /// Notes that a connection came about.
-    pub(super) fn reached(&self) {
-        let ended = self.health.reached();
-        self.log_return(ended);
-    }
-
     /// Notes the end of a request, whatever became of it.
-    pub(super) fn ended(&self, site: Site, trials: Trials) {
-        if trials.is_any() {
-            self.health.give_back(site, trials, self.common.now());
+    pub(super) fn ended(&self, trial: Trial) {
+        if trial != Trial::default() {
+            self.ejection.give_back(trial, self.common.now());
         }
     }
 
-    pub(super) fn succeeded(&self, site: Site) {
-        let ended = self.health.succeeded(site);
-        self.log_return(ended);
-    }
-
-    fn log_return(&self, ended: bool) {
-        if ended && let Some(others) = self.common.returned.allow() {
+    /// Notes an answer.
+    pub(super) fn succeeded(&self) {
+        if self.ejection.succeeded()
+            && let Some(others) = self.common.returned.allow()
+        {
             let server = &self.address;
             tracing::info!(%server, others, "upstream server answers again");
         }
     }
 
-    pub(super) fn failed(&self, failure: FailureKind, site: Site) {
+    /// Notes a failure.
+    pub(super) fn failed(&self) {
         let (now, metrics) = (self.common.now(), self.common.metrics.upstream());
-        let jitter = rendezvous::mix(now ^ site.tenant);
-        let health = &self.health;
-        let pause = health.failed(failure, site, now, jitter, || metrics.ejected());
+        let jitter = self.common.hasher.hash_one((now, &self.address));
+        let pause = self.ejection.failed(now, jitter, || metrics.ejected());
         let Some(pause) = pause else { return };
         metrics.ejections.inc();
         if let Some(others) = self.common.ejected.allow() {
             let (server, pause_s) = (&self.address, pause.as_secs_f32());
-            let whose = match failure {
-                FailureKind::Unreachable => "sites",
-                FailureKind::Own => "one tenant's sites",
-            };
             tracing::warn!(
                 %server, pause_s, others,
-                "upstream server ejected: it failed several times in a row; {whose} use their \
-                 other servers meanwhile"
+                "upstream server ejected: it failed several times in a row; its owner's sites use \
+                 their other servers meanwhile"
             );
         }
     }
@@ -326,21 +336,16 @@ fn turned(ips: &[IpAddr], port: u16, by: u64) -> Vec<Endpoint> {
     turned
 }
 
-impl Lifecycle<Address, Arc<Server>> for InUse {
-    type RequestState = ();
-
-    fn is_pinned(&self, _: &Address, server: &Arc<Server>) -> bool {
-        // Each request in flight holds the server.
-        Arc::strong_count(server) > 1
+impl Equivalent<Backend> for BackendRef<'_> {
+    fn equivalent(&self, backend: &Backend) -> bool {
+        self.settings == backend.settings && *self.address == backend.address
     }
 }
 
-/// Some 500 bytes each.
-const SERVERS: usize = 4096;
-/// Bytes at the end of the CAs' text that are hashed.
-const HASHED: usize = 64;
-/// Enough that workers seldom wait for each other.
-const SHARDS: usize = 4;
+/// Servers as their owners use them, some 400 bytes each.
+const SERVERS: u64 = 65_536;
+/// Servers that there is room for at the start.
+const ESTIMATED: usize = 4096;
 
 #[cfg(test)]
 mod tests;

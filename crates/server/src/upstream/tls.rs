@@ -19,6 +19,7 @@ use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
+use super::owned::{Owned, Owner};
 use crate::site::{Protocol, UpstreamTls};
 
 /// TLS of one identity towards upstream servers of one name.
@@ -30,9 +31,9 @@ pub(crate) struct TlsClient {
     pub(crate) name: ServerName<'static>,
 }
 
-/// TLS configurations in use, bounded. Sites with equal settings share one.
+/// TLS configurations in use, bounded. Sites of one owner with equal settings share one.
 pub(crate) struct TlsClients {
-    clients: Cache<ClientKey, Arc<TlsClient>>,
+    clients: Owned<ClientKey, TlsClient>,
     /// Authorities that sites without their own trust; read when first needed.
     roots: OnceCell<Arc<RootCertStore>>,
     load: LoadRoots,
@@ -51,11 +52,11 @@ impl fmt::Debug for TlsClients {
 impl TlsClients {
     pub(crate) fn new(load: LoadRoots) -> Self {
         Self {
-            clients: Cache::new(CAPACITY),
+            clients: Owned::new(ESTIMATED, MOST, ClientKey::weight),
             roots: OnceCell::new(),
             load,
             number: AtomicU64::new(1),
-            absent: Cache::new(CAPACITY),
+            absent: Cache::new(ABSENCES),
         }
     }
 
@@ -71,13 +72,14 @@ impl TlsClients {
         self.absent.insert(name.clone(), Instant::now() + ABSENT);
     }
 
-    /// Returns the configuration for a server called `host`. `certificate` is
+    /// Returns an owner's configuration for a server called `host`. `certificate` is
     /// the client's, if the site names one.
     ///
     /// # Errors
     /// Says what is wrong with the site's settings.
     pub(crate) async fn client(
         &self,
+        owner: Owner,
         tls: &Arc<UpstreamTls>,
         host: &str,
         protocol: Protocol,
@@ -89,7 +91,7 @@ impl TlsClients {
             protocol,
             certificate: certificate.cloned(),
         };
-        if let Some(client) = self.clients.get(&key) {
+        if let Some(client) = self.clients.get(owner, &key) {
             return Ok(client);
         }
         let roots = match &key.tls.ca {
@@ -97,7 +99,7 @@ impl TlsClients {
             None => Arc::clone(self.roots.get_or_try_init(|| self.load()).await?),
         };
         self.clients
-            .get_or_insert_with(&key, || self.make(&key, roots))
+            .get_or_make(owner, key, |key| self.make(key, roots))
     }
 
     async fn load(&self) -> Result<Arc<RootCertStore>, String> {
@@ -105,7 +107,7 @@ impl TlsClients {
         loaded.map_err(|error| error.to_string())?.map(Arc::new)
     }
 
-    fn make(&self, key: &ClientKey, roots: Arc<RootCertStore>) -> Result<Arc<TlsClient>, String> {
+    fn make(&self, key: &ClientKey, roots: Arc<RootCertStore>) -> Result<TlsClient, String> {
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
@@ -123,11 +125,11 @@ impl TlsClients {
         };
         let name = ServerName::try_from(&*key.name)
             .map_err(|_| format!("{} is no server name", key.name))?;
-        Ok(Arc::new(TlsClient {
+        Ok(TlsClient {
             number: self.number.fetch_add(1, Ordering::Relaxed),
             config: Arc::new(config),
             name: name.to_owned(),
-        }))
+        })
     }
 }
 
@@ -141,6 +143,14 @@ struct ClientKey {
     name: Box<str>,
     protocol: Protocol,
     certificate: Option<Arc<CertifiedKey>>,
+}
+
+impl ClientKey {
+    /// Returns the bytes of a configuration, with the CAs that it has parsed.
+    fn weight(&self) -> u64 {
+        let ca = self.tls.ca.as_deref().map_or(0, str::len);
+        (CONFIGURATION + self.name.len() + 2 * ca) as u64
+    }
 }
 
 impl PartialEq for ClientKey {
@@ -158,10 +168,7 @@ impl Eq for ClientKey {}
 
 impl Hash for ClientKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Not the whole text of the CAs, for each request.
-        let ca = self.tls.ca.as_deref().unwrap_or_default().as_bytes();
-        let end = ca.len().saturating_sub(HASHED);
-        (&self.name, self.protocol, ca.len(), &ca[end..]).hash(state);
+        (&self.name, self.protocol, &self.tls).hash(state);
         self.certificate.as_ref().map(Arc::as_ptr).hash(state);
     }
 }
@@ -191,11 +198,14 @@ impl ResolvesClientCert for Own {
     }
 }
 
-/// Configurations in memory, some 4 KB each, and their sessions.
-const CAPACITY: usize = 1024;
+/// Bytes of configurations in memory: 16,000 without CAs of their own, an owner 1,000.
+const MOST: u64 = 64 << 20;
+/// Bytes of one, and its sessions.
+const CONFIGURATION: usize = 4096;
+/// Configurations that there is room for at the start.
+const ESTIMATED: usize = 1024;
+/// Absent hosts of client certificates that are remembered.
+const ABSENCES: usize = 1024;
 
 /// How long an absent host of a client certificate is not looked for again.
 const ABSENT: Duration = Duration::from_secs(5);
-
-/// Bytes at the end of the CAs' text that are hashed.
-const HASHED: usize = 64;

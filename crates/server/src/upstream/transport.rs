@@ -118,14 +118,10 @@ impl Transport {
         })
     }
 
-    /// Keeps the right to the socket.
+    /// Keeps the permit of the socket.
     pub(super) fn with(mut self, descriptor: Option<Arc<Descriptor>>) -> Self {
         self.descriptor = descriptor;
         self
-    }
-
-    pub(super) fn descriptor(&self) -> Option<&Arc<Descriptor>> {
-        self.descriptor.as_ref()
     }
 
     /// Lets all that was written arrive, though the connection ends.

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::chosen::Chosen;
-use super::limits::Slot;
+use super::permits::Permit;
 use super::still_served::StillServed;
 use super::transport::Transport;
 use crate::access_log::Handover;
@@ -34,7 +34,7 @@ pub(super) struct Tunnel {
     /// Host of the request; none if the hook made it.
     host: Option<StillServed>,
     /// Use of the server, until the tunnel ends.
-    _used: (Chosen, Option<Slot>),
+    _used: (Chosen, Option<Permit>),
 }
 
 impl Tunnel {
@@ -42,7 +42,7 @@ impl Tunnel {
         idle: Duration,
         at_upstream: AtUpstream,
         host: Option<StillServed>,
-        used: (Chosen, Option<Slot>),
+        used: (Chosen, Option<Permit>),
     ) -> Self {
         Self {
             upstream: None,

@@ -30,7 +30,7 @@ pub(super) async fn probe(
     Some(match status(upstreams, server, asks).await {
         Ok(status) if asks.check.status.contains(&status) => Ok(()),
         Ok(status) => Err(format!("answered with {status}")),
-        Err(failure) if says_nothing(&failure, asks) => {
+        Err(failure) if says_nothing(&failure) => {
             tracing::debug!(server = %server.address, %failure, "upstream server not checked");
             return None;
         }
@@ -40,26 +40,26 @@ pub(super) async fn probe(
 
 /// Tells whether a failure is this side's: the machine's, the store's, or one of the
 /// site's settings.
-fn says_nothing(failure: &Failure, asks: &Asks) -> bool {
-    let limit = asks.upstream.options().timeouts.connect;
-    failure.of_connecting(limit).is_none() && !failure.is_of_server()
+fn says_nothing(failure: &Failure) -> bool {
+    !failure.is_of_connecting() && !failure.is_of_server()
 }
 
 /// Asks at the server's addresses in turn, until one is reached. They share the check's
 /// time.
 async fn status(upstreams: &Upstreams, server: &Server, asks: &Asks) -> Result<u16, Failure> {
     let (address, options) = (&server.address, asks.upstream.options());
+    let tenant = server.common.hasher.hash_one(&asks.tenant);
     let site = Site {
         upstreams,
         upstream: &asks.upstream,
         host: &asks.host,
         tenant: &asks.tenant,
+        owner: upstreams.servers.used(&asks.upstream, tenant).owner,
         // No client asks.
         prefix: IpAddr::from(Ipv4Addr::UNSPECIFIED).into(),
     };
     let until = Instant::now() + options.timeouts.connect;
     let tls = site.tls(address, options.protocol, until).await?;
-    let tenant = server.common.hasher.hash_one(&asks.tenant);
     let endpoints = server.endpoints(0, tenant).await?;
     // The waits before it are not the server's.
     let end = Instant::now() + asks.check.timeout;
@@ -73,9 +73,7 @@ async fn status(upstreams: &Upstreams, server: &Server, asks: &Asks) -> Result<u
         let asked = ask(site, endpoint, tls.as_deref(), until, asks, address);
         let asked = timeout_at(end, asked).await;
         match asked.unwrap_or(Err(Failure::Late)) {
-            Err(failure) if failure.of_connecting(options.timeouts.connect).is_some() => {
-                failed = failure;
-            }
+            Err(failure) if failure.is_of_connecting() => failed = failure,
             // Another address may be allowed.
             Err(Failure::NoServer(_)) => {}
             ended => return ended,
@@ -105,7 +103,7 @@ async fn ask(
         http2: options.protocol == Protocol::Http2,
     };
     let (mut head, body) = request(asks, address)?.into_parts();
-    let opened = connect::open(&target, until, || ()).await;
+    let opened = connect::open(&target, until).await;
     let answered = match opened.map_err(Failure::sorted)? {
         Opened::One(mut one) => {
             let request = Request::from_parts(head, body);

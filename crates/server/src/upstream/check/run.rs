@@ -74,7 +74,7 @@ impl Started {
                 }
             }
             sleep_until(begun + asks.interval).await;
-            if server.checks.remove_unused(&check, common.now()) {
+            if common.checks.end_unused(&check, common.now()) {
                 return;
             }
         }

@@ -59,8 +59,8 @@ impl Fixture {
     }
 
     fn running(&self, upstream: &Arc<Upstream>) -> usize {
-        let address = &upstream.servers[0].address;
-        let server = self.servers.server(address);
+        let used = self.servers.used(upstream, 0);
+        let server = self.servers.server(&used, &upstream.servers[0].address);
         server.common.checks.running.taken()
     }
 }
@@ -109,6 +109,34 @@ async fn sites_with_one_check_share_it() {
     pass(0).await;
     assert_eq!(fixture.sent(), 1);
     assert_eq!(fixture.running(&one("/health")), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tenants_with_equal_checks_of_one_server_share_one() {
+    let fixture = Fixture::new();
+    for n in 0..1000 {
+        let tenant = Tenant::parse(&format!("tenant-{n}")).unwrap();
+        fixture.request_of(&tenant, &one("/health"));
+    }
+    pass(0).await;
+    assert_eq!(fixture.sent(), 1);
+    assert_eq!(fixture.running(&one("/health")), 1);
+    fixture.is_healthy.store(false, Ordering::SeqCst);
+    pass(20).await;
+    let server = |tenant| {
+        let upstream = one("/health");
+        let used = fixture.servers.used(&upstream, tenant);
+        fixture.servers.server(&used, &upstream.servers[0].address)
+    };
+    // Each learns of it.
+    for n in [0, 1, 999] {
+        let tenant = Tenant::parse(&format!("tenant-{n}")).unwrap();
+        let hash = std::hash::BuildHasher::hash_one(&server(1).common.hasher, &tenant);
+        let known = server(hash);
+        let known = known.checked.lock();
+        let check = known.as_ref().unwrap();
+        assert!(check.is_down.load(Ordering::Relaxed), "{n}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,6 @@ use hyper::client::conn::{TrySendError, http1};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::upstream::descriptors::Descriptor;
 use crate::upstream::upload::Upload;
 use crate::upstream::wakes::Wakes;
 use crate::upstream::watch::Watch;
@@ -30,7 +29,6 @@ pub(in crate::upstream) struct One {
     timer: Pin<Box<Sleep>>,
     /// Served a request before.
     pub(in crate::upstream) reused: bool,
-    descriptor: Option<Arc<Descriptor>>,
 }
 
 impl One {
@@ -47,20 +45,7 @@ impl One {
             task,
             timer: Box::pin(sleep(Duration::ZERO)),
             reused: false,
-            descriptor: None,
         }
-    }
-
-    /// Knows the right to its socket.
-    pub(in crate::upstream) fn with(mut self, descriptor: Option<Arc<Descriptor>>) -> Self {
-        self.descriptor = descriptor;
-        self
-    }
-
-    /// Returns whether the connection may serve a request of this tenant.
-    pub(super) fn serves(&self, tenant: u64) -> bool {
-        let descriptor = self.descriptor.as_ref();
-        descriptor.is_none_or(|descriptor| descriptor.serves(tenant))
     }
 
     /// Sends a request without a body, and awaits the head of its answer until

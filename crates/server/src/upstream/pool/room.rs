@@ -7,25 +7,27 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use foldhash::quality::RandomState;
 use tokio::time::Instant;
 
+use crate::upstream::owned::Owner;
+
 /// Unused connection that may make room for another.
 pub(super) struct Unused<'a> {
-    pub(super) tenant: u64,
+    pub(super) owner: Owner,
     /// Only one client's requests may use it.
     pub(super) is_clients: bool,
     pub(super) since: Instant,
-    /// Unused connections of the tenant that are newer.
+    /// Unused connections of the owner that are newer.
     pub(super) newer: usize,
     pub(super) is_spare: &'a AtomicBool,
 }
 
 /// Marks the connections that make room: those of single clients first, then always the
-/// oldest of the tenant that has most. No tenant thus takes room that another uses more
+/// oldest of the owner that has most. No owner thus takes room that another uses more
 /// sparingly. A sixteenth at once: the search costs a connection little.
 pub(super) fn spare(mut unused: Vec<Unused<'_>>, most: usize) {
     unused.sort_unstable_by_key(|one| Reverse(one.since));
-    let mut held = HashMap::<u64, usize, RandomState>::default();
+    let mut held = HashMap::<Owner, usize, RandomState>::default();
     for one in &mut unused {
-        let held = held.entry(one.tenant).or_default();
+        let held = held.entry(one.owner).or_default();
         one.newer = *held;
         *held += 1;
     }
@@ -58,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// Unused connection: its tenant, whether it is a client's, and when it was used.
+    /// Unused connection: its owner, whether it is a client's, and when it was used.
     type Case = (u64, bool, u64);
 
     /// Returns those of the cases that make room for others.
@@ -66,8 +68,8 @@ mod tests {
         let begun = Instant::now();
         let flags: Vec<_> = cases.iter().map(|_| AtomicBool::new(false)).collect();
         let unused = cases.iter().zip(&flags);
-        let unused = unused.map(|(&(tenant, is_clients, at), is_spare)| Unused {
-            tenant,
+        let unused = unused.map(|(&(owner, is_clients, at), is_spare)| Unused {
+            owner,
             is_clients,
             since: begun + Duration::from_secs(at),
             newer: 0,
@@ -80,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tenant_that_has_most_makes_room_with_its_oldest() {
+    fn the_owner_that_has_most_makes_room_with_its_oldest() {
         let mut cases = vec![(1, false, 0)];
         cases.extend((1..16).map(|at| (2, false, at)));
         assert_eq!(spared(&cases, 16), [(2, false, 1)]);

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::KEEP;
-use crate::upstream::limits;
+use crate::upstream::permits::Permit;
 use crate::upstream::upload::Upload;
 
 /// HTTP/2 connection.
@@ -40,8 +40,8 @@ pub(in crate::upstream) struct Streams {
     reader: AtomicWaker,
     /// Notified when a stream ends.
     room: OnceLock<Arc<Notify>>,
-    /// Place of the connection among those of its server.
-    slot: OnceLock<limits::Slot>,
+    /// Permit of the connection.
+    permit: OnceLock<Permit>,
 }
 
 impl Shared {
@@ -77,19 +77,14 @@ impl Streams {
             is_spare: AtomicBool::new(false),
             reader: AtomicWaker::new(),
             room: OnceLock::new(),
-            slot: OnceLock::new(),
+            permit: OnceLock::new(),
         }
     }
 
-    /// Keeps the connection's place as long as the connection.
-    pub(in crate::upstream) fn keep(&self, slot: limits::Slot) {
+    /// Keeps the connection's permit as long as the connection.
+    pub(in crate::upstream) fn keep(&self, permit: Permit) {
         // Taken once, by the request that opened the connection.
-        let _ = self.slot.set(slot);
-    }
-
-    /// Returns the hash of the tenant that the connection counts for.
-    pub(super) fn tenant(&self) -> Option<u64> {
-        self.slot.get().map(limits::Slot::tenant)
+        let _ = self.permit.set(permit);
     }
 
     /// Wakes the task that reads `most`, after the one that reads the socket.

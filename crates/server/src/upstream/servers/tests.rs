@@ -47,6 +47,16 @@ impl Fixture {
         self.servers.choose(upstream, &by, tried).unwrap()
     }
 
+    /// Chooses for a host of another tenant.
+    fn choose_of(&self, tenant: &str, upstream: &Arc<Upstream>) -> Chosen {
+        let tenant = Tenant::parse(tenant).unwrap();
+        let by = Affinity {
+            tenant: &tenant,
+            ..self.by("192.0.2.1", None)
+        };
+        self.servers.choose(upstream, &by, &[]).unwrap()
+    }
+
     fn choose_for(&self, upstream: &Arc<Upstream>, client: &str, cookie: Option<u64>) -> usize {
         let by = self.by(client, cookie);
         self.servers.choose(upstream, &by, &[]).unwrap().index()
@@ -54,15 +64,11 @@ impl Fixture {
 
     /// Lets requests to one server fail until it is ejected.
     fn eject(&self, upstream: &Arc<Upstream>, index: usize) {
-        self.eject_by(upstream, index, Outcome::Unreachable);
-    }
-
-    fn eject_by(&self, upstream: &Arc<Upstream>, index: usize, outcome: Outcome) {
         let others: Vec<_> = (0..upstream.servers.len())
             .filter(|other| *other != index)
             .collect();
         for _ in 0..5 {
-            self.choose(upstream, &others).note(outcome);
+            self.choose(upstream, &others).note(Outcome::Unreachable);
         }
     }
 
@@ -133,11 +139,58 @@ async fn servers_that_had_the_request_are_left_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sites_share_what_is_known_of_a_server() {
+async fn sites_of_a_tenant_share_what_is_known_of_a_server() {
     let fixture = Fixture::new();
     fixture.eject(&three(Balance::LeastInFlight), 0);
     let other = upstream(&["10.0.0.1:80", "10.0.0.9:80"], plain());
     assert_eq!(fixture.chosen_of(&other, 100), HashSet::from([1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn tenants_share_nothing_that_is_known_of_a_server() {
+    let fixture = Fixture::new();
+    let options = UpstreamOptions {
+        connections: 1,
+        ..plain()
+    };
+    let upstream = upstream(&["10.0.0.1:80", "10.0.0.2:80"], options);
+    fixture.eject(&upstream, 0);
+    let chosen: HashSet<_> = (0..100)
+        .map(|_| {
+            let mut chosen = fixture.choose_of("other", &upstream);
+            chosen.note(OK);
+            chosen.index()
+        })
+        .collect();
+    assert_eq!(chosen.len(), 2);
+    let mut own = fixture.choose(&upstream, &[0]);
+    let _permit = own.permit(later()).await.unwrap();
+    let others: Vec<_> = (0..2)
+        .map(|_| fixture.choose_of("other", &upstream))
+        .collect();
+    assert!(others.iter().all(|it| it.permit_at_once().is_some()));
+    while own.may_retry() {}
+    assert!(others.iter().all(Chosen::may_retry));
+}
+
+#[tokio::test(start_paused = true)]
+async fn hosts_of_the_operators_site_share_all_but_permits() {
+    let fixture = Fixture::new();
+    let options = UpstreamOptions {
+        connections: 1,
+        ..plain()
+    };
+    let mut site = Upstream::clone(&upstream(&["10.0.0.1:80", "10.0.0.2:80"], options));
+    site.is_bound = false;
+    let site = Arc::new(site);
+    fixture.eject(&site, 0);
+    let mut own = fixture.choose(&site, &[]);
+    let mut other = fixture.choose_of("other", &site);
+    assert_eq!((own.index(), other.index()), (1, 1));
+    assert!(Arc::ptr_eq(&own.server, &other.server));
+    let permits = (own.permit(later()).await, other.permit(later()).await);
+    assert!(permits.0.is_ok() && permits.1.is_ok());
+    assert!(other.permit_at_once().is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,11 +204,7 @@ async fn tls_that_fails_ejects_for_equal_tls_alone() {
         ..plain()
     };
     let addresses = ["10.0.0.1:443", "10.0.0.2:443"];
-    fixture.eject_by(
-        &upstream(&addresses, tls("wrong.example")),
-        0,
-        Outcome::Unusable,
-    );
+    fixture.eject(&upstream(&addresses, tls("wrong.example")), 0);
     let right = upstream(&addresses, tls("right.example"));
     assert_eq!(fixture.chosen_of(&right, 100).len(), 2);
     let same = upstream(&addresses, tls("wrong.example"));
@@ -237,7 +286,7 @@ async fn a_server_without_a_free_connection_comes_last() {
     };
     let upstream = upstream(&["10.0.0.1:80", "10.0.0.2:80"], options);
     let mut first = fixture.choose(&upstream, &[1]);
-    let _slot = first.slot(upstream.options(), later()).await.unwrap();
+    let _permit = first.permit(later()).await.unwrap();
     // More in flight, but with a free connection.
     let _held: Vec<_> = (0..5).map(|_| fixture.choose(&upstream, &[0])).collect();
     assert_eq!(fixture.chosen_of(&upstream, 50), HashSet::from([1]));
@@ -252,15 +301,14 @@ async fn a_wait_for_a_connection_is_bounded() {
         ..plain()
     };
     let upstream = upstream(&["10.0.0.1:80"], options);
-    let options = upstream.options();
     let mut first = fixture.choose(&upstream, &[]);
-    let _slot = first.slot(options, later()).await.unwrap();
+    let _permit = first.permit(later()).await.unwrap();
     let (mut second, mut third) = (
         fixture.choose(&upstream, &[]),
         fixture.choose(&upstream, &[]),
     );
     let begun = Instant::now();
-    let (second, third) = tokio::join!(second.slot(options, later()), third.slot(options, later()));
+    let (second, third) = tokio::join!(second.permit(later()), third.permit(later()));
     assert_eq!(second.err(), Some(Unavailable::TimedOut));
     assert_eq!(third.err(), Some(Unavailable::Full));
     assert_eq!(begun.elapsed().as_secs(), 5);
@@ -271,16 +319,30 @@ async fn servers_with_requests_in_flight_are_not_forgotten() {
     let fixture = Fixture::new();
     let address = |n: usize| format!("10.{}.{}.{}:80", n >> 16, n >> 8 & 255, n & 255);
     let one = |n: usize| upstream(&[&address(n)], plain());
-    let held: Vec<_> = (0..100).map(|n| fixture.choose(&one(n), &[])).collect();
-    for n in 100..30_000 {
-        fixture.choose(&one(n), &[]);
+    let of = |n: usize| fixture.choose_of(&format!("tenant-{n}"), &one(n));
+    let held: Vec<_> = (0..100).map(of).collect();
+    for n in 100..70_000 {
+        of(n);
     }
-    assert!(fixture.servers.servers.len() <= SERVERS);
+    assert!(fixture.servers.servers.len() <= usize::try_from(SERVERS).unwrap());
     for (n, held) in held.iter().enumerate() {
-        let again = fixture.choose(&one(n), &[]);
+        let again = of(n);
         assert!(Arc::ptr_eq(&again.server, &held.server), "{n}");
         assert_eq!(again.server.in_flight.load(Ordering::Relaxed), 2);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_with_many_servers_makes_none_of_anothers_be_forgotten() {
+    let fixture = Fixture::new();
+    let known = upstream(&["10.0.0.1:80", "10.0.0.2:80"], plain());
+    fixture.eject(&known, 0);
+    for n in 0..10_000 {
+        let address = format!("10.1.{}.{}:80", n >> 8, n & 255);
+        fixture.choose_of("other", &upstream(&[&address], plain()));
+    }
+    assert_eq!(fixture.servers.servers.len(), 1 + 4096);
+    assert_eq!(fixture.chosen_of(&known, 100), HashSet::from([1]));
 }
 
 #[tokio::test(start_paused = true)]

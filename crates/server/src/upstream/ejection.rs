@@ -1,4 +1,12 @@
 //! Ejection of a server: failures in a row, pauses, and trials.
+//!
+//! Five failures in a row eject a server: requests go to the site's other servers.
+//! The first pause is 5 s. When a pause is over, one request at a time tries the
+//! server. If that fails, the next pause is twice as long, up to 2 min; one answer
+//! ends the ejection.
+//!
+//! Failures count for one backend: an owner learns for itself that a server is gone, and
+//! no settings or application of a tenant eject a server for another one.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,10 +14,8 @@ use std::time::Duration;
 
 use sekisho_certs::metrics::InGauge;
 
-use super::Standing;
-
 /// Count of failures in a row, and the pause that follows. Times are in milliseconds
-/// since the start of [`Servers`](super::super::Servers), which no request precedes.
+/// since the start of [`Servers`](super::Servers), which no request precedes.
 #[derive(Debug, Default)]
 pub(super) struct Ejection {
     /// True since the first failure until the next success: most requests take no
@@ -23,7 +29,18 @@ pub(super) struct Ejection {
     row: Mutex<Row>,
 }
 
-/// Right to try an ejected server: the time until which it lasts, 0 if none was needed.
+/// State of a server for a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    /// Takes requests.
+    Healthy,
+    /// Ejected, and its pause is over: the next request tries it.
+    Due,
+    /// Ejected until this time.
+    Ejected(u64),
+}
+
+/// Permit to try an ejected server: the time until which it lasts, 0 if none was needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trial(u64);
 
@@ -48,8 +65,8 @@ impl Ejection {
         }
     }
 
-    /// Claims the right to use a server: for an ejected one, the right to try it once its
-    /// pause is over. If the claimer neither notes an outcome nor gives the right back,
+    /// Claims the use of a server: for an ejected one, the permit to try it once
+    /// its pause is over. If the claimer neither notes an outcome nor gives the permit back,
     /// the next one may try after 5 s.
     pub(super) fn claim(&self, now: u64) -> Option<Trial> {
         let until = self.until.load(Ordering::Relaxed);
@@ -76,7 +93,7 @@ impl Ejection {
         was_ejected
     }
 
-    /// Gives the right to try the server back to the next request. A claimer that
+    /// Gives the permit to try the server to the next request. A claimer that
     /// learned nothing of the server calls it. Any outcome that was noted stands.
     pub(super) fn give_back(&self, trial: Trial, now: u64) {
         if trial != Trial::default() {
