@@ -76,9 +76,14 @@ impl Sending<'_> {
     /// 4. repeats 3 over a new connection to the same server if the old one had ended before the
     ///    request, or before a byte of the answer where the request changes
     ///    nothing and has no body; if no new one comes about, goes on with 1.
+    ///
+    /// No other server is tried once `timeouts.connect` has passed twice: 32 servers that do
+    /// not answer would hold the request for 32 times as long.
     pub(super) async fn send(&self, request: &mut Unsent) -> Result<Answered, Failure> {
         let mut tried = Vec::new();
         let mut is_repeated = false;
+        let begun = clock::monotonic();
+        let last = begun + 2 * self.upstream.options().timeouts.connect;
         loop {
             let now = clock::monotonic();
             let mut chosen = self.choose(&tried, now)?;
@@ -105,7 +110,7 @@ impl Sending<'_> {
                 chosen.refused();
             }
             tried.push(chosen.index());
-            let has_others = tried.len() < self.upstream.servers.len();
+            let has_others = tried.len() < self.upstream.servers.len() && Instant::now() < last;
             if !has_others || failure.is_busy() || !(is_granted || chosen.may_retry()) {
                 return Err(failure);
             }

@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::common::LIMITS;
+use crate::common::metrics::figure;
 use crate::http2::empty;
 use crate::upgrades::{connect, switch};
 use crate::world::{HOST, OK, Upstream, Wire, World, patiently, status};
@@ -287,4 +288,26 @@ async fn connecting_has_its_time() {
     let mut client = world.connect().await;
     client.send(GET).await;
     assert_eq!(status(&client.answer().await.0), 504);
+}
+
+#[tokio::test]
+async fn servers_that_do_not_accept_are_not_all_tried() {
+    let listener = TcpListener::bind(("0.0.0.0", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let _full = full(listener).await;
+    // One socket behind many addresses: each is a server of its own.
+    let servers: Vec<_> = (1..=20)
+        .map(|n| format!(r#""http://127.0.0.{n}:{}""#, address.port()))
+        .collect();
+    let servers = servers.join(", ");
+    let site = format!(
+        r#"{{"upstream": {{"servers": [{servers}], "timeouts": {{"connect": "300ms"}}}}}}"#
+    );
+    let world = World::new(&site);
+    let mut client = world.connect().await;
+    client.send(GET).await;
+    assert_eq!(status(&client.answer().await.0), 504);
+    // The budget has ten.
+    let retries = figure(&world.running, "sekisho_upstream_retries_total").await;
+    assert!((1..=2).contains(&retries), "{retries}");
 }
