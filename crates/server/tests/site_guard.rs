@@ -262,10 +262,12 @@ async fn a_tenant_that_replaces_its_folder_of_the_operators_site_leaves_no_tenan
 
 #[tokio::test]
 async fn a_tenant_that_replaces_the_root_of_its_record_leaves_no_tenant() {
-    let fixture = Fixture::allowing(&["srv/{tenant}"], "other");
-    let root = fixture.path("srv/acme/app");
-    fixture.add_of("acme", "a.example", Some(&root));
-    a_link_leads_out_of_no_tenant(&fixture).await;
+    for entry in ["srv/{tenant}", "srv/{tenant}/app"] {
+        let fixture = Fixture::allowing(&[entry], "other");
+        let root = fixture.path("srv/acme/app");
+        fixture.add_of("acme", "a.example", Some(&root));
+        a_link_leads_out_of_no_tenant(&fixture).await;
+    }
 }
 
 #[tokio::test]

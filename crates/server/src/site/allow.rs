@@ -58,10 +58,11 @@ impl Allowed {
     }
 
     /// Returns the leading part of a root that the operator chose by an entry, the
-    /// longest of those that hold it. An entry with `{tenant}` counts whoever has the
-    /// host: each folder that it names is one that a tenant may change.
+    /// longest of those that hold it: all of the entry, or up to and with the component
+    /// that holds `{tenant}`. Such an entry counts whoever has the host: each folder that
+    /// it names is one that a tenant may change.
     pub(crate) fn part_of(&self, root: &Path) -> Option<PathBuf> {
-        let length = self.longest(root)?.len();
+        let length = self.longest(root)?.len_of_part();
         Some(root.components().take(length).collect())
     }
 

@@ -24,7 +24,8 @@ pub(crate) enum OperatorsPart {
     /// The first components of a root in `[site]`, up to and with the first that holds a
     /// placeholder.
     Components(u16),
-    /// The entry of `[sites] allow` that holds the root of a host record.
+    /// The entry of `[sites] allow` that holds the root of a host record, up to and with
+    /// the component that holds `{tenant}`.
     Allowed,
 }
 

@@ -56,6 +56,14 @@ impl Folder {
     pub(super) fn len(&self) -> usize {
         self.0.components().count()
     }
+
+    /// Returns the number of components that the operator chose: up to and with the one
+    /// that holds `{tenant}`. The tenant owns the folders below, and may replace them.
+    pub(super) fn len_of_part(&self) -> usize {
+        let mut names = self.0.components().map(Component::as_os_str);
+        let at = names.position(|name| name.to_string_lossy().contains(TENANT));
+        at.map_or_else(|| self.len(), |at| at + 1)
+    }
 }
 
 /// Returns whether a component of a path is that of an entry.

@@ -59,9 +59,21 @@ fn an_entry_with_a_tenant_is_that_tenants_folder() {
 
 #[test]
 fn the_longest_entry_that_holds_a_root_is_the_operators_part() {
-    let list = allowed(&["/srv", "/srv/www/{tenant}", "/srv/www"]).unwrap();
+    let list = allowed(&[
+        "/srv",
+        "/srv/www/{tenant}",
+        "/srv/www",
+        "/srv/www/{tenant}/sites/live",
+        "/home/c-{tenant}.d/public_html",
+    ]);
+    let list = list.unwrap();
     for (root, part, apart) in [
         ("/srv/www/acme/app", Some("/srv/www/acme"), true),
+        // The tenant owns what lies below its folder.
+        ("/srv/www/acme/sites/live/a", Some("/srv/www/acme"), true),
+        ("/srv/www/acme/sites/live", Some("/srv/www/acme"), true),
+        ("/home/c-acme.d/public_html/a", Some("/home/c-acme.d"), true),
+        ("/home/c-acme.d/private", None, false),
         ("/srv/www/acme", Some("/srv/www/acme"), true),
         ("/srv/www", Some("/srv/www"), false),
         ("/srv/other/app", Some("/srv"), false),
