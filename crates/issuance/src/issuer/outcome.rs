@@ -15,7 +15,7 @@ use super::working::Outcome;
 use super::{Issued, NoCertificate};
 use crate::authorities::Authority;
 use crate::schedule::{
-    self, Seed, Validity, after_failure, failed_turn, first_again, renewal_due, renewal_turn,
+    self, Seed, Validity, after_failure, first_again, renewal_due, renewal_turn, turn_after,
 };
 
 impl Attempt<'_> {
@@ -274,16 +274,7 @@ impl Attempt<'_> {
         }
         let mut lineage = self.lineage.clone();
         lineage.due = Some(next.due);
-        lineage.turn = match (validity, kind) {
-            // A first certificate waits behind those of others.
-            (_, schedule::Failure::Names) => failed_turn(next.due, next.attempts, validity),
-            (None, schedule::Failure::Authority) => next.due,
-            (Some(validity), _) => renewal_turn(validity),
-            // Nothing was tried: it keeps its place among the names of its tenant.
-            (None, schedule::Failure::PassedOver { .. } | schedule::Failure::Closed { .. }) => {
-                lineage.turn
-            }
-        };
+        lineage.turn = turn_after(kind, lineage.turn, next, validity);
         lineage.attempts = next.attempts;
         let text = why.chars().take(LONGEST_ERROR).collect();
         lineage.last_error = Some(LastError { at: now, text });

@@ -118,6 +118,26 @@ pub fn failed_turn(due: i64, attempts: u32, validity: Option<Validity>) -> i64 {
     }
 }
 
+/// Returns the turn of a lineage after a failed attempt, as [`after_failure`] has made it
+/// `next`. `before` is its turn up to now.
+///
+/// From the third failure in a row on it keeps its turn, unless its names are to blame once
+/// more: names that gave way ([`failed_turn`]) would else come first after each outage of
+/// the CA.
+#[must_use]
+pub fn turn_after(failure: Failure, before: i64, next: Next, validity: Option<Validity>) -> i64 {
+    use Failure::{Authority, Closed, Names, PassedOver};
+    match (failure, validity) {
+        (Names, _) => failed_turn(next.due, next.attempts, validity),
+        (Authority | PassedOver { .. } | Closed { .. }, _) if next.attempts >= GIVES_WAY => before,
+        (Authority | PassedOver { .. } | Closed { .. }, Some(validity)) => renewal_turn(validity),
+        // A first certificate waits behind those of others.
+        (Authority, None) => next.due,
+        // Nothing was tried: it keeps its place among the names of its tenant.
+        (PassedOver { .. } | Closed { .. }, None) => before,
+    }
+}
+
 /// Tells whether a lineage is suspended, by what is kept of it: its failures in a
 /// row, the time of the last one, and when it is due.
 ///

@@ -237,6 +237,32 @@ fn names_that_fail_again_and_again_give_way() {
 }
 
 #[test]
+fn what_gave_way_stays_behind_whatever_else_fails() {
+    let validity = Some(issued(90 * DAY));
+    let (deadline, late) = (issued(90 * DAY).deadline(), NOW + 15 * DAY);
+    let [due, until] = [MINUTE, HOUR].map(|pause| NOW + pause);
+    for (failure, first) in [
+        (Failure::Authority, due),
+        (Failure::PassedOver { until }, late),
+        (Failure::Closed { until }, late),
+    ] {
+        for attempts in [1, 2, 3, 30] {
+            let next = Next {
+                due,
+                attempts,
+                suspended: false,
+            };
+            let turns = [validity, None].map(|validity| turn_after(failure, late, next, validity));
+            let expected = match attempts {
+                1 | 2 => [deadline, first],
+                _ => [late, late],
+            };
+            assert_eq!(turns, expected, "{failure:?} {attempts}");
+        }
+    }
+}
+
+#[test]
 fn a_renewal_is_tried_at_its_deadline() {
     let validity = issued(90 * DAY);
     let seed = Seed::of("a.example");

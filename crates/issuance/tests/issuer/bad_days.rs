@@ -1,16 +1,17 @@
 //! Days on which something fails, and somebody corrects it.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use sekisho_certs::{Clock, Lineage, LineageName, Obtained};
+use sekisho_certs::store::Write;
+use sekisho_certs::{Clock, Fence, LastError, Lineage, LineageName, Obtained};
 use sekisho_issuance::acme::{CaSettings, ChallengeType};
 use sekisho_issuance::issuer::Issuer;
 use sekisho_issuance::quota::{Limit, Quotas};
 use sekisho_issuance::settings::CaOptions;
 use sekisho_testkit::services::PebbleOptions;
 
-use crate::fixture::{Fixture, nobody, pattern, visit};
+use crate::fixture::{Fixture, eventually, nobody, pattern, visit};
 
 #[tokio::test]
 async fn where_the_first_ca_is_down_the_second_one_issues() {
@@ -167,6 +168,47 @@ async fn after_an_outage_no_name_waits_for_its_turn() {
     assert!(failed.why.contains("no CA is worth asking"), "{failed:?}");
     let pause = failed.next.unwrap() - Clock::System.now();
     assert!(pause < 120, "{pause}");
+}
+
+#[tokio::test]
+async fn names_that_fail_for_weeks_stay_behind_others_after_an_outage_or_a_closed_limit() {
+    let fixture = Fixture::start().await;
+    fixture.issued(&fixture.issuer().await, "a.example").await;
+    let current = fixture.stored("a.example").await;
+    let deadline = current.not_after - (current.not_after - current.not_before) / 6;
+    let clock = Clock::Manual(Arc::clone(&fixture.time));
+    fixture.time.store((deadline + 1) * 1000, Ordering::SeqCst);
+    let late = deadline + 15 * 86_400;
+    let mut settings = fixture.settings();
+    settings.cas[0].quotas.orders = Limit::new(1, 3600);
+    let limited = fixture.built(settings.clone(), clock.clone()).await;
+    fixture.issued(&limited, "b.example").await;
+    settings.cas[0].ca.directory = format!("https://{}/dir", nobody());
+    let down = fixture.built(settings, clock).await;
+    for (issuer, expected) in [
+        (limited, "the limits of pebble"),
+        (Arc::clone(&down), ""),
+        // Nothing is asked now: the CA is passed over.
+        (down, "no CA is worth asking"),
+    ] {
+        let mut dead = fixture.lineage("a.example").await.unwrap();
+        (dead.due, dead.turn, dead.attempts) = (Some(0), late, 30);
+        let text = "no such name".into();
+        dead.last_error = Some(LastError { at: 7, text });
+        let put = Write::PutLineage(dead, Fence::Any);
+        fixture.sealer.write(vec![put]).await.unwrap();
+        let renewing = tokio::spawn(issuer.renew_due());
+        eventually(async || {
+            let dead = fixture.lineage("a.example").await.unwrap();
+            dead.claim.is_none() && dead.last_error.is_some_and(|error| error.at != 7)
+        })
+        .await;
+        renewing.abort();
+        let dead = fixture.lineage("a.example").await.unwrap();
+        let why = dead.last_error.unwrap().text;
+        assert!(why.contains(expected), "{why}");
+        assert_eq!((dead.turn, dead.attempts), (late, 30), "{why}");
+    }
 }
 
 #[tokio::test]
