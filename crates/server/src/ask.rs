@@ -91,6 +91,30 @@ impl Hosts {
         prefix: Prefix,
         deadline: Instant,
     ) -> Outcome<VirtualHost> {
+        let permit = self.budget.admit(prefix, deadline);
+        self.stored(name, permit, deadline).await
+    }
+
+    /// Looks up the name of a host of `tenant` that is served for long, as
+    /// [`Self::ask_stored`] does. No client is charged: the name was there when the
+    /// exchange began.
+    pub(crate) async fn look_at(
+        &self,
+        name: &HostName,
+        tenant: &Tenant,
+        deadline: Instant,
+    ) -> Outcome<VirtualHost> {
+        let permit = self.budget.admit_look(tenant.clone());
+        self.stored(name, permit, deadline).await
+    }
+
+    /// Looks up what is stored for a name. A call of the store takes a permit.
+    async fn stored<P>(
+        &self,
+        name: &HostName,
+        permit: impl Future<Output = Result<P, Denied>>,
+        deadline: Instant,
+    ) -> Outcome<VirtualHost> {
         let stored = async {
             match self.lookup.cached(name) {
                 Cached::Hit(outcome) => outcome,
@@ -98,8 +122,8 @@ impl Hosts {
                     Progress::Ended(outcome) => outcome,
                     Progress::Obtaining { .. } => Outcome::Absent(Absence::NoCredential),
                 },
-                Cached::Miss => match self.budget.admit(prefix, deadline).await {
-                    Ok(_permit) => self.lookup.stored(name).await,
+                Cached::Miss => match permit.await {
+                    Ok(_permit) => self.read(name).await,
                     Err(denied) => Outcome::Failed(denied.into()),
                 },
             }
@@ -108,6 +132,15 @@ impl Hosts {
         timeout_at(deadline, stored)
             .await
             .unwrap_or_else(|_| late())
+    }
+
+    /// Reads what is stored for a name, unless it was read while the permit was awaited.
+    async fn read(&self, name: &HostName) -> Outcome<VirtualHost> {
+        let absent = || self.lookup.not_stored(name).map(Outcome::Absent);
+        match self.lookup.hit(name).or_else(absent) {
+            Some(outcome) => outcome,
+            None => self.lookup.stored(name).await,
+        }
     }
 
     /// Does step 3 of [`Self::ask`]: loads with a permit of the prefix.

@@ -3,7 +3,7 @@
 //! A name that is not cached costs a load, which makes 1 to 8 store calls. Two
 //! limits bound the loads of a client prefix. Absent names are charged to a token
 //! bucket per prefix. Permits for loads in flight go round robin to the prefixes
-//! that wait. A load gives its permit back with the store's answer: who then waits
+//! that wait, and to the tenants with looks at their hosts. A load gives its permit back with the store's answer: who then waits
 //! for a certificate has a place of the host's tenant instead. A read of a challenge
 //! counts as a load, and an unknown challenge as an absent name.
 
@@ -15,6 +15,7 @@ mod over;
 use std::sync::Arc;
 
 pub(crate) use sekisho_certs::Prefix;
+use sekisho_certs::Tenant;
 use tokio::time::Instant;
 
 use crate::settings::Limits;
@@ -28,9 +29,18 @@ use over::Over;
 pub(crate) struct Budget {
     absences: Arc<Absences>,
     over: Over,
-    in_flight: Arc<FairSemaphore<Prefix>>,
+    in_flight: Arc<FairSemaphore<Account>>,
     /// Places of lookups that wait for a certificate.
     pub(crate) certificates: Places,
+}
+
+/// Account that a load in flight stands on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Account {
+    /// Loads that clients of a prefix cause.
+    Client(Prefix),
+    /// Looks at hosts of a tenant that are served for long.
+    Looks(Tenant),
 }
 
 impl Budget {
@@ -58,11 +68,20 @@ impl Budget {
     pub(crate) async fn admit(&self, prefix: Prefix, deadline: Instant) -> Result<Permit, Denied> {
         // Taken before the wait: a caller that leaves gives the token back.
         let token = self.token(prefix, deadline).await?;
-        let in_flight = FairSemaphore::enter(&self.in_flight, prefix).await?;
+        let in_flight = FairSemaphore::enter(&self.in_flight, Account::Client(prefix)).await?;
         Ok(Permit {
             token,
             _in_flight: in_flight,
         })
+    }
+
+    /// Waits for a permit for a look at a host of `tenant`. No prefix is charged: one whose
+    /// budget is spent, or whose loads wait, would else keep a removed host served.
+    ///
+    /// # Errors
+    /// [`Denied::Full`], if too many wait already, most of them for looks of the tenant.
+    pub(crate) async fn admit_look(&self, tenant: Tenant) -> Result<FairPermit<Account>, Denied> {
+        FairSemaphore::enter(&self.in_flight, Account::Looks(tenant)).await
     }
 
     /// Takes a token of the prefix without a wait; none if there is none now.
@@ -102,7 +121,7 @@ impl Budget {
 pub(crate) struct Permit {
     token: AbsenceToken,
     /// Place among the loads in flight, held until it is dropped.
-    _in_flight: FairPermit<Prefix>,
+    _in_flight: FairPermit<Account>,
 }
 
 impl Permit {

@@ -179,6 +179,27 @@ async fn a_full_queue_keeps_nobody_elses_turn() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_look_at_a_host_is_charged_to_no_prefix() {
+    let budget = budget(4, 1, 1, 2);
+    let crowd = prefix("192.0.2.1");
+    let held = admit(&budget, crowd).await.unwrap();
+    let mut waiting: Vec<_> = (0..2).map(|_| Box::pin(admit(&budget, crowd))).collect();
+    for wait in &mut waiting {
+        assert!(poll(wait.as_mut()).is_pending());
+    }
+    assert!(budget.try_token(crowd).is_some_and(|token| {
+        token.spend();
+        budget.try_token(crowd).is_none()
+    }));
+    let mut look = Box::pin(budget.admit_look(Tenant::default()));
+    assert!(poll(look.as_mut()).is_pending());
+    let refused = poll(waiting[1].as_mut());
+    assert!(matches!(refused, Poll::Ready(Err(Denied::Full))));
+    drop(held);
+    assert!(poll(look.as_mut()).is_ready(), "the crowd has its share");
+}
+
+#[tokio::test(start_paused = true)]
 async fn those_who_left_make_room() {
     let budget = budget(600, 1, 1, 2);
     let [holder, one, other] = ["192.0.2.1", "198.51.100.1", "203.0.113.1"].map(prefix);

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use sekisho_certs::{HostName, Outcome, Served, clock};
+use sekisho_certs::{HostName, LookupError, Outcome, Served, clock};
 use tokio::time::{Instant, sleep};
 
 use super::parts::{Upstreams, Worker};
-use crate::budget::Prefix;
 use crate::request::{NameOfLookup, RequestContext};
 use crate::virtual_host::VirtualHost;
 
@@ -18,8 +17,6 @@ use crate::virtual_host::VirtualHost;
 pub(super) struct StillServed {
     upstreams: Arc<Upstreams>,
     name: HostName,
-    /// Client prefix that loads are charged to.
-    prefix: Prefix,
     served: Arc<Served<VirtualHost>>,
     /// Time between two looks.
     pause: Duration,
@@ -41,7 +38,6 @@ impl StillServed {
         let earlier = u32::try_from(connection.number % 16).unwrap_or(0);
         Some(Self {
             name,
-            prefix: connection.prefix,
             served: Arc::clone(context.served),
             pause: look - look / 32 * earlier,
             upstreams,
@@ -53,14 +49,26 @@ impl StillServed {
     /// certificate, it is served as it was.
     pub(super) async fn ended(self) -> &'static str {
         let hosts = &self.upstreams.hosts;
+        let tenant = &self.served.host().record.tenant;
         loop {
             sleep(self.pause).await;
             let deadline = Instant::now() + hosts.limit;
-            match hosts.ask_stored(&self.name, self.prefix, deadline).await {
+            match hosts.look_at(&self.name, tenant, deadline).await {
                 Outcome::Found(found) if self.is_as_before(&found) => {}
                 Outcome::Found(_) => return "its host was changed",
-                Outcome::Absent(_) => return "its host is not served any more",
-                Outcome::Failed(_) => {}
+                // The store has nothing for a name whose certificate was to be obtained.
+                Outcome::Absent(_)
+                | Outcome::Failed(LookupError::NotObtained(_) | LookupError::NotDue) => {
+                    return "its host is not served any more";
+                }
+                Outcome::Failed(
+                    LookupError::Store(_)
+                    | LookupError::Unusable(_)
+                    | LookupError::OverBudget
+                    | LookupError::Crowded
+                    | LookupError::Late
+                    | LookupError::BrokenOff,
+                ) => {}
             }
         }
     }

@@ -7,7 +7,7 @@ use http_body_util::BodyExt as _;
 use sekisho_certs::store::{LogId, LogPosition};
 use sekisho_certs::{Site, Tenant};
 use sekisho_server::Limits;
-use sekisho_testkit::Key;
+use sekisho_testkit::{Key, client};
 
 use crate::common::{LIMITS, host};
 use crate::http2::empty;
@@ -103,6 +103,30 @@ async fn exchanges_end_with_their_host_and_not_before() {
             server.closed().await;
         }
     }
+}
+
+#[tokio::test]
+async fn a_network_without_a_budget_keeps_no_removed_host() {
+    let upstream = Upstream::bind().await;
+    let spent = Limits {
+        prefix_absent_budget: 1,
+        ..LOOKING
+    };
+    let world = World::with(spent, &[(HOST, &upstream.site())]);
+    let mut client = world.connect().await;
+    client.send(UPGRADE).await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server.send(SWITCH).await;
+    assert_eq!(status(&client.head().await), 101);
+    // The budget regains its only token in a minute.
+    let unknown = "unknown.example";
+    let handshake = client::connect(world.running.address, unknown, client::config(&world.ca));
+    handshake.await.unwrap_err();
+    world.looked_at().await;
+    world.change(Change::Removed);
+    patiently(client.end()).await;
+    server.closed().await;
 }
 
 #[tokio::test]
