@@ -1,10 +1,12 @@
-//! Bytes of bodies that connections of HTTP/2 hold: those that came, of a client or an
-//! upstream, and were not taken.
+//! Bytes of bodies and tunnels that connections of HTTP/2 hold: those that came, of a client
+//! or an upstream, and were not taken.
 //!
 //! Windows bound what one connection holds. Over the bound of the process, the connection
 //! that holds most, of the client network that holds most, ends.
 
 mod counted;
+
+pub(crate) use counted::InTunnel;
 
 use std::collections::{BinaryHeap, HashMap};
 use std::fmt;
@@ -47,7 +49,8 @@ pub(crate) struct Held {
     /// Bytes of requests that came since nobody's bytes were held: their blocks are no
     /// larger together.
     since: AtomicUsize,
-    /// Bytes of answers that an upstream sent, and that were not written to the socket.
+    /// Bytes of answers and tunnels that an upstream sent, and that were not written to the
+    /// socket.
     answers: AtomicUsize,
     /// Bytes that count for the process: whole steps, or [`ENDED`].
     counted: AtomicUsize,
@@ -242,10 +245,7 @@ impl Held {
         if held == counted || counted == ENDED {
             return;
         }
-        if !self.listed.swap(true, Relaxed) {
-            let address = Arc::as_ptr(self).addr();
-            self.all.list().insert(address, Arc::downgrade(self));
-        }
+        self.list();
         // Fails if another worker has just ended the connection.
         let set = self
             .counted
@@ -261,6 +261,14 @@ impl Held {
         total.inc_by((held - counted) as u64);
         if self.all.total() > self.all.limit {
             self.all.make_room();
+        }
+    }
+
+    /// Puts the connection among the holders.
+    fn list(self: &Arc<Self>) {
+        if !self.listed.swap(true, Relaxed) {
+            let address = Arc::as_ptr(self).addr();
+            self.all.list().insert(address, Arc::downgrade(self));
         }
     }
 

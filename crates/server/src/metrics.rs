@@ -95,7 +95,7 @@ impl Metrics {
         registry.register("connections_parked", help, self.parked.clone());
         let help = "Handshakes and requests that wait for a certificate";
         registry.register("certificate_waits", help, self.certificate_waits.clone());
-        let help = "Bytes of bodies that came over HTTP/2, or for its clients, and were not taken";
+        let help = "Bytes of bodies and tunnels that came over HTTP/2, or for its clients, and were not taken";
         registry.register("body_bytes_held", help, self.body_bytes_held.clone());
         self.upstream.register(registry);
         registry.register_collector(Box::new(Arc::clone(self)));

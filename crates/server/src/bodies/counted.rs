@@ -1,4 +1,4 @@
-//! Bytes of answers that count until they are written or dropped.
+//! Bytes of answers and tunnels that count until they are written or dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,6 +23,41 @@ impl Held {
         self.answers.fetch_add(counted.bytes, Relaxed);
         self.count();
         Bytes::from_owner(counted)
+    }
+
+    /// Makes the count of a tunnel. Call it before the head of its answer is sent: the
+    /// tunnel is a task of its own, and the connection's task registers for its end
+    /// ([`Self::wake_at_end`]) only once the connection is listed.
+    pub(crate) fn of_tunnel(self: &Arc<Self>) -> InTunnel {
+        self.list();
+        InTunnel {
+            held: Arc::clone(self),
+            bytes: 0,
+        }
+    }
+}
+
+/// Bytes that wait in a tunnel. Dropping it counts none.
+pub(crate) struct InTunnel {
+    held: Arc<Held>,
+    bytes: usize,
+}
+
+impl InTunnel {
+    /// Counts so many bytes from now on.
+    pub(crate) fn set(&mut self, bytes: usize) {
+        if bytes != self.bytes {
+            self.held.answers.fetch_add(bytes, Relaxed);
+            self.held.answers.fetch_sub(self.bytes, Relaxed);
+            self.bytes = bytes;
+            self.held.count();
+        }
+    }
+}
+
+impl Drop for InTunnel {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 

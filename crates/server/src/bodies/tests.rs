@@ -45,6 +45,25 @@ fn a_piece_counts_until_its_last_slice_is_dropped() {
     assert_eq!(bodies.total(), BEHIND_A_PIECE);
 }
 
+#[test]
+fn bytes_in_tunnels_count_until_they_are_taken() {
+    let bodies = bodies(1 << 20);
+    let held = bodies.holder(prefix(1));
+    let [mut one, mut other] = [held.of_tunnel(), held.of_tunnel()];
+    assert_eq!(bodies.list().len(), 1, "before anything counts");
+    one.set(3 * STEP);
+    other.set(2 * STEP);
+    assert_eq!(bodies.total(), 5 * STEP);
+    one.set(STEP);
+    assert_eq!(bodies.total(), 3 * STEP);
+    drop(other);
+    assert_eq!(bodies.total(), STEP);
+    one.set((1 << 20) + STEP);
+    assert!(held.has_ended());
+    drop(one);
+    assert_eq!(bodies.total(), 0);
+}
+
 const BEHIND_A_PIECE: usize = 64 << 10;
 
 #[test]

@@ -19,6 +19,7 @@ use super::permits::Permit;
 use super::still_served::StillServed;
 use super::transport::Transport;
 use crate::access_log::Handover;
+use crate::bodies::{Held, InTunnel};
 use crate::drain::Drain;
 use crate::request::{Connection, Takeover};
 use crate::timeouts::{AtUpstream, ConnTimeouts};
@@ -33,6 +34,8 @@ pub(super) struct Tunnel {
     at_upstream: AtUpstream,
     /// Host of the request; none if the hook made it.
     host: Option<StillServed>,
+    /// Count of the bytes that wait; None over HTTP/1.1.
+    held: Option<InTunnel>,
     /// Use of the server, until the tunnel ends.
     _used: (Chosen, Option<Permit>),
 }
@@ -44,12 +47,14 @@ impl Tunnel {
         host: Option<StillServed>,
         used: (Chosen, Option<Permit>),
     ) -> Self {
+        let held = at_upstream.held().map(Held::of_tunnel);
         Self {
             upstream: None,
             idle,
             entry: None,
             at_upstream,
             host,
+            held,
             _used: used,
         }
     }
@@ -84,6 +89,9 @@ impl Tunnel {
             self.at_upstream.taken(up.moved - taken);
             let down_ended = down.poll(cx, &mut upstream, client)?;
             self.at_upstream.wait(down.waits());
+            if let Some(held) = &mut self.held {
+                held.set(up.rest.len() + down.rest.len() + down.untaken());
+            }
             if up_ended.is_ready() && down_ended.is_ready() {
                 return Poll::Ready(Ok(()));
             }
@@ -194,6 +202,16 @@ impl Copy {
     /// Returns whether the sender has sent nothing that the receiver lacks.
     fn waits(&self) -> bool {
         self.state == State::Open && self.rest.is_empty() && !self.unflushed
+    }
+
+    /// Returns the most bytes that a receiver of HTTP/2 has in front of it, which takes
+    /// none; 0 while it does.
+    fn untaken(&self) -> usize {
+        match self.state {
+            State::Open if self.rest.is_empty() && !self.unflushed => 0,
+            State::Open | State::Ended => IN_FRONT,
+            State::Closed => 0,
+        }
     }
 
     fn poll<R, W>(
@@ -317,3 +335,8 @@ thread_local! {
 const HALF_CLOSED: Duration = Duration::from_secs(10);
 
 const BUFFER_SIZE: usize = 16 << 10;
+
+/// Bytes in front of a receiver of HTTP/2: two pieces in hyper's channel, one that it has
+/// taken and that waits for a window, and one in h2. Three may be there while the channel
+/// takes another one: they do not count.
+const IN_FRONT: usize = 4 * BUFFER_SIZE;

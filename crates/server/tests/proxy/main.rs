@@ -17,6 +17,7 @@ mod faults;
 mod fields;
 mod framing;
 mod grpc;
+mod held_tunnels;
 mod http2;
 mod http2_faults;
 mod http2_heads;

@@ -48,7 +48,7 @@ fn small() -> Upstream {
 }
 
 /// Waits until bodies hold a number of bytes in this range.
-async fn held(world: &World, bytes: impl RangeBounds<u64>) {
+pub(crate) async fn held(world: &World, bytes: impl RangeBounds<u64>) {
     patiently(async {
         while !bytes.contains(&figure(&world.running, HELD).await) {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -199,7 +199,7 @@ async fn stream_from(world: &World, from: [u8; 4]) -> TlsStream<TcpStream> {
 }
 
 /// Waits until the server has ended a connection.
-async fn ended(client: &mut Http2) {
+pub(crate) async fn ended(client: &mut Http2) {
     let ended = async {
         while client.ready().await.is_ok() {
             tokio::time::sleep(Duration::from_millis(20)).await;
