@@ -91,10 +91,12 @@ impl Connections {
     }
 
     /// Adds a connection of `prefix` that begins `now`. At the limit it closes the longest
-    /// idle connection of the largest prefix:
+    /// idle connection of the largest prefix, or of the largest prefix within a wider one
+    /// that holds more than 16 times as many:
     ///
-    /// 1. of a prefix that holds more than `prefix` will: even one that is active;
-    /// 2. else one that was idle for [`MIN_IDLE`];
+    /// 1. one that was idle for [`MIN_IDLE`];
+    /// 2. else, of a prefix that holds more than `prefix` will: even one that is active. A
+    ///    wider prefix counts as a sixteenth of what it holds;
     /// 3. without such a one, returns None: the new connection is closed.
     pub(crate) fn enter(
         self: &Arc<Self>,

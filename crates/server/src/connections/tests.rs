@@ -14,8 +14,30 @@ fn connections(limit: usize) -> Arc<Connections> {
 }
 
 async fn try_enter(connections: &Arc<Connections>, number: u8) -> Option<Place> {
+    try_enter_of(connections, prefix(number)).await
+}
+
+async fn try_enter_of(connections: &Arc<Connections>, prefix: Prefix) -> Option<Place> {
     let permit = connections.permit().await.unwrap();
-    connections.enter(prefix(number), permit, Instant::now())
+    connections.enter(prefix, permit, Instant::now())
+}
+
+/// Opens a connection with a request under way from each of `count` networks: /56 of one
+/// customer's /48.
+async fn fill_networks(connections: &Arc<Connections>, customer: u16, count: u16) -> Vec<Place> {
+    let mut places = Vec::new();
+    for number in 0..count {
+        let place = try_enter_of(connections, network(customer, number)).await;
+        places.push(place.expect("room"));
+    }
+    for place in &places {
+        establish(place).begin(false);
+    }
+    places
+}
+
+fn network(customer: u16, number: u16) -> Prefix {
+    IpAddr::from([0x2001, 0xdb8, customer, number << 8, 0, 0, 0, 1]).into()
 }
 
 async fn enter(connections: &Arc<Connections>, number: u8) -> Place {
@@ -53,7 +75,7 @@ fn given_up(places: &[Place]) -> Vec<usize> {
 fn assert_empty(connections: &Connections) {
     let open = connections.lock();
     assert_eq!((open.total, open.by_count.len()), (0, 0));
-    assert!(open.prefixes.is_empty());
+    assert!(open.prefixes.is_empty() && open.wider.open.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,6 +194,81 @@ async fn networks_of_one_size_are_asked_in_turn() {
         assert_eq!(given_up(&places).len(), usize::from(closed));
     }
     assert!(given_up(&places[100..]).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn networks_of_one_customer_keep_no_other_out() {
+    let connections = connections(256);
+    let crowd = fill_networks(&connections, 1, 256).await;
+    pass(60_000).await;
+    let mut newcomers = Vec::new();
+    for closed in 1..=15 {
+        newcomers.push(enter(&connections, 1).await);
+        assert_eq!(given_up(&crowd).len(), closed);
+    }
+    newcomers
+        .iter()
+        .for_each(|place| establish(place).begin(false));
+    // The customer's 241 count as 15.
+    assert!(try_enter(&connections, 1).await.is_none());
+    assert!(
+        try_enter_of(&connections, network(1, 255)).await.is_none(),
+        "the customer closes nobody else's"
+    );
+    drop(newcomers);
+    let mut others = Vec::new();
+    for customer in 2..242 {
+        others.extend(fill_networks(&connections, customer, 1).await);
+    }
+    assert_eq!(given_up(&crowd).len(), 240, "sixteen are left");
+    assert!(
+        try_enter_of(&connections, network(242, 0)).await.is_none(),
+        "they count as one"
+    );
+    assert!(given_up(&others).is_empty());
+    drop((crowd, others));
+    assert_empty(&connections);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_network_with_a_few_is_no_crowd_beside_a_customer_with_many() {
+    let connections = connections(64);
+    let few = fill(&connections, 1, 3).await;
+    few.iter().for_each(|place| establish(place).begin(false));
+    let crowd = fill_networks(&connections, 1, 61).await;
+    crowd[7].activity().0.requests.get().unwrap().end();
+    pass(1000).await;
+    let mut newcomers = vec![enter(&connections, 2).await];
+    assert_eq!(given_up(&crowd), [7], "the idle one");
+    newcomers.push(enter(&connections, 3).await);
+    assert_eq!((given_up(&few).len(), given_up(&crowd).len()), (0, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_network_with_many_is_the_crowd_beside_many_networks() {
+    let connections = connections(100);
+    let crowd = fill(&connections, 1, 10).await;
+    let many = fill_networks(&connections, 1, 90).await;
+    let mut newcomers = Vec::new();
+    for closed in 1..=3 {
+        newcomers.extend(try_enter_of(&connections, network(2, closed)).await);
+        assert_eq!(given_up(&crowd).len(), usize::from(closed));
+    }
+    assert!(given_up(&many).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn networks_of_one_customer_are_compared_by_themselves() {
+    let connections = connections(35);
+    let mut places = fill_networks(&connections, 1, 34).await;
+    places.extend(fill_networks(&connections, 1, 1).await);
+    let newcomer = try_enter_of(&connections, network(1, 34)).await;
+    let newcomer = newcomer.expect("a network that holds two");
+    establish(&newcomer).begin(false);
+    let closed = given_up(&places);
+    assert!(closed == [0] || closed == [34], "{closed:?}");
+    let one_more = try_enter_of(&connections, network(1, 35)).await;
+    assert!(one_more.is_none(), "all hold one");
 }
 
 #[tokio::test(start_paused = true)]
