@@ -23,8 +23,8 @@ struct Used {
     since: Instant,
     time: Duration,
     busy_until: Instant,
-    /// Pause that the last stretch asks for; zero after a short one.
-    pause: Duration,
+    /// Time used since the last turn was granted.
+    in_turn: Duration,
 }
 
 impl WorkerTime {
@@ -37,7 +37,7 @@ impl WorkerTime {
                 since: now,
                 time: Duration::ZERO,
                 busy_until: now,
-                pause: Duration::ZERO,
+                in_turn: Duration::ZERO,
             }),
         }
     }
@@ -53,7 +53,7 @@ impl WorkerTime {
             (used.since, used.time) = (now, Duration::ZERO);
         }
         used.time += time;
-        used.pause = if time >= LONG { time } else { Duration::ZERO };
+        used.in_turn += time;
         if used.time >= MOST {
             used.busy_until = now + WINDOW;
             self.is_busy.store(true, Relaxed);
@@ -70,19 +70,22 @@ impl WorkerTime {
         is_busy
     }
 
-    /// Waits for a turn; none if too many runs wait for one.
+    /// Waits for a turn; none if too many runs wait for one. The turn's time counts from
+    /// here on: runs before may have used some without a turn, or of another network.
     pub(crate) async fn turn(&self, client: IpAddr) -> Option<Turn> {
-        (self.turns)(client).await
+        let turn = (self.turns)(client).await?;
+        self.used().in_turn = Duration::ZERO;
+        Some(turn)
     }
 
-    /// Passes a turn on. The network of a long stretch has the next one as much later:
+    /// Passes a turn on. If it took long, its network has the next one as much later:
     /// clients of others, whose handshakes take several round trips, would else wait for
     /// a stretch in each.
     pub(crate) fn pass_on(&self, turn: Turn) {
-        let pause = std::mem::take(&mut self.used().pause);
-        match pause.is_zero() {
-            true => drop(turn),
-            false => turn.rest(pause),
+        let used = std::mem::take(&mut self.used().in_turn);
+        match used >= LONG {
+            true => turn.rest(used),
+            false => drop(turn),
         }
     }
 
@@ -99,14 +102,17 @@ const MOST: Duration = Duration::from_millis(20);
 /// Shorter stretches are not counted: 400 of them in a window would make a worker busy,
 /// and the handshakes around them take more.
 const LEAST: Duration = Duration::from_micros(50);
-/// Stretches from which on a pause follows. Those of useful scripts are shorter.
+/// Time of a turn from which on a pause follows. Useful scripts take less.
 const LONG: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tokio::time::advance;
 
     use super::*;
+    use crate::imports::PassOn;
 
     #[tokio::test(start_paused = true)]
     async fn a_fifth_of_a_window_makes_a_worker_busy_for_a_window() {
@@ -131,5 +137,59 @@ mod tests {
             advance(ms(20)).await;
             assert!(time.is_busy());
         }
+    }
+    /// The worker's own time, as of a run that began before it was busy, is nobody's.
+    #[tokio::test(start_paused = true)]
+    async fn a_stretch_without_a_turn_lets_no_network_rest() {
+        let (time, rests) = recording();
+        let turn = async || time.turn(NEIGHBOUR).await.expect("a turn");
+        time.spend(Duration::from_millis(20));
+        let short = turn().await;
+        time.spend(Duration::from_micros(49));
+        time.pass_on(short);
+        // Nor is it after a turn.
+        time.spend(Duration::from_millis(20));
+        let short = turn().await;
+        time.spend(Duration::from_millis(4));
+        time.pass_on(short);
+        assert!(rests.lock().unwrap().is_empty());
+    }
+
+    /// A run that found no memory spends its stretch and then a short collection.
+    #[tokio::test(start_paused = true)]
+    async fn all_of_a_turn_counts() {
+        let (time, rests) = recording();
+        let ms = Duration::from_millis;
+        for spent in [[20, 1], [3, 2], [1, 20], [2, 2]] {
+            let turn = time.turn(NEIGHBOUR).await.expect("a turn");
+            for spent in spent {
+                time.spend(ms(spent));
+            }
+            time.pass_on(turn);
+        }
+        assert_eq!(*rests.lock().unwrap(), [ms(21), ms(5), ms(21)]);
+    }
+
+    const NEIGHBOUR: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    type Rests = Arc<Mutex<Vec<Duration>>>;
+
+    /// Turn that records the pause after it.
+    struct Recorded(Rests);
+
+    impl PassOn for Recorded {
+        fn rest(self: Box<Self>, pause: Duration) {
+            self.0.lock().unwrap().push(pause);
+        }
+    }
+
+    fn recording() -> (WorkerTime, Rests) {
+        let rests = Rests::default();
+        let all = Arc::clone(&rests);
+        let turns: Turns = Box::new(move |_| {
+            let turn: Turn = Box::new(Recorded(Arc::clone(&all)));
+            Box::pin(async { Some(turn) })
+        });
+        (WorkerTime::new(turns), rests)
     }
 }

@@ -29,15 +29,17 @@ pub(crate) async fn call<I: Imports>(
 ) -> Result<(), Failure> {
     let turn = take_turn(run).await?;
     let begun = Called::begin(run, function, arguments);
-    pass_on(run, turn).await;
-    let result = match begun {
-        Ok(None) => Ok(()),
-        // Boxed: a run that waits for nothing has neither timer nor place.
-        Ok(Some(called)) => Box::pin(called.go_on()).await,
-        Err(failure) => Err(failure),
+    end_stretch(run, turn, has_ended(&begun)).await;
+    let Some(called) = begun? else {
+        return Ok(());
     };
-    run.state.retire_if_full();
-    result
+    // Boxed: a run that waits for nothing has neither timer nor place.
+    let ended = Box::pin(called.go_on()).await;
+    if let Err(Failure::Deadline | Failure::Overloaded | Failure::BrokenOff) = ended {
+        // Ended while it waited: no turn counts the collection.
+        run.state.retire_if_full();
+    }
+    ended
 }
 
 /// Waits for a turn if runs take much of the worker's time.
@@ -54,10 +56,15 @@ async fn take_turn<I: Imports>(run: &Run<I>) -> Result<Option<Turn>, Failure> {
     }
 }
 
-/// Passes a turn on after a stretch. While runs take much of the worker's time, it first
-/// looks at its sockets: Tokio by itself looks once per 61 polls, each of which may be
-/// a stretch.
-async fn pass_on<I: Imports>(run: &Run<I>, turn: Option<Turn>) {
+/// Ends a stretch and passes its turn on. What the end of a run takes is part of its
+/// turn: its own network rests after a long collection of garbage.
+///
+/// While runs take much of the worker's time, it first looks at its sockets: Tokio by
+/// itself looks once per 61 polls, each of which may be a stretch.
+async fn end_stretch<I: Imports>(run: &Run<I>, turn: Option<Turn>, has_ended: bool) {
+    if has_ended {
+        run.state.retire_if_full();
+    }
     let time = &run.state.time;
     let is_busy = turn.is_some() || time.is_busy();
     if let Some(turn) = turn {
@@ -85,13 +92,20 @@ struct Called<'a, I: Imports> {
     has_place: bool,
 }
 
+/// Call after a stretch: it waits, or has returned (none) or failed.
+type Resumed<'a, I> = Result<Option<Called<'a, I>>, Failure>;
+
+fn has_ended<I: Imports>(resumed: &Resumed<'_, I>) -> bool {
+    !matches!(resumed, Ok(Some(_)))
+}
+
 impl<'a, I: Imports> Called<'a, I> {
-    /// Begins a call. Returns the coroutine if it waits, none if it has ended.
+    /// Begins a call.
     fn begin(
         run: &'a Arc<Run<I>>,
         function: &Function,
         arguments: impl IntoLuaMulti,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Resumed<'a, I> {
         let mut called = Self {
             run,
             coroutine: None,
@@ -105,24 +119,26 @@ impl<'a, I: Imports> Called<'a, I> {
         called.coroutine = Some(coroutine.map_err(|error| called.failed(&error))?);
         // A report has the time of short runs, too.
         run.state.meter.begin(called.left(), run.report.is_some());
-        called.resume(arguments, None)?;
-        Ok(called.wait.is_some().then_some(called))
+        called.resume(arguments, None)
     }
 
     /// Goes on until the coroutine has ended, or a bound is met.
-    async fn go_on(mut self) -> Result<(), Failure> {
-        let deadline = self.run.deadline;
-        let ended = async {
-            while self.wait.is_some() {
-                let reply = poll_fn(|context| self.poll(context)).await?;
-                let turn = take_turn(self.run).await?;
-                let resumed = self.go_on_with(reply);
-                pass_on(self.run, turn).await;
-                resumed?;
+    async fn go_on(self) -> Result<(), Failure> {
+        let run = self.run;
+        let ended = async move {
+            let mut called = self;
+            loop {
+                let reply = poll_fn(|context| called.poll(context)).await?;
+                let turn = take_turn(run).await?;
+                let resumed = called.go_on_with(reply);
+                end_stretch(run, turn, has_ended(&resumed)).await;
+                match resumed? {
+                    Some(waits) => called = waits,
+                    None => return Ok(()),
+                }
             }
-            Ok(())
         };
-        let ended = timeout_at(deadline, ended).await;
+        let ended = timeout_at(run.deadline, ended).await;
         ended.unwrap_or(Err(Failure::Deadline))
     }
 
@@ -142,7 +158,7 @@ impl<'a, I: Imports> Called<'a, I> {
     }
 
     /// Goes on with the reply to what the coroutine has waited for.
-    fn go_on_with(&mut self, reply: mlua::Result<Reply>) -> Result<(), Failure> {
+    fn go_on_with(mut self, reply: mlua::Result<Reply>) -> Resumed<'a, I> {
         self.wait = None;
         let number = self.number.take().expect("the run waits");
         self.coroutine = self.run.state.waiting.remove(number);
@@ -156,10 +172,10 @@ impl<'a, I: Imports> Called<'a, I> {
 
     /// Resumes the coroutine until it ends or waits.
     fn resume(
-        &mut self,
+        mut self,
         arguments: impl IntoLuaMulti,
         reply: Option<mlua::Result<Reply>>,
-    ) -> Result<(), Failure> {
+    ) -> Resumed<'a, I> {
         let (run, state) = (self.run, &self.run.state);
         let coroutine = || self.coroutine.as_ref().expect("the call has not ended");
         state.current.enter(run, reply);
@@ -183,10 +199,13 @@ impl<'a, I: Imports> Called<'a, I> {
                 let coroutine = coroutine.expect("the call has not ended");
                 let number = state.waiting.add(self.network(), self.held, coroutine);
                 (self.wait, self.number) = (Some(wait), Some(number));
+                Ok(Some(self))
             }
-            None => state.give_back(coroutine, true),
+            None => {
+                state.give_back(coroutine, true);
+                Ok(None)
+            }
         }
-        Ok(())
     }
 
     /// Reads an error. Where memory did not suffice, makes room for others.

@@ -44,6 +44,8 @@ pub(crate) struct World {
     pub(crate) spent: Arc<AtomicUsize>,
     /// Turns so far.
     pub(crate) turns: Arc<AtomicUsize>,
+    /// Clients whose networks were to rest after their turns.
+    pub(crate) rested: Arc<Mutex<Vec<IpAddr>>>,
     /// Commands that were dropped before their answer.
     pub(crate) dropped: AtomicUsize,
 }
@@ -62,11 +64,17 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// Turn of a worker that gives one at a time, and knows no networks.
-struct Held(#[expect(dead_code, reason = "held until it is dropped")] OwnedSemaphorePermit);
+/// Turn of a worker that gives one at a time, and lets no network rest.
+struct Held {
+    _permit: OwnedSemaphorePermit,
+    client: IpAddr,
+    rested: Arc<Mutex<Vec<IpAddr>>>,
+}
 
 impl PassOn for Held {
-    fn rest(self: Box<Self>, _: Duration) {}
+    fn rest(self: Box<Self>, _: Duration) {
+        self.rested.lock().unwrap().push(self.client);
+    }
 }
 
 impl Admission for Token {
@@ -114,11 +122,17 @@ impl Imports for Fake {
     }
 
     fn turns(&self) -> Turns {
-        let (turns, one) = (Arc::clone(&self.0.turns), Arc::new(Semaphore::new(1)));
-        Box::new(move |_| {
-            let (turns, one) = (Arc::clone(&turns), Arc::clone(&one));
+        let (turns, rested) = (Arc::clone(&self.0.turns), Arc::clone(&self.0.rested));
+        let one = Arc::new(Semaphore::new(1));
+        Box::new(move |client| {
+            let (turns, rested) = (Arc::clone(&turns), Arc::clone(&rested));
+            let one = Arc::clone(&one);
             Box::pin(async move {
-                let turn = Held(one.acquire_owned().await.ok()?);
+                let turn = Held {
+                    _permit: one.acquire_owned().await.ok()?,
+                    client,
+                    rested,
+                };
                 turns.fetch_add(1, SeqCst);
                 Some(Box::new(turn) as Turn)
             })

@@ -192,6 +192,34 @@ async fn a_busy_worker_gives_turns_to_networks_with_tokens() {
     assert_eq!(world.turns.load(SeqCst), 1);
 }
 
+/// The last stretch of a run that fills its state is short, the collection after it is not.
+#[tokio::test]
+async fn the_network_that_filled_a_state_rests_for_the_collection() {
+    let script = "local kept
+        function handshake(tls)
+            local own = table.create(1.2e6)
+            for i = 1, 1.2e6 do own[i] = {} end
+            redis('redis://here'):get('gate')
+            kept = own
+            tls:use('a.example')
+        end";
+    let (hook, world) = hook_with(script, |settings| {
+        settings.memory = 96 << 20;
+        settings.cpu = Duration::from_secs(20);
+    });
+    let hook = Arc::new(hook);
+    let fills = run(&hook, "fill.example", CROWD);
+    settle().await;
+    assert_eq!(world.turns.load(SeqCst), 0, "the worker was idle");
+    world.gate.notify_waiters();
+    let (answer, report) = fills.await.unwrap();
+    assert!(matches!(answer.choice, Choice::Use(_)), "{report:?}");
+    assert_replaced(&hook, 1);
+    assert_eq!(world.turns.load(SeqCst), 1);
+    let crowd: SocketAddr = CROWD.parse().unwrap();
+    assert_eq!(*world.rested.lock().unwrap(), [crowd.ip()]);
+}
+
 /// Tokio by itself would look at timers and sockets once all ten are through.
 #[tokio::test]
 async fn a_busy_worker_serves_others_after_each_turn() {
