@@ -65,9 +65,37 @@ pub(crate) fn deserialize(text: &str) -> Result<RawConfig, Problem> {
         place: Place::Span(error.span()),
         text: syntax(text, error.span(), error.message())
             .or_else(|| gone(error.message()))
+            .or_else(|| wrong_type(text, error.span(), error.message()))
             .unwrap_or_else(|| reworded(error.message())),
     })
 }
+
+/// Leaves a value that may be a secret out of TOML's words for a wrong type.
+fn wrong_type(text: &str, span: Option<Range<usize>>, message: &str) -> Option<String> {
+    let found = message.strip_prefix("invalid type: ")?;
+    let (kind, _) = found.split_once(['`', '"'])?;
+    let (_, expected) = found.rsplit_once(", expected ")?;
+    let is_secret = span.is_none_or(|span| may_be_secret(text, span.start));
+    let kind = kind.trim_end();
+    is_secret.then(|| reworded(&format!("invalid type: {kind}, expected {expected}")))
+}
+
+/// Tells whether the value at `at` may be a secret: by the words before it, or by what
+/// marks a URL, which may hold a password, in its line.
+fn may_be_secret(text: &str, at: usize) -> bool {
+    let Some(equals) = text.get(..at).and_then(|before| before.rfind('=')) else {
+        return true;
+    };
+    let begin = text[..equals].rfind('\n').map_or(0, |end| end + 1);
+    let end = text[at..].find('\n').map_or(text.len(), |end| at + end);
+    let (keys, value) = (text[begin..equals].to_ascii_lowercase(), &text[equals..end]);
+    let marks = ["@", "://"];
+    OF_SECRETS.iter().any(|word| keys.contains(word))
+        || marks.iter().any(|mark| value.contains(mark))
+}
+
+/// Words in keys of secrets, misspelt and misplaced ones too.
+const OF_SECRETS: [&str; 7] = ["master", "token", "pass", "secret", "tsig", "key", "eab"];
 
 /// Says what to do instead of writing a key that an earlier version had.
 fn gone(message: &str) -> Option<String> {
@@ -98,6 +126,9 @@ fn syntax(text: &str, span: Option<Range<usize>>, message: &str) -> Option<Strin
     match value {
         _ if !is_value || value.starts_with(['"', '\'', '{']) => None,
         "" => Some("the value is missing; write a text as \"…\", a number or true".into()),
+        _ if may_be_secret(text, span.start) => {
+            Some("the value is a text without quotes; write it as \"…\"".into())
+        }
         "True" | "yes" | "on" => Some(format!("{value} is no value; write true")),
         "False" | "no" | "off" => Some(format!("{value} is no value; write false")),
         _ => Some(format!(

@@ -139,6 +139,30 @@ fn a_wrong_secret_is_not_repeated() {
         let error = refusal(&MINIMAL.replace("sqlite:a.db", url));
         assert!(!error.contains("c2VjcmV0"), "{error}");
     }
+    for line in [
+        "keys.master = c2VjcmV0",
+        "keys.master = 7217217",
+        "listen.admin_token = c2VjcmV0 # c2VjcmV0",
+        "[keys]\nmaster = c2VjcmV0",
+        "store.token = c2VjcmV0",
+        "acme.ca.own.eab_key = c2VjcmV0",
+        "acme.dns.\"a.example\" = { user = \"u\", password = c2VjcmV0 }",
+        "acme.dns.\"a.example\".password = 7217217",
+        "acme.dns.\"a.example\".tsig = c2VjcmV0",
+        "acme.dns.\"a.example\".tsig = [\nc2VjcmV0\n]",
+        "cache.redis = redis://:c2VjcmV0",
+        "hook.sql.own = postgres://u:c2VjcmV0@h/d",
+        "hook.sql.own = postgres://u:7217217#c2VjcmV0@h/d",
+        "hook.sql = \"postgres://u:c2VjcmV0@h/d\"",
+        "keys = \"c2VjcmV0\"",
+    ] {
+        let error = refusal(&format!("{MINIMAL}{line}\n"));
+        let is_told = error.contains("quotes") || error.contains("invalid type: ");
+        assert!(is_told, "{line}: {error}");
+        for secret in ["c2VjcmV0", "7217217"] {
+            assert!(!error.contains(secret), "{line}: {error}");
+        }
+    }
 }
 
 #[test]
