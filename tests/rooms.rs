@@ -8,6 +8,9 @@ use std::path::Path;
 /// Rooms by name, each with those that it imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
+/// Names that the root of a crate exports, each with the room that it is from.
+type Exports = BTreeMap<String, String>;
+
 #[test]
 fn rooms_import_each_other_in_one_direction() {
     for crate_name in ["server", "stores", "issuance", "hook"] {
@@ -54,13 +57,36 @@ use crate::{
 mod tests {
     use crate::test::Double;
 }
-fn four() -> crate::four::Type {}
+fn four() -> crate::four::Type { crate::made!() }
 ";
     let found = imported(text);
     assert!(
         found.iter().eq(["four", "one", "three", "two"]),
         "{found:?}"
     );
+}
+
+#[test]
+fn names_of_the_root_lead_to_their_rooms() {
+    let root = "\
+mod one;
+pub use one::{First, two};
+pub(crate) use two::inner::{
+    Second as Renamed,
+    third,
+};
+#[cfg(test)]
+mod tests {
+    pub use test::Double;
+}
+";
+    let found = exported(root);
+    let found: Vec<_> = found
+        .iter()
+        .map(|(name, room)| (&**name, &**room))
+        .collect();
+    let first = [("First", "one"), ("Renamed", "two"), ("third", "two")];
+    assert_eq!(found, [&first[..], &[("two", "one")]].concat());
 }
 
 /// Returns the rooms that are left once none is that nobody left imports, or that
@@ -80,13 +106,14 @@ fn circle(mut rooms: Imports) -> Imports {
     }
 }
 
-/// Reads the rooms of a crate.
+/// Reads the rooms of a crate. A name that the root exports is an import of its room.
 fn imports(crate_name: &str) -> Imports {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("crates")
         .join(crate_name)
         .join("src");
-    let mut rooms = Imports::new();
+    let root = fs::read_to_string(source.join("lib.rs")).expect("the root of a crate");
+    let (exports, mut rooms) = (exported(&root), Imports::new());
     for entry in fs::read_dir(&source).expect("the source of a crate") {
         let path = entry.expect("an entry").path();
         let room = path
@@ -100,7 +127,38 @@ fn imports(crate_name: &str) -> Imports {
             imports.remove(&room);
         }
     }
+    let names: BTreeSet<_> = rooms.keys().cloned().collect();
+    for (room, imports) in &mut rooms {
+        let of = |name: String| match names.contains(&name) {
+            true => name,
+            false => exports.get(&name).cloned().unwrap_or_else(|| {
+                panic!("{crate_name}: {room} imports crate::{name}, which is in no room")
+            }),
+        };
+        *imports = std::mem::take(imports).into_iter().map(of).collect();
+        imports.remove(room);
+    }
     rooms
+}
+
+/// Returns what the code of a root exports of its rooms.
+fn exported(root: &str) -> Exports {
+    let code = code(root);
+    let mut exports = Exports::new();
+    for statement in code.split_inclusive(';') {
+        let begin = ["pub use ", "pub(crate) use "].map(|begin| statement.split_once(begin));
+        let Some((_, path)) = begin.into_iter().flatten().next() else {
+            continue;
+        };
+        let room = segment(path);
+        let (_, names) = path.split_once("::").unwrap_or((path, path));
+        for name in names.split(['{', '}', ',', ';']) {
+            let name = name.trim().rsplit([':', ' ']).next().expect("a piece");
+            exports.insert(name.to_owned(), room.clone());
+        }
+    }
+    exports.remove("");
+    exports
 }
 
 /// Adds what the code of a file, or of all files of a folder, imports. Tests may import
@@ -121,7 +179,8 @@ fn read(path: &Path, imports: &mut BTreeSet<String>) {
     }
 }
 
-/// Returns the first segments of the paths below `crate` in the code of a file.
+/// Returns the first segments of the paths below `crate` in the code of a file, without
+/// exported macros, which all lie there.
 fn imported(text: &str) -> BTreeSet<String> {
     let code = code(text);
     let mut found = BTreeSet::new();
@@ -129,7 +188,9 @@ fn imported(text: &str) -> BTreeSet<String> {
         let path = &code[at + "crate::".len()..];
         match path.strip_prefix('{') {
             Some(list) => found.extend(list_of(list)),
-            None => found.extend([segment(path)]),
+            None => found.extend(
+                Some(segment(path)).filter(|segment| !path[segment.len()..].starts_with('!')),
+            ),
         }
     }
     found

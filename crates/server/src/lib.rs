@@ -22,6 +22,7 @@ mod challenge;
 mod client;
 mod connections;
 mod drain;
+mod error;
 mod files;
 mod frames;
 mod framing;
@@ -68,9 +69,10 @@ pub mod fuzzing {
 }
 
 pub use body::Body;
+pub use error::Error;
 pub use files::{MAX_OPEN_FILES, OpenFiles};
 pub use respond::Responder;
-pub use server::{Addresses, Error, Parts, Server};
+pub use server::{Addresses, Parts, Server};
 pub use settings::{CertificateWaits, Defaults, Limits, Settings};
 pub use shutdown::{Phase, Shutdown};
 pub use upstream::{LoadRoots, LoopId, unused_connections};

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::Error;
+use crate::error::Error;
 
 /// A listening address, with a socket for each worker.
 #[derive(Debug)]

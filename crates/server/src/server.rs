@@ -16,6 +16,7 @@ use crate::bodies::Bodies;
 use crate::budget::Budget;
 use crate::challenge::Answers;
 use crate::connections::Connections;
+use crate::error::Error;
 use crate::handshake::Handshakes;
 use crate::hook::{Chooser, Clients, Hook};
 use crate::http::{Numbers, Service};
@@ -158,25 +159,6 @@ impl Server {
         }
         first.map_err(Error::Worker)
     }
-}
-
-/// Reasons why a server can't be built or run.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A listening address can't be bound.
-    #[error("can't listen on {address}: {source}")]
-    Bind {
-        /// The configured address.
-        address: SocketAddr,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// A worker could not start, or failed while it ran.
-    #[error("a worker can't run: {0}")]
-    Worker(#[source] io::Error),
-    /// No ticket keys are available; the text says why and what to do.
-    #[error("{0}")]
-    Tickets(String),
 }
 
 /// Makes the parts of all workers, each of those that it uses, and what runs beside the

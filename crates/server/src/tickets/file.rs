@@ -8,7 +8,8 @@ use tokio::task::spawn_blocking;
 use zeroize::Zeroizing;
 
 use super::ring::{Key, NAME_LEN, SECRET_LEN};
-use crate::{Error, private};
+use crate::error::Error;
+use crate::private;
 
 /// Key file, and its keys when it was last read.
 pub(super) struct KeyFile {

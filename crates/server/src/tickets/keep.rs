@@ -16,7 +16,7 @@ use super::document;
 use super::file::KeyFile;
 use super::ring::{Key, NAME_LEN, Ring, SECRET_LEN};
 use super::schedule::{Action, Timed, is_alive, period_of, schedule, sealing};
-use crate::Error;
+use crate::error::Error;
 
 /// Source of ticket keys.
 #[derive(Debug)]
