@@ -1,0 +1,107 @@
+//! Tests of challenges on two servers that share a catalog.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use super::*;
+use crate::seal::{KeyRing, MasterKey};
+use crate::store::Catalog;
+use crate::store::memory::Memory;
+
+const HTTP: ChallengeKind = ChallengeKind::Http01;
+
+/// Two servers on one catalog, its sealer, and their time in milliseconds.
+async fn servers() -> (Challenges, Challenges, Sealer, Arc<AtomicI64>) {
+    let now = Arc::new(AtomicI64::new(1_800_000_000_000));
+    let clock = Clock::Manual(Arc::clone(&now));
+    let catalog: Arc<dyn Catalog> = Arc::new(Memory::new(clock.clone()));
+    let ring = KeyRing::new(MasterKey::new(&[7; 32]));
+    let sealer = Sealer::create(catalog, ring).await.unwrap();
+    let server = || Challenges::new(sealer.clone(), clock.clone());
+    (server(), server(), sealer.clone(), now)
+}
+
+async fn put(server: &Challenges, sealer: &Sealer, key: &str, text: &str) {
+    let expires = server.clock.now() + 60;
+    let put = server.put(HTTP, key, KeyAuthorization::new(text), expires);
+    sealer.write(vec![put]).await.unwrap();
+}
+
+async fn asked(server: &Challenges, key: &str) -> Option<String> {
+    let answer = server.answer(HTTP, key).await.unwrap();
+    answer.map(|answer| answer.as_str().to_owned())
+}
+
+#[tokio::test]
+async fn every_server_answers_and_reads_once() {
+    let (one, other, sealer, now) = servers().await;
+    let head = sealer.catalog().head().await.unwrap();
+    assert_eq!(asked(&other, "token").await, None);
+    put(&one, &sealer, "token", "token.thumb").await;
+    assert!(one.own(HTTP, "token").is_some() && other.own(HTTP, "token").is_none());
+    // The absence was not remembered.
+    assert_eq!(asked(&other, "token").await.unwrap(), "token.thumb");
+    assert_eq!(
+        other
+            .answer(ChallengeKind::TlsAlpn01, "token")
+            .await
+            .unwrap(),
+        None
+    );
+    let remove = one.remove(HTTP, "token");
+    sealer.write(vec![remove]).await.unwrap();
+    assert_eq!(asked(&one, "token").await, None);
+    assert_eq!(asked(&other, "token").await.unwrap(), "token.thumb");
+    now.fetch_add(60_000, Ordering::SeqCst);
+    assert_eq!(asked(&other, "token").await, None);
+    assert_eq!(sealer.catalog().head().await.unwrap(), head);
+    let reads = [&other.reads.found, &other.reads.absent];
+    assert_eq!(reads.map(Counter::get), [1, 3]);
+}
+
+#[tokio::test]
+async fn the_next_order_for_a_name_is_answered_by_all_servers() {
+    let (one, other, sealer, _) = servers().await;
+    let kind = ChallengeKind::TlsAlpn01;
+    for text in ["first", "second"] {
+        let expires = one.clock.now() + 3600;
+        let put = one.put(kind, "a.example", KeyAuthorization::new(text), expires);
+        sealer.write(vec![put]).await.unwrap();
+        let answer = other.answer(kind, "a.example").await.unwrap().unwrap();
+        // The next one comes within the same second.
+        assert_eq!(answer.as_str(), text);
+    }
+    one.forget(kind, "a.example");
+    assert!(one.own(kind, "a.example").is_none());
+    assert!(one.answer(kind, "a.example").await.unwrap().is_some());
+}
+
+#[test]
+fn no_challenge_is_announced() {
+    for kind in ChallengeKind::ALL {
+        match kind {
+            // A new kind stands in `ALL`, too.
+            ChallengeKind::TlsAlpn01 | ChallengeKind::Http01 => {}
+        }
+        assert!(!kind.document().is_announced(), "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn memory_is_bounded_and_odd_keys_are_absent() {
+    let (one, ..) = servers().await;
+    let expires = one.clock.now() + 60;
+    for number in 0..MAX_KNOWN + 9 {
+        let answer = KeyAuthorization::new("x");
+        let expires = expires + i64::try_from(number).unwrap();
+        let _ = one.put(HTTP, &number.to_string(), answer, expires);
+    }
+    assert_eq!(one.known().len(), MAX_KNOWN);
+    assert!(one.own(HTTP, "8").is_none() && one.own(HTTP, "9").is_some());
+    for odd in ["a\0b", "a b", "ü", &"a".repeat(254)] {
+        assert_eq!(asked(&one, odd).await, None);
+    }
+    assert_eq!(
+        format!("{:?}", one.own(HTTP, "9")),
+        "Some(KeyAuthorization(…))"
+    );
+}
