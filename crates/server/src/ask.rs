@@ -21,9 +21,9 @@ pub(crate) struct Hosts {
     pub(crate) lookup: Arc<Lookup<VirtualHost>>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) metrics: Arc<Metrics>,
-    /// Time of a lookup without a certificate that must be waited for: that of a whole
-    /// handshake.
-    pub(crate) limit: Duration,
+    /// Time limit of a lookup beside a handshake, as for a request, where no certificate
+    /// must be waited for. Lookups of a handshake end at its deadline.
+    pub(crate) lookup_limit: Duration,
     pub(crate) log_limits: Arc<LogLimits>,
 }
 

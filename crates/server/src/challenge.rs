@@ -24,8 +24,8 @@ pub(crate) struct Answers {
     certificates: Certificates,
     budget: Arc<Budget>,
     log_limits: Arc<LogLimits>,
-    /// Time to read an answer over HTTP.
-    limit: Duration,
+    /// Time limit to read an answer over HTTP.
+    lookup_limit: Duration,
 }
 
 /// Returns the response to a request for the key authorization of a token (RFC
@@ -53,7 +53,7 @@ impl Answers {
             certificates: Certificates::new(),
             budget: Arc::clone(&hosts.budget),
             log_limits: Arc::clone(&hosts.log_limits),
-            limit: hosts.limit,
+            lookup_limit: hosts.lookup_limit,
         }
     }
 
@@ -77,7 +77,7 @@ impl Answers {
     /// Returns the response that answers a challenge of this token; None if there
     /// is no such challenge, or if it can't be read.
     async fn over_http(&self, token: &str, prefix: Prefix) -> Option<Response<Body>> {
-        let deadline = Instant::now() + self.limit;
+        let deadline = Instant::now() + self.lookup_limit;
         let kind = ChallengeKind::Http01;
         let answer = self.find(kind, token, prefix, deadline);
         match answer.await {

@@ -9,6 +9,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use rustls::server::ClientHello;
 use rustls::sign::SigningKey;
@@ -41,6 +42,8 @@ pub(crate) struct Handshakes {
     pub(crate) answers: Option<Arc<Answers>>,
     pub(crate) defaults: Arc<Defaults>,
     pub(crate) clock: Clock,
+    /// Time from accepting to the end of the handshake, lookup included.
+    pub(crate) limit: Duration,
 }
 
 /// A connection whose handshake is done.
@@ -72,7 +75,7 @@ pub(crate) async fn establish(
     signing: &SigningTurns,
 ) -> Option<Established> {
     let mut report = Report::new(peer.address, begun);
-    let mut deadline = begun + parts.hosts.limit;
+    let mut deadline = begun + parts.limit;
     let Ok(hello) = timeout_at(deadline, hello::read(&mut socket)).await else {
         report.end(HandshakeResult::TimedOut, parts);
         return None;

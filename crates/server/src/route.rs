@@ -110,9 +110,7 @@ impl Routes {
         let gone = if own { GONE } else { MISDIRECTED };
         let hosts = &self.routing.hosts;
         let revision = hosts.lookup.revision();
-        // The lookup has the time of a whole handshake, or of one that waits for
-        // a certificate.
-        let mut deadline = clock::monotonic() + hosts.limit;
+        let mut deadline = clock::monotonic() + hosts.lookup_limit;
         let asked = hosts.ask(&name, connection.prefix, &mut deadline, None);
         let (outcome, how) = asked.await;
         let refused = |refusal| Refused {

@@ -173,7 +173,7 @@ fn assemble(settings: Settings, parts: Parts) -> (Arc<Common>, Background) {
         lookup: parts.lookup,
         budget,
         metrics: Arc::clone(&metrics),
-        limit: limits.handshake,
+        lookup_limit: limits.handshake,
         log_limits: Arc::default(),
     });
     let defaults = Arc::new(settings.defaults);
@@ -224,6 +224,7 @@ fn assemble(settings: Settings, parts: Parts) -> (Arc<Common>, Background) {
         answers,
         defaults,
         clock: parts.clock,
+        limit: limits.handshake,
     };
     let common = Common {
         handshakes,

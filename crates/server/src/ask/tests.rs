@@ -54,7 +54,7 @@ impl World {
                 lookup: Lookup::new(asked, &settings, issuer.clone(), publish),
                 budget: Arc::new(Budget::new(limits)),
                 metrics: Arc::default(),
-                limit: HANDSHAKE,
+                lookup_limit: HANDSHAKE,
                 log_limits: Arc::default(),
             }),
             store,

@@ -44,7 +44,7 @@ impl Routes {
         if !is_own && !self.covers(&name) {
             return Err(MISDIRECTED);
         }
-        let mut deadline = Instant::now() + self.routing.hosts.limit;
+        let mut deadline = Instant::now() + self.routing.hosts.lookup_limit;
         let kept = hooked.kept(&name).filter(|kept| !kept.has_ended());
         if let Some(kept) = kept
             && let Some(mut kept) = self.confirm(connection, kept, &mut deadline).await?
@@ -135,7 +135,7 @@ impl Routes {
         let kept = match kept.host {
             None => kept,
             Some(_) => {
-                let mut deadline = Instant::now() + self.routing.hosts.limit;
+                let mut deadline = Instant::now() + self.routing.hosts.lookup_limit;
                 let confirmed = self.confirm(connection, kept, &mut deadline).await?;
                 confirmed.ok_or(UNKNOWN)?
             }

@@ -52,7 +52,7 @@ impl StillServed {
         let tenant = &self.served.host().record.tenant;
         loop {
             sleep(self.pause).await;
-            let deadline = Instant::now() + hosts.limit;
+            let deadline = Instant::now() + hosts.lookup_limit;
             match hosts.look_at(&self.name, tenant, deadline).await {
                 Outcome::Found(found) if self.is_as_before(&found) => {}
                 Outcome::Found(_) => return "its host was changed",
