@@ -84,7 +84,7 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::Bind`] if an address can't be bound.
-    pub fn build(mut settings: Settings, parts: Parts) -> Result<Self, Error> {
+    pub fn build(settings: Settings, parts: Parts) -> Result<Self, Error> {
         let count = settings.limits.workers;
         let bind = |addresses: &[SocketAddr]| -> Result<Vec<Listening>, Error> {
             let bind = |address: &SocketAddr| Listening::bind(*address, count);
@@ -96,11 +96,11 @@ impl Server {
             https: bound(&https),
             http: bound(&http),
         };
-        let first = addresses.https.first().map_or(443, SocketAddr::port);
-        settings.public_port.get_or_insert(first);
+        let first = || addresses.https.first().map_or(HTTPS, SocketAddr::port);
+        let https_port = settings.public_port.unwrap_or_else(first);
         let (sockets, limit) = (https.len() + http.len(), settings.limits.connections);
         let metrics = Arc::clone(&parts.metrics);
-        let (common, background) = assemble(settings, parts);
+        let (common, background) = assemble(settings, parts, https_port);
         let connections = Connections::of_workers(count, limit, sockets, metrics);
         let mut workers: Vec<Worker> = Working::all(count)
             .zip(connections)
@@ -162,8 +162,8 @@ impl Server {
 }
 
 /// Makes the parts of all workers, each of those that it uses, and what runs beside the
-/// workers.
-fn assemble(settings: Settings, parts: Parts) -> (Arc<Common>, Background) {
+/// workers. Redirects to HTTPS name `https_port`.
+fn assemble(settings: Settings, parts: Parts, https_port: u16) -> (Arc<Common>, Background) {
     let (limits, metrics) = (settings.limits, parts.metrics);
     let (hook, budget) = match parts.hook {
         Some((hook, clients)) => (Some(hook), clients.budget),
@@ -215,7 +215,7 @@ fn assemble(settings: Settings, parts: Parts) -> (Arc<Common>, Background) {
         access_log: parts.access_log,
         overload,
         bodies: Bodies::new(settings.bodies, Arc::clone(&metrics)),
-        https_port: settings.public_port.unwrap_or(443),
+        https_port,
         numbers: Numbers::default(),
     });
     let handshakes = Handshakes {
@@ -268,3 +268,6 @@ fn start(
         })?;
     Ok(end)
 }
+
+/// Port of a server that listens for plain HTTP alone.
+const HTTPS: u16 = 443;
