@@ -57,6 +57,19 @@ pub(crate) fn install<I: Imports>(lua: &Lua, current: &Arc<Current<I>>) -> Resul
     Ok(tls)
 }
 
+/// Makes the metatable of an object with functions: other names are errors.
+fn without_others(lua: &Lua, object: &'static str) -> Result<Table> {
+    let unknown = lua.create_function(move |_, (_, name): (Value, Value)| -> Result<Value> {
+        let name = name.to_string()?;
+        let what = format!("{object} has no `{name}` (docs/hook.md lists all functions)");
+        Err(mlua::Error::RuntimeError(what))
+    })?;
+    let metatable = lua.create_table()?;
+    metatable.raw_set("__index", unknown)?;
+    metatable.raw_set("__metatable", false)?;
+    Ok(metatable)
+}
+
 fn unknown_global(_: &Lua, (_, name): (Value, Value)) -> Result<Value> {
     let name = name.to_string()?;
     let hint = match &*name {

@@ -59,7 +59,12 @@ async fn names_that_are_not_there_fail_the_run_that_meets_them() {
             "tls:certficate('a')",
             "tls has no `certficate` (docs/hook.md lists",
         ),
-        ("http.post('https://here/')", "attempt to call"),
+        (
+            "http.post('https://here/')",
+            "http has no `post` (docs/hook.md lists",
+        ),
+        ("cache:put('a', 1, 60)", "cache has no `put` (docs/hook.md"),
+        ("string.uper('a')", "attempt to call a nil value"),
     ] {
         let (hook, _) = body(script);
         let error = failure(&hook).await;
@@ -68,6 +73,25 @@ async fn names_that_are_not_there_fail_the_run_that_meets_them() {
             "{script:?}: {error}"
         );
     }
+}
+
+#[tokio::test]
+async fn names_of_the_script_and_names_that_no_run_meets_are_no_errors() {
+    let (hook, _) = hook_with(
+        "local own = {name = 'a'}
+        function own:greet() return self.name:upper() end
+        function helper() return own:greet() end
+        function handshake(tls)
+            if tls.client_port == 1 then frobnicate() ; http.post() ; string.uper('a') end
+            log(helper(), ('x'):rep(3))
+        end",
+        |_| {},
+    );
+    let (_, report) = report(&hook, "shop.example").await;
+    assert_eq!(
+        (&*report.log, report.error),
+        (&["A xxx".to_owned()][..], None)
+    );
 }
 
 #[tokio::test]
@@ -112,6 +136,7 @@ async fn nothing_shared_can_be_changed() {
         "setmetatable(tls, {})",
         "cache.get = nil",
         "http.get = nil",
+        "setmetatable(http, {})",
     ] {
         let (hook, _) = body(script);
         let error = failure(&hook).await;
@@ -120,8 +145,10 @@ async fn nothing_shared_can_be_changed() {
             "{script}: {error}"
         );
     }
-    let (hook, _) =
-        body("log(getmetatable(_G), getmetatable(tls), getmetatable(redis('redis://here')))");
+    let (hook, _) = body(
+        "log(getmetatable(_G), getmetatable(tls), getmetatable(redis('redis://here')))
+        log(getmetatable(http), getmetatable(cache))",
+    );
     let (_, report) = report(&hook, "shop.example").await;
-    assert_eq!(report.log, ["false false false"]);
+    assert_eq!(report.log, ["false false false", "false false"]);
 }

@@ -6,6 +6,7 @@ use mlua::{Lua, MultiValue, Result, Table, Value};
 use tokio::time::Instant;
 
 use super::arguments::Arguments;
+use super::without_others;
 use crate::cache::Value as Kept;
 use crate::imports::Imports;
 use crate::run::state::Current;
@@ -45,6 +46,7 @@ pub(super) fn install<I: Imports>(
         Ok(())
     })?;
     cache.raw_set("set", function)?;
+    cache.set_metatable(Some(without_others(lua, "cache")?))?;
     cache.set_readonly(true);
     globals.raw_set("cache", cache)
 }

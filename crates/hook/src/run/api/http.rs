@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::arguments::Arguments;
 use super::clients::{MAX_URL, bounded, wait};
 use super::waiting::{Begun, Reply, Waiting};
+use super::without_others;
 use crate::imports::{HttpAnswer, HttpRequest, Imports};
 use crate::run::Run;
 
@@ -20,6 +21,7 @@ pub(super) fn install<I: Imports>(
 ) -> Result<()> {
     let http = lua.create_table()?;
     http.raw_set("get", waiting.function(get)?)?;
+    http.set_metatable(Some(without_others(lua, "http")?))?;
     http.set_readonly(true);
     globals.raw_set("http", http)
 }
