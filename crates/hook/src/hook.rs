@@ -38,8 +38,9 @@ impl<I: Imports> Hook<I> {
     /// Compiles a script, and runs its main chunk once.
     ///
     /// # Errors
-    /// The script does not compile, calls what is not there in its main chunk, has no function `handshake`,
-    /// or keeps over half of its memory from the start; or a folder can't be opened.
+    /// The script does not compile, calls what is not there in its main chunk, has no
+    /// function `handshake`, or keeps over half of its memory from the start; or a folder
+    /// can't be opened.
     pub fn compile(settings: Settings, imports: I) -> Result<Self, Error> {
         let program = Program::compile(&settings.name, &settings.source)?;
         let folders = Folders::open(&settings.folders).map_err(|what| program.error(&what))?;
