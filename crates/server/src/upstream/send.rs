@@ -82,8 +82,8 @@ impl Sending<'_> {
     pub(super) async fn send(&self, request: &mut Unsent) -> Result<Answered, Failure> {
         let mut tried = Vec::new();
         let mut is_repeated = false;
-        let begun = clock::monotonic();
-        let last = begun + 2 * self.upstream.options().timeouts.connect;
+        let limit = 2 * self.upstream.options().timeouts.connect;
+        let mut last = clock::monotonic() + limit;
         loop {
             let now = clock::monotonic();
             let mut chosen = self.choose(&tried, now)?;
@@ -99,7 +99,11 @@ impl Sending<'_> {
                                 chosen,
                             });
                         }
-                        Attempt::Lost(failure) => (failure, true),
+                        Attempt::Lost(failure) => {
+                            // The wait for the answer was none for a connection.
+                            last = Instant::now() + limit;
+                            (failure, true)
+                        }
                     }
                 }
                 Err(failure) => (failure, false),
