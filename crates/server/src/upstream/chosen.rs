@@ -87,6 +87,11 @@ impl Chosen {
         self.owner
     }
 
+    /// Returns the hash of the request's tenant.
+    pub(super) fn tenant(&self) -> u64 {
+        self.tenant
+    }
+
     /// Returns the permit to use one connection to the server, if none
     /// of its client prefix has to wait for one.
     pub(super) fn permit_at_once(&self) -> Option<Permit> {

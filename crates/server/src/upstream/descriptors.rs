@@ -1,5 +1,5 @@
 //! Descriptors of connections to upstream servers: bounded for the process, and shared
-//! by owners.
+//! by tenants.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,13 +10,14 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::{Own, Waited};
-use super::owned::Owner;
+use super::owned::{OPERATOR, Owner};
 
 /// Descriptors of connections to upstream servers, of all workers together.
 ///
-/// An owner has fewer than are left: alone half of them, and no owner takes those that
-/// another's sites need. Unused connections count, too; workers close those of owners
-/// that have their share when one is missing.
+/// A tenant has fewer than are left: alone half of them, and no tenant takes those that
+/// another's sites need. Unused connections count, too, for the tenant whose request opened
+/// them; when one is missing, workers close those of tenants that have their share, and
+/// those to servers of `[site]`, which tenants share.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     most: usize,
@@ -29,16 +30,17 @@ pub(crate) struct Descriptors {
 #[derive(Debug, Default)]
 struct State {
     all: usize,
-    by_owner: HashMap<Owner, usize, RandomState>,
+    by_tenant: HashMap<u64, usize, RandomState>,
     /// Requests that wait, [`MOST_WAITING`] at most, with those that left.
-    waiting: VecDeque<(Owner, oneshot::Sender<Descriptor>)>,
+    waiting: VecDeque<(u64, oneshot::Sender<Descriptor>)>,
 }
 
 /// Permit of one descriptor. A connection keeps it; dropping it passes it on.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     descriptors: Arc<Descriptors>,
-    owner: Owner,
+    /// Hash of the tenant.
+    tenant: u64,
     _open: InGauge,
 }
 
@@ -52,10 +54,10 @@ impl Descriptors {
         }
     }
 
-    /// Takes a descriptor if the owner may have one at once.
-    pub(super) fn take(descriptors: &Arc<Self>, owner: Owner) -> Option<Descriptor> {
-        let has_room = descriptors.lock().take(owner, descriptors.most);
-        has_room.then(|| descriptors.descriptor(owner))
+    /// Takes a descriptor if the tenant may have one at once.
+    pub(super) fn take(descriptors: &Arc<Self>, tenant: u64) -> Option<Descriptor> {
+        let has_room = descriptors.lock().take(tenant, descriptors.most);
+        has_room.then(|| descriptors.descriptor(tenant))
     }
 
     /// Waits for a descriptor until `until`.
@@ -65,16 +67,16 @@ impl Descriptors {
     /// [`Waited::Descriptor`] if none came free in time.
     pub(super) async fn enter(
         descriptors: &Arc<Self>,
-        owner: Owner,
+        tenant: u64,
         until: Instant,
     ) -> Result<Descriptor, Own> {
         let turn = {
             let mut state = descriptors.lock();
-            if state.take(owner, descriptors.most) {
+            if state.take(tenant, descriptors.most) {
                 drop(state);
-                return Ok(descriptors.descriptor(owner));
+                return Ok(descriptors.descriptor(tenant));
             }
-            state.queue(owner).ok_or(Own::Descriptors)?
+            state.queue(tenant).ok_or(Own::Descriptors)?
         };
         descriptors.ask_workers();
         let turn = timeout_at(until, turn).await;
@@ -94,24 +96,25 @@ impl Descriptors {
         self.missing.subscribe()
     }
 
-    /// Returns which owners have their share: their unused connections are to be closed.
+    /// Returns whose unused connections are to be closed: the operator's, and those of
+    /// tenants that have their share.
     pub(crate) fn sated(&self) -> impl Fn(Owner) -> bool {
         let state = self.lock();
         let left = self.most.saturating_sub(state.all);
         let share = match left {
-            // Owners took all: those with most make room.
-            0 => state.all / state.by_owner.len().max(1),
+            // u64s took all: those with most make room.
+            0 => state.all / state.by_tenant.len().max(1),
             left => left,
         };
-        let sated = state.by_owner.iter().filter(|(_, used)| **used >= share);
-        let sated: Vec<Owner> = sated.map(|(owner, _)| *owner).collect();
-        move |owner| sated.contains(&owner)
+        let sated = state.by_tenant.iter().filter(|(_, used)| **used >= share);
+        let sated: Vec<u64> = sated.map(|(tenant, _)| *tenant).collect();
+        move |owner| owner == OPERATOR || sated.contains(&owner)
     }
 
-    fn descriptor(self: &Arc<Self>, owner: Owner) -> Descriptor {
+    fn descriptor(self: &Arc<Self>, tenant: u64) -> Descriptor {
         Descriptor {
             descriptors: Arc::clone(self),
-            owner,
+            tenant,
             _open: InGauge::new(&self.open),
         }
     }
@@ -120,9 +123,9 @@ impl Descriptors {
     fn pass_on(self: &Arc<Self>) {
         loop {
             let next = self.lock().next(self.most);
-            let Some((owner, turn)) = next else { return };
+            let Some((tenant, turn)) = next else { return };
             // Outside of the lock: a request that left gives it back here.
-            let _ = turn.send(self.descriptor(owner));
+            let _ = turn.send(self.descriptor(tenant));
         }
     }
 
@@ -135,7 +138,7 @@ impl Drop for Descriptor {
     fn drop(&mut self) {
         let is_awaited = {
             let mut state = self.descriptors.lock();
-            state.remove(self.owner);
+            state.remove(self.tenant);
             !state.waiting.is_empty()
         };
         if is_awaited {
@@ -145,51 +148,51 @@ impl Drop for Descriptor {
 }
 
 impl State {
-    fn has_room(&self, owner: Owner, most: usize) -> bool {
-        let used = self.by_owner.get(&owner).copied().unwrap_or(0);
+    fn has_room(&self, tenant: u64, most: usize) -> bool {
+        let used = self.by_tenant.get(&tenant).copied().unwrap_or(0);
         used < most.saturating_sub(self.all)
     }
 
-    fn take(&mut self, owner: Owner, most: usize) -> bool {
-        let has_room = self.has_room(owner, most);
+    fn take(&mut self, tenant: u64, most: usize) -> bool {
+        let has_room = self.has_room(tenant, most);
         if has_room {
-            self.add(owner);
+            self.add(tenant);
         }
         has_room
     }
 
-    fn add(&mut self, owner: Owner) {
+    fn add(&mut self, tenant: u64) {
         self.all += 1;
-        *self.by_owner.entry(owner).or_default() += 1;
+        *self.by_tenant.entry(tenant).or_default() += 1;
     }
 
-    fn remove(&mut self, owner: Owner) {
+    fn remove(&mut self, tenant: u64) {
         self.all -= 1;
-        if let Some(used) = self.by_owner.get_mut(&owner) {
+        if let Some(used) = self.by_tenant.get_mut(&tenant) {
             *used -= 1;
             if *used == 0 {
-                self.by_owner.remove(&owner);
+                self.by_tenant.remove(&tenant);
             }
         }
     }
 
-    /// Adds a request. None if too many of its owner wait: as many as there is room for
+    /// Adds a request. None if too many of its tenant wait: as many as there is room for
     /// more.
-    fn queue(&mut self, owner: Owner) -> Option<oneshot::Receiver<Descriptor>> {
+    fn queue(&mut self, tenant: u64) -> Option<oneshot::Receiver<Descriptor>> {
         self.waiting.retain(|(_, turn)| !turn.is_closed());
-        let own = self.waiting.iter().filter(|(other, _)| *other == owner);
+        let own = self.waiting.iter().filter(|(other, _)| *other == tenant);
         if own.count() >= MOST_WAITING - self.waiting.len() {
             return None;
         }
         let (turn, awaited) = oneshot::channel();
-        self.waiting.push_back((owner, turn));
+        self.waiting.push_back((tenant, turn));
         Some(awaited)
     }
 
-    /// Takes the first request whose owner may have a descriptor, for which that then
+    /// Takes the first request whose tenant may have a descriptor, for which that then
     /// counts.
-    fn next(&mut self, most: usize) -> Option<(Owner, oneshot::Sender<Descriptor>)> {
-        let has_room = |(owner, _): &(Owner, _)| self.has_room(*owner, most);
+    fn next(&mut self, most: usize) -> Option<(u64, oneshot::Sender<Descriptor>)> {
+        let has_room = |(tenant, _): &(u64, _)| self.has_room(*tenant, most);
         let first = self.waiting.iter().position(has_room)?;
         let next = self.waiting.remove(first)?;
         self.add(next.0);
@@ -216,14 +219,14 @@ mod tests {
         Arc::new(Descriptors::new(most, Gauge::default()))
     }
 
-    /// Takes as many as a owner gets at once.
-    fn fill(descriptors: &Arc<Descriptors>, owner: Owner) -> Vec<Descriptor> {
-        let take = || Descriptors::enter(descriptors, owner, later()).now_or_never();
+    /// Takes as many as a tenant gets at once.
+    fn fill(descriptors: &Arc<Descriptors>, tenant: Owner) -> Vec<Descriptor> {
+        let take = || Descriptors::enter(descriptors, tenant, later()).now_or_never();
         std::iter::from_fn(take).map(Result::unwrap).collect()
     }
 
     #[tokio::test]
-    async fn an_owner_leaves_others_as_many_as_it_has() {
+    async fn a_tenant_leaves_others_as_many_as_it_has() {
         let descriptors = of(100);
         let first = fill(&descriptors, 1);
         let second = fill(&descriptors, 2);
@@ -231,11 +234,11 @@ mod tests {
         assert_eq!((first.len(), second.len(), third.len()), (50, 25, 13));
         drop((first, second, third));
         let state = descriptors.lock();
-        assert_eq!((state.all, state.by_owner.len()), (0, 0));
+        assert_eq!((state.all, state.by_tenant.len()), (0, 0));
     }
 
     #[tokio::test]
-    async fn one_that_comes_free_goes_to_an_owner_that_waits() {
+    async fn one_that_comes_free_goes_to_a_tenant_that_waits() {
         let descriptors = of(2);
         let first = fill(&descriptors, 1);
         let second = fill(&descriptors, 2);

@@ -38,7 +38,8 @@ struct Connecting {
     others: usize,
     /// No connection is taken from the pool.
     is_fresh: bool,
-    owner: Owner,
+    /// Hash of the tenant, whose descriptors are used.
+    tenant: u64,
 }
 
 impl Sending<'_> {
@@ -53,7 +54,7 @@ impl Sending<'_> {
         let server = &self.upstream.servers[chosen.index()];
         let (protocol, options) = (self.protocol, self.upstream.options());
         let limit = options.timeouts.connect;
-        let mut connecting = Connecting::new(now, limit, fresh, chosen.owner());
+        let mut connecting = Connecting::new(now, limit, fresh, chosen.tenant());
         // Boxed: a plain server at an IP address has no room for them.
         let tls = match options.tls {
             Some(_) => {
@@ -219,15 +220,15 @@ impl Sending<'_> {
 
     /// Waits for a descriptor. Unused connections make room.
     async fn descriptor(&self, connecting: &Connecting) -> Result<Descriptor, Own> {
-        let (worker, owner) = (self.worker, connecting.owner);
+        let (worker, tenant) = (self.worker, connecting.tenant);
         let descriptors = &worker.upstreams.descriptors;
-        if let Some(descriptor) = Descriptors::take(descriptors, owner) {
+        if let Some(descriptor) = Descriptors::take(descriptors, tenant) {
             return Ok(descriptor);
         }
         let is_sated = descriptors.sated();
         let pools = &worker.pools;
-        pools.close_unused(|other| other == owner || is_sated(other));
-        Descriptors::enter(descriptors, owner, connecting.until).await
+        pools.close_unused(|owner| owner == tenant || is_sated(owner));
+        Descriptors::enter(descriptors, tenant, connecting.until).await
     }
 
     /// Begins to open a connection, in a turn.
@@ -321,14 +322,14 @@ enum Waiting {
 }
 
 impl Connecting {
-    fn new(now: Instant, limit: Duration, is_fresh: bool, owner: Owner) -> Self {
+    fn new(now: Instant, limit: Duration, is_fresh: bool, tenant: u64) -> Self {
         Self {
             now,
             until: now + limit,
             at_server: Duration::ZERO,
             others: 0,
             is_fresh,
-            owner,
+            tenant,
         }
     }
 
