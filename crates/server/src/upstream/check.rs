@@ -34,7 +34,14 @@ pub(super) struct Checks {
 
 /// The check of one backend, once a request has asked for it.
 #[derive(Default)]
-pub(super) struct Checked(Mutex<Option<Arc<Check>>>);
+pub(super) struct Checked(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    check: Option<Arc<Check>>,
+    /// Time until which no check is begun, since one was refused.
+    refused_until: u64,
+}
 
 /// A check that runs.
 pub(super) struct Check {
@@ -67,7 +74,8 @@ struct Question {
     host: Option<HeaderValue>,
     proxy_protocol: Option<ProxyVersion>,
     is_bound: bool,
-    /// Tenant whose client certificate is shown; none without one.
+    /// Tenant whose client certificate is shown, or whose turns open the Unix socket; none
+    /// without either.
     tenant: Option<Tenant>,
 }
 
@@ -103,12 +111,20 @@ impl Checks {
             return false;
         };
         let mut known = server.checked.lock();
-        if let Some(check) = known.as_ref().filter(|check| check.is_kept(now)) {
+        if let Some(check) = known.check.as_ref().filter(|check| check.is_kept(now)) {
             return check.is_down.load(Ordering::Relaxed);
         }
-        *known = self.start(server, upstream, check, by, now);
-        let check = known.as_ref();
-        check.is_some_and(|check| check.is_down.load(Ordering::Relaxed))
+        if now < known.refused_until {
+            return false;
+        }
+        known.check = self.start(server, upstream, check, by, now);
+        match &known.check {
+            Some(check) => check.is_down.load(Ordering::Relaxed),
+            None => {
+                known.refused_until = now + REFUSED;
+                false
+            }
+        }
     }
 
     /// Returns the check with the question of this one, and begins it if none runs.
@@ -190,7 +206,7 @@ impl Checks {
 }
 
 impl Checked {
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Check>>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -200,6 +216,7 @@ impl Question {
         let options = upstream.options();
         let tls = options.tls.as_ref();
         let has_certificate = tls.is_some_and(|tls| tls.certificate_of.is_some());
+        let is_tenants = has_certificate || matches!(server.address, Address::Unix(_));
         Self {
             address: server.address.clone(),
             check: check.clone(),
@@ -209,8 +226,7 @@ impl Question {
             host: options.host.clone(),
             proxy_protocol: options.proxy_protocol,
             is_bound: upstream.is_bound,
-            // The certificate must belong to the site's tenant.
-            tenant: has_certificate.then(|| tenant.clone()),
+            tenant: is_tenants.then(|| tenant.clone()),
         }
     }
 }
@@ -243,6 +259,8 @@ const MOST: usize = 256;
 const IN_A_ROW: u32 = 2;
 /// Milliseconds without requests after which a check ends.
 const UNUSED: u64 = 60_000;
+/// Milliseconds for which a refused check is not begun.
+const REFUSED: u64 = 1_000;
 /// Time of the last request to a check that has ended; no request has it.
 const ENDED: u64 = u64::MAX;
 

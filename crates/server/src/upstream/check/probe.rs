@@ -48,7 +48,8 @@ fn says_nothing(failure: &Failure) -> bool {
 /// time.
 async fn status(upstreams: &Upstreams, server: &Server, asks: &Asks) -> Result<u16, Failure> {
     let (address, options) = (&server.address, asks.upstream.options());
-    let tenant = server.common.hasher.hash_one(&asks.tenant);
+    let hasher = &server.common.hasher;
+    let tenant = hasher.hash_one(&asks.tenant);
     let site = Site {
         upstreams,
         upstream: &asks.upstream,
@@ -60,7 +61,8 @@ async fn status(upstreams: &Upstreams, server: &Server, asks: &Asks) -> Result<u
     };
     let until = Instant::now() + options.timeouts.connect;
     let tls = site.tls(address, options.protocol, until).await?;
-    let endpoints = server.endpoints(0, tenant).await?;
+    // Sites of all tenants share the check: its name is in nobody's turn.
+    let endpoints = server.endpoints(0, hasher.hash_one(address)).await?;
     // The waits before it are not the server's.
     let end = Instant::now() + asks.check.timeout;
     let mut failed = Failure::NoServer("no address may be used");

@@ -134,7 +134,7 @@ async fn tenants_with_equal_checks_of_one_server_share_one() {
         let hash = std::hash::BuildHasher::hash_one(&server(1).common.hasher, &tenant);
         let known = server(hash);
         let known = known.checked.lock();
-        let check = known.as_ref().unwrap();
+        let check = known.check.as_ref().unwrap();
         assert!(check.is_down.load(Ordering::Relaxed), "{n}");
     }
 }
