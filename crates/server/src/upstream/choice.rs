@@ -148,8 +148,8 @@ impl Choice<'_> {
     }
 
     fn has_room(&self, (_, server): &Picked) -> bool {
-        let permits = server.permits.of(self.tenant);
-        permits.has_room(self.by.client.into())
+        let client = self.by.client.into();
+        server.permits.has_room(self.tenant, client)
     }
 
     fn load(&self, (index, server): &Picked) -> Load {

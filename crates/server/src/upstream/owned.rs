@@ -230,13 +230,16 @@ mod tests {
     }
 
     #[test]
-    fn a_value_heavier_than_a_part_leaves_no_trace() {
-        let table: Owned<u64, u64> = Owned::new(16, 1600, |key| *key);
+    fn a_value_heavier_than_a_part_displaces_its_owners_alone() {
+        let table: Owned<u64, u64> = Owned::new(64, 16_000, |key| *key);
+        let others = make(&table, 2, 5);
         make(&table, 1, 5);
-        make(&table, 1, 5_000);
-        assert!(table.len() <= 1);
-        let by_owner = table.parts.lock();
-        assert!(by_owner.get(&1).is_none_or(|part| part.weight <= 5_000));
+        make(&table, 1, 1_001);
+        assert!(table.get(1, &5).is_none() && table.get(1, &1_001).is_some());
+        make(&table, 1, 6);
+        assert!(table.get(1, &1_001).is_none());
+        assert_eq!(table.parts.lock()[&1].weight, 6);
+        assert!(Arc::ptr_eq(&others, &make(&table, 2, 5)));
     }
 
     #[test]

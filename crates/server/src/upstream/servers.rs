@@ -342,7 +342,7 @@ impl Equivalent<Backend> for BackendRef<'_> {
     }
 }
 
-/// Servers as their owners use them, some 400 bytes each.
+/// Servers as their owners use them, some 400 bytes each, and more once requests wait.
 const SERVERS: u64 = 65_536;
 /// Servers that there is room for at the start.
 const ESTIMATED: usize = 4096;

@@ -1,11 +1,12 @@
 //! Permits of a backend's owner: each tenant's own where the operator's hosts share it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use foldhash::quality::RandomState;
 
 use super::{Bounds, Permits};
+use crate::budget::Prefix;
 
 /// Permits of one backend, by its owner.
 #[derive(Debug)]
@@ -20,7 +21,7 @@ pub(in crate::upstream) enum PermitsOfOwner {
 #[derive(Debug)]
 pub(in crate::upstream) struct ByTenant {
     bounds: Bounds,
-    known: Mutex<HashMap<u64, Weak<Permits>, RandomState>>,
+    known: Mutex<Known>,
 }
 
 impl PermitsOfOwner {
@@ -31,6 +32,17 @@ impl PermitsOfOwner {
                 bounds,
                 known: Mutex::default(),
             }),
+        }
+    }
+
+    /// Returns whether a tenant's request would get a permit at once.
+    pub(in crate::upstream) fn has_room(&self, tenant: u64, client: Prefix) -> bool {
+        match self {
+            Self::Tenant(permits) => permits.has_room(client),
+            Self::Operator(permits) => {
+                let known = permits.known().get(&tenant).and_then(Weak::upgrade);
+                known.is_none_or(|permits| permits.has_room(client))
+            }
         }
     }
 
@@ -45,7 +57,7 @@ impl PermitsOfOwner {
 
 impl ByTenant {
     fn of(&self, tenant: u64) -> Arc<Permits> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known();
         if let Some(permits) = known.get(&tenant).and_then(Weak::upgrade) {
             return permits;
         }
@@ -59,7 +71,13 @@ impl ByTenant {
         known.insert(tenant, Arc::downgrade(&permits));
         permits
     }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
+
+type Known = HashMap<u64, Weak<Permits>, RandomState>;
 
 /// Entries that are kept before unused ones are removed.
 const LEAST: usize = 16;
@@ -92,7 +110,7 @@ mod tests {
         for tenant in 1..100_000 {
             drop(permits.of(tenant));
         }
-        assert!(permits.known.lock().unwrap().len() < 100);
+        assert!(permits.known().len() < 100);
         assert!(Arc::ptr_eq(&held, &permits.of(0)));
     }
 }
