@@ -76,7 +76,7 @@ fn a_default_is_sent_without_a_name() {
     let server = sandbox.serve();
     let shown = sandbox.json(&["cert", "show", "a.example", "--json"]);
     let ran = openssl(server.https, &["-noservername"]);
-    assert_eq!(shown[0]["sha256"], sha256(&ran));
+    assert_eq!(shown[0]["sha256"], sha256(&ran).expect("a certificate"));
     let ran = openssl(server.https, &["-servername", "b.example"]);
     assert!(
         ran.err.contains("unrecognized name"),
@@ -139,7 +139,17 @@ pub(crate) fn openssl(server: SocketAddr, args: &[&str]) -> Ran {
 
 /// Returns the SHA-256 of the certificate that a client gets for this name.
 pub(crate) fn fingerprint(server: SocketAddr, host: &str, args: &[&str]) -> String {
-    sha256(&openssl(server, &[&["-servername", host], args].concat()))
+    try_fingerprint(server, host, args).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Returns the same, or what `openssl` says of a handshake that failed.
+pub(crate) fn try_fingerprint(
+    server: SocketAddr,
+    host: &str,
+    args: &[&str],
+) -> Result<String, String> {
+    let ran = openssl(server, &[&["-servername", host], args].concat());
+    sha256(&ran).ok_or(ran.err)
 }
 
 /// Returns a request after whose answer the server closes the connection.
@@ -154,8 +164,8 @@ fn request() -> Stdio {
     out.into()
 }
 
-/// Returns the SHA-256 of the certificate that `openssl s_client` printed.
-fn sha256(ran: &Ran) -> String {
+/// Returns the SHA-256 of the certificate that `openssl s_client` printed, if it did.
+fn sha256(ran: &Ran) -> Option<String> {
     use std::io::Write;
     let mut child = Command::new("openssl")
         .args(["x509", "-noout", "-fingerprint", "-sha256"])
@@ -168,10 +178,6 @@ fn sha256(ran: &Ran) -> String {
     stdin.write_all(ran.out.as_bytes()).expect("it reads");
     drop(stdin);
     let printed = Ran::of(&child.wait_with_output().expect("it ends"));
-    let hexadecimal = printed
-        .out
-        .split('=')
-        .nth(1)
-        .unwrap_or_else(|| panic!("{}", ran.err));
-    hexadecimal.trim().replace(':', "").to_lowercase()
+    let hexadecimal = printed.out.split('=').nth(1)?;
+    Some(hexadecimal.trim().replace(':', "").to_lowercase())
 }
