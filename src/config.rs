@@ -159,7 +159,7 @@ impl Config {
             limits: self.limits,
             name_servers: self.name_servers.clone(),
             upstreams,
-            bodies: crate::process::HELD_BODIES,
+            bodies: HELD_BODIES,
         }
     }
 
@@ -280,6 +280,11 @@ const DEFAULT_FILES: [&str; 2] = ["sekisho.toml", "/etc/sekisho/sekisho.toml"];
 /// Bytes of the largest configuration. 1 MiB is some ten thousand lines; a
 /// larger file was named by mistake.
 const MAX_FILE: u64 = 1 << 20;
+
+/// Bytes of bodies that connections of HTTP/2 may hold together: 21 whose uploads nobody
+/// takes, or some 1,800 answers whose clients take nothing. Above it, the connection that
+/// holds most ends.
+pub(crate) const HELD_BODIES: usize = 256 << 20;
 
 #[cfg(test)]
 mod tests;

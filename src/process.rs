@@ -15,7 +15,7 @@ use sekisho_certs::metrics::{Family, Gauge, Registry};
 use sekisho_server::MAX_OPEN_FILES;
 use sekisho_server::{Limits, unused_connections};
 
-use crate::config::Config;
+use crate::config::{Config, HELD_BODIES};
 
 pub(crate) use code::give_up_code_of_the_start;
 pub(crate) use privileges::{check_user, give_up_binding, give_up_privileges};
@@ -113,10 +113,6 @@ pub(crate) fn check_memory(config: &Config) {
 /// Bytes of a connection without those of [`HELD_BODIES`]. Idle, it takes 6 KiB of the
 /// process (docs/performance.md) and the kernel's memory for its socket; not all are idle.
 const PER_CONNECTION: usize = 16 << 10;
-/// Bytes of bodies that connections of HTTP/2 may hold together: 21 whose uploads nobody
-/// takes, or some 1,800 answers whose clients take nothing. Above it, the connection that
-/// holds most ends.
-pub(crate) const HELD_BODIES: usize = 256 << 20;
 /// Descriptors of a worker: those with which its runtime polls and wakes
 /// itself, and its connections to the store and the Redis cache.
 const PER_WORKER: usize = 5;

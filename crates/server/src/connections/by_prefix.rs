@@ -43,7 +43,8 @@ struct Crowd {
     within: Option<Prefix>,
     /// Connections of each.
     most: usize,
-    /// What a prefix with as large a part would hold, times [`SHARES`].
+    /// Connections of the crowd, as they are compared: those of its wider prefix, or of one
+    /// prefix times [`SHARES`].
     part: usize,
 }
 

@@ -63,7 +63,7 @@ pub(super) struct Asks {
     tenant: Tenant,
 }
 
-/// What a check asks. Two with the same question are one check.
+/// Facts that a check asks by. Checks with equal facts are one check.
 #[derive(PartialEq, Eq, Hash)]
 struct Question {
     address: Address,
@@ -236,7 +236,7 @@ impl Check {
     fn is_kept(&self, now: u64) -> bool {
         let relaxed = Ordering::Relaxed;
         let used = self.used.load(relaxed);
-        // Whoever else changes it notes another request, or the end.
+        // Another thread may note a request, which is as good, or the end.
         used != ENDED && self.used.compare_exchange(used, now, relaxed, relaxed) != Err(ENDED)
     }
 

@@ -73,7 +73,7 @@ impl<K: Clone + Eq + Hash, V> Owned<K, V> {
     /// Returns the value of a key; makes it if there is none.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// Errors of `make`.
     pub(super) fn get_or_make<E>(
         &self,
         owner: Owner,

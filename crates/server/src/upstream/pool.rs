@@ -80,7 +80,7 @@ struct Idle {
 pub(super) enum Found {
     One(Box<One>),
     Two(Shared),
-    /// None: open one, for HTTP/2 with this permit.
+    /// No connection: the request opens one, for HTTP/2 with this permit.
     None(Option<Arc<Semaphore>>),
 }
 

@@ -54,7 +54,7 @@ struct BackendRef<'a> {
     address: &'a Address,
 }
 
-/// Who uses a server, and how.
+/// Owner and settings that a request uses a server with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Use<'a> {
     pub(super) owner: Owner,
@@ -166,7 +166,7 @@ impl Servers {
         Ok(Chosen::new(index, server, asker, trial))
     }
 
-    /// Returns who uses the servers of an upstream. `tenant` is a hash.
+    /// Returns the owner and settings of an upstream. `tenant` is a hash.
     pub(super) fn used<'a>(&self, upstream: &'a Arc<Upstream>, tenant: u64) -> Use<'a> {
         let settings = match &upstream.options {
             Some(options) => self.common.hasher.hash_one((upstream.scheme, options)),

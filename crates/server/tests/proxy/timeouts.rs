@@ -295,7 +295,7 @@ async fn servers_that_do_not_accept_are_not_all_tried() {
     let listener = TcpListener::bind(("0.0.0.0", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let _full = full(listener).await;
-    // One socket behind many addresses: each is a server of its own.
+    // Many addresses lead to one socket: each is a server of its own.
     let servers: Vec<_> = (1..=20)
         .map(|n| format!(r#""http://127.0.0.{n}:{}""#, address.port()))
         .collect();

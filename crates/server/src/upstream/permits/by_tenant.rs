@@ -11,9 +11,10 @@ use crate::budget::Prefix;
 /// Permits of one backend, by its owner.
 #[derive(Debug)]
 pub(in crate::upstream) enum PermitsOfOwner {
-    /// One tenant's.
+    /// Permits of one tenant.
     Tenant(Arc<Permits>),
-    /// The operator's, by the hash of the tenant whose host `[site]` answers for.
+    /// Permits of the operator's backend, by the hash of the tenant whose host `[site]`
+    /// answers for.
     Operator(ByTenant),
 }
 
