@@ -8,6 +8,7 @@
 mod corked;
 mod lines;
 mod read;
+mod turns;
 mod unacknowledged;
 mod vacate;
 mod watch;
@@ -27,6 +28,7 @@ use crate::frames::Frames;
 use crate::timeouts::ConnTimeouts;
 pub(crate) use corked::Corked;
 use lines::Place;
+use turns::Bulk;
 pub(crate) use wire::{After, poll_write_last, receive, send};
 
 /// A TLS connection after or during its handshake.
@@ -38,6 +40,8 @@ pub(crate) struct Stream {
     /// Ciphertext that waits while rustls holds [`PLAINTEXT_LIMIT`] of
     /// plaintext.
     stash: Vec<u8>,
+    /// Bounds what it reads while others wait.
+    bulk: Bulk,
     timeouts: Arc<ConnTimeouts>,
     /// Where in the requests of HTTP/1.1 the next plaintext lies.
     place: Place,
@@ -69,6 +73,7 @@ impl Stream {
             tls,
             unread: Bytes::new(),
             stash: rest,
+            bulk: Bulk::default(),
             timeouts,
             place: Place::default(),
             frames: None,
@@ -157,23 +162,29 @@ impl Stream {
             let stash = std::mem::take(&mut self.stash);
             return Poll::Ready(feed(&mut self.tls, &stash, &mut self.stash));
         }
+        ready!(self.bulk.poll_turn(cx));
         let Self {
             socket,
             tls,
             stash,
+            bulk,
             ended,
             filled,
             ..
         } = self;
-        receive(socket, cx, |bytes| {
+        let read = receive(socket, cx, |bytes| {
+            bulk.note(bytes.len());
             if bytes.is_empty() {
                 *ended = true;
                 return Ok(());
             }
             *filled = true;
             feed(tls, bytes, stash)
-        })
-        .map(|fed| fed?)
+        });
+        if read.is_pending() {
+            bulk.pause();
+        }
+        read.map(|fed| fed?)
     }
 
     /// Sends what rustls has queued.
