@@ -5,10 +5,10 @@
 //! kept-alive connection costs no timer.
 
 mod due;
+mod flow;
 mod framing;
 mod moment;
 mod outflow;
-mod progress;
 mod upstream;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -28,8 +28,8 @@ use framing::NotedFraming;
 use outflow::Outflow;
 
 pub(crate) use due::{Due, LINGER, Limits};
-pub(crate) use moment::Moment;
-pub(crate) use progress::Progress;
+pub(crate) use flow::Flow;
+use moment::Moment;
 pub(crate) use upstream::AtUpstream;
 
 /// State of a connection and since when it lasts. The first row that holds
@@ -41,7 +41,7 @@ pub(crate) use upstream::AtUpstream;
 /// | the socket takes nothing | `blocked` | `body` | [`Due::Ask`] |
 /// | our side is closed | `close` | [`LINGER`] | [`Due::Drop`] |
 /// | a head has begun | `read`, `in_head` | `head` | [`Due::Drop`] |
-/// | a request's body is awaited | `begin`, `read`, `wait_for_body` | `body` | [`Due::Drop`] |
+/// | an upstream wants more of a body of HTTP/1.1 | [`Flow::want_body`] | `body` | [`Due::Drop`] |
 /// | the client sent its end, and HTTP/2 or an upstream answers | `client_ended` | `after_end` | [`Due::Drop`] |
 /// | an answer is made | `begin` | none | |
 /// | between two requests | `established`, `end` | `idle` | [`Due::Close`] |
@@ -56,14 +56,8 @@ pub(crate) use upstream::AtUpstream;
 pub(crate) struct ConnTimeouts {
     start: Instant,
     in_flight: AtomicU32,
-    /// Requests in flight whose body was incomplete when they began.
-    reading: AtomicU32,
-    /// Requests of `reading` whose body goes to an upstream. Their client is late
-    /// only while the upstream waits for it.
-    passing: AtomicU32,
-    /// Bodies that an upstream would take and the client has not sent.
-    /// HTTP/1.1 only.
-    awaited: AtomicU32,
+    /// Who owes the next byte of the request in flight; HTTP/1.1 only.
+    flow: Arc<Flow>,
     /// Requests that an upstream answers.
     at_upstream: AtomicU32,
     /// Requests of `at_upstream` whose answers wait for more of it.
@@ -88,7 +82,6 @@ pub(crate) struct ConnTimeouts {
     framing: NotedFraming,
     idle: Moment,
     head: Moment,
-    read: Moment,
     closed: Moment,
     winding_down: Moment,
     outflow: Outflow,
@@ -102,12 +95,11 @@ pub(crate) struct ConnTimeouts {
 
 impl ConnTimeouts {
     pub(crate) fn new() -> Self {
+        let start = Instant::now();
         Self {
-            start: Instant::now(),
+            start,
             in_flight: AtomicU32::new(0),
-            reading: AtomicU32::new(0),
-            passing: AtomicU32::new(0),
-            awaited: AtomicU32::new(0),
+            flow: Arc::new(Flow::new(start)),
             at_upstream: AtomicU32::new(0),
             unanswering: AtomicU32::new(0),
             ended: Moment::default(),
@@ -120,7 +112,6 @@ impl ConnTimeouts {
             framing: NotedFraming::default(),
             idle: Moment::default(),
             head: Moment::default(),
-            read: Moment::default(),
             closed: Moment::default(),
             winding_down: Moment::default(),
             outflow: Outflow::default(),
@@ -140,13 +131,8 @@ impl ConnTimeouts {
     /// Notes that the client sent bytes. On a multiplexed connection they are
     /// not progress of a request: they may be a PING frame.
     pub(crate) fn read(&self) {
-        if self.multiplexed.load(Relaxed) {
-            return;
-        }
-        let now = self.now();
-        self.read.set(now);
-        if !self.is_in_flight() {
-            self.head.set_once(now);
+        if !self.multiplexed.load(Relaxed) && !self.is_in_flight() {
+            self.head.set_once(self.now());
         }
     }
 
@@ -191,7 +177,7 @@ impl ConnTimeouts {
     }
 
     /// Notes that a request's head is complete.
-    pub(crate) fn begin(&self, has_body: bool) {
+    pub(crate) fn begin(&self) {
         if !self.multiplexed.load(Relaxed) {
             self.head.clear();
         }
@@ -200,20 +186,11 @@ impl ConnTimeouts {
         if self.in_flight.fetch_add(1, Relaxed) == 0 {
             self.outflow.begin();
         }
-        if has_body {
-            self.read.set(self.now());
-            self.reading.fetch_add(1, Relaxed);
-        }
     }
 
     /// Returns what is noted of the bodies of requests. HTTP/1.1 only.
     pub(crate) fn framing(&self) -> &NotedFraming {
         &self.framing
-    }
-
-    /// Notes that a request is answered, whether its body came or not.
-    pub(crate) fn answered(&self, has_body: bool) {
-        self.reading.fetch_sub(u32::from(has_body), Relaxed);
     }
 
     /// Notes that an answer is complete or given up.
@@ -323,6 +300,16 @@ impl ConnTimeouts {
         if self.held().is_some_and(|held| held.has_ended()) {
             self.close();
         }
+    }
+
+    /// Makes the flow of a stream of HTTP/2.
+    pub(crate) fn stream(&self) -> Arc<Flow> {
+        Arc::new(Flow::new(self.start))
+    }
+
+    /// Returns the flow of the request that this task serves.
+    pub(crate) fn flow(&self) -> Arc<Flow> {
+        Flow::of_stream().unwrap_or_else(|| Arc::clone(&self.flow))
     }
 
     /// Resolves with the next call of [`Self::check_streams`].

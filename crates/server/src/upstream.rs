@@ -156,7 +156,7 @@ async fn pass(
     let protocol = protocol.map_err(Failure::Refused)?;
     let timeouts = &context.connection.timeouts;
     let at_upstream = timeouts.at_upstream();
-    let exchange = has_body.then(|| Arc::new(Exchange::new(outgoing.expects)));
+    let exchange = has_body.then(|| Arc::new(Exchange::new(outgoing.expects, timeouts.flow())));
     let upload = match &exchange {
         Some(exchange) => {
             let limit = way
@@ -172,7 +172,6 @@ async fn pass(
         }
         None => Upload::default(),
     };
-    let _passed = has_body.then(|| timeouts.pass_body());
     let sending = Sending {
         context,
         worker,

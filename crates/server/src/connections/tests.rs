@@ -31,7 +31,7 @@ async fn fill_networks(connections: &Arc<Connections>, customer: u16, count: u16
         places.push(place.expect("room"));
     }
     for place in &places {
-        establish(place).begin(false);
+        establish(place).begin();
     }
     places
 }
@@ -100,9 +100,9 @@ async fn a_smaller_network_closes_the_longest_idle_of_the_largest() {
     let others = fill(&connections, 2, 2).await;
     // The first was active since, the second has a request under way.
     let timeouts = [&crowd[0], &crowd[1]].map(establish);
-    timeouts[0].begin(false);
+    timeouts[0].begin();
     timeouts[0].end();
-    timeouts[1].begin(false);
+    timeouts[1].begin();
     pass(2000).await;
     let mut newcomers = Vec::new();
     for closed in [vec![2], vec![2, 3]] {
@@ -120,7 +120,7 @@ async fn a_smaller_network_closes_even_active_ones() {
     let connections = connections(8);
     let crowd = fill(&connections, 1, 8).await;
     for place in &crowd {
-        establish(place).begin(false);
+        establish(place).begin();
     }
     let _newcomer = enter(&connections, 2).await;
     assert_eq!(given_up(&crowd).len(), 1, "however young");
@@ -139,8 +139,8 @@ async fn a_network_closes_its_own_after_a_second_without_a_request() {
     timeouts[3].read();
     timeouts[3].in_head(false);
     assert!(try_enter(&connections, 1).await.is_none(), "too young");
-    timeouts[0].begin(false);
-    timeouts[1].begin(false);
+    timeouts[0].begin();
+    timeouts[1].begin();
     timeouts[1].end();
     pass(1).await;
     let mut newcomers = vec![enter(&connections, 1).await];
@@ -149,11 +149,11 @@ async fn a_network_closes_its_own_after_a_second_without_a_request() {
     assert!(try_enter(&connections, 1).await.is_none(), "all are active");
     newcomers
         .iter()
-        .for_each(|place| establish(place).begin(false));
+        .for_each(|place| establish(place).begin());
     pass(5000).await;
     newcomers.push(enter(&connections, 1).await);
     assert_eq!(given_up(&crowd), [1, 2, 3]);
-    establish(&newcomers[2]).begin(false);
+    establish(&newcomers[2]).begin();
     pass(5000).await;
     assert!(try_enter(&connections, 1).await.is_none(), "a request each");
     timeouts[0].end();
@@ -185,7 +185,7 @@ async fn networks_of_one_size_are_asked_in_turn() {
     }
     // More busy ones than are asked at once.
     let busy: Vec<_> = places[100..].iter().map(establish).collect();
-    busy.iter().for_each(|timeouts| timeouts.begin(false));
+    busy.iter().for_each(|timeouts| timeouts.begin());
     pass(1000).await;
     assert!(try_enter(&connections, 255).await.is_none());
     let mut newcomers = Vec::new();
@@ -208,7 +208,7 @@ async fn networks_of_one_customer_keep_no_other_out() {
     }
     newcomers
         .iter()
-        .for_each(|place| establish(place).begin(false));
+        .for_each(|place| establish(place).begin());
     // The customer's 241 count as 15.
     assert!(try_enter(&connections, 1).await.is_none());
     assert!(
@@ -234,7 +234,7 @@ async fn networks_of_one_customer_keep_no_other_out() {
 async fn a_network_with_a_few_is_no_crowd_beside_a_customer_with_many() {
     let connections = connections(64);
     let few = fill(&connections, 1, 3).await;
-    few.iter().for_each(|place| establish(place).begin(false));
+    few.iter().for_each(|place| establish(place).begin());
     let crowd = fill_networks(&connections, 1, 61).await;
     crowd[7].activity().0.requests.get().unwrap().end();
     pass(1000).await;
@@ -264,7 +264,7 @@ async fn networks_of_one_customer_are_compared_by_themselves() {
     places.extend(fill_networks(&connections, 1, 1).await);
     let newcomer = try_enter_of(&connections, network(1, 34)).await;
     let newcomer = newcomer.expect("a network that holds two");
-    establish(&newcomer).begin(false);
+    establish(&newcomer).begin();
     let closed = given_up(&places);
     assert!(closed == [0] || closed == [34], "{closed:?}");
     let one_more = try_enter_of(&connections, network(1, 35)).await;

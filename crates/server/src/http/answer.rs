@@ -10,7 +10,7 @@ use http_body::{Frame, SizeHint};
 
 use crate::body::Body;
 use crate::overload::InFlight;
-use crate::timeouts::{ConnTimeouts, Progress};
+use crate::timeouts::{ConnTimeouts, Flow};
 
 /// Body of a site's response; dropping it ends the request.
 pub(crate) struct Answer {
@@ -21,10 +21,9 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(super) fn new(body: Body, mut guard: RequestGuard) -> Self {
-        guard.answered();
+    pub(super) fn new(body: Body, guard: RequestGuard) -> Self {
         if !http_body::Body::is_end_stream(&body) {
-            guard.wait();
+            guard.offer();
         }
         Self {
             body,
@@ -39,7 +38,7 @@ impl Answer {
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         if self.rest.is_empty() {
             let frame = match ready!(http_body::Body::poll_frame(Pin::new(&mut self.body), cx)) {
-                Some(Ok(frame)) if self.guard.progress.is_some() => frame,
+                Some(Ok(frame)) if self.guard.flow.is_some() => frame,
                 other => return Poll::Ready(other),
             };
             match frame.into_data() {
@@ -61,11 +60,11 @@ impl http_body::Body for Answer {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = &mut *self;
-        this.guard.sent();
+        this.guard.took();
         let piece = this.poll_piece(cx);
         match piece {
             // The last piece waits as well: hyper keeps it until there is room.
-            Poll::Ready(Some(Ok(_))) => this.guard.wait(),
+            Poll::Ready(Some(Ok(_))) => this.guard.offer(),
             Poll::Ready(Some(Err(_))) => this.guard.timeouts.cut_off(),
             Poll::Ready(None) | Poll::Pending => {}
         }
@@ -85,22 +84,19 @@ impl http_body::Body for Answer {
 /// A request in flight, from its head to the end of its answer.
 pub(super) struct RequestGuard {
     timeouts: Arc<ConnTimeouts>,
-    /// Whether the request's body may still come.
-    has_body: bool,
     /// Set for HTTP/2 only: over HTTP/1.1, data that the client does not take
     /// blocks the socket.
-    progress: Option<Arc<Progress>>,
+    flow: Option<Arc<Flow>>,
     /// Place among the requests in flight, if these are counted.
     place: Option<InFlight>,
 }
 
 impl RequestGuard {
-    pub(super) fn new(timeouts: &Arc<ConnTimeouts>, has_body: bool) -> Self {
-        timeouts.begin(has_body);
+    pub(super) fn new(timeouts: &Arc<ConnTimeouts>) -> Self {
+        timeouts.begin();
         Self {
             timeouts: Arc::clone(timeouts),
-            has_body,
-            progress: Progress::current(),
+            flow: Flow::of_stream(),
             place: None,
         }
     }
@@ -115,26 +111,21 @@ impl RequestGuard {
         self.place = None;
     }
 
-    fn answered(&mut self) {
-        self.timeouts.answered(std::mem::take(&mut self.has_body));
-    }
-
-    fn wait(&self) {
-        if let Some(progress) = &self.progress {
-            progress.wait(self.timeouts.flowing());
+    fn offer(&self) {
+        if let Some(flow) = &self.flow {
+            flow.offer(self.timeouts.flowing());
         }
     }
 
-    fn sent(&self) {
-        if let Some(progress) = &self.progress {
-            progress.sent();
+    fn took(&self) {
+        if let Some(flow) = &self.flow {
+            flow.took();
         }
     }
 }
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        self.answered();
         self.timeouts.end();
     }
 }

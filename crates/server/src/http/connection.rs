@@ -127,7 +127,7 @@ fn tunnelling(
 ) -> Stage {
     stream.leave_http();
     // The connection counts as in use meanwhile.
-    context.timeouts().begin(false);
+    context.timeouts().begin();
     Stage::last(async move {
         let mut client = takeover(TokioIo::new(stream), received).await;
         context.timeouts().end();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hyper::rt::Executor;
 
-use crate::timeouts::{ConnTimeouts, Progress};
+use crate::timeouts::{ConnTimeouts, Flow};
 
 /// Executor of a connection's streams. It resets a stream whose client takes
 /// nothing of its answer, or sends nothing of its request, independent of other
@@ -28,15 +28,13 @@ impl Streams {
 
     /// Resolves when the client has left a piece unread for longer than the
     /// limit, or has sent nothing of a body that is waited for.
-    async fn stalled(&self, progress: &Progress) {
+    async fn stalled(&self, flow: &Flow) {
         loop {
             self.timeouts.stream_check().await;
             if self.timeouts.held().is_some_and(|held| held.is_full()) {
-                progress.postpone(self.timeouts.elapsed());
+                flow.postpone();
             }
-            if progress.is_stalled(self.timeouts.flowing(), self.limit)
-                || progress.is_late(self.timeouts.elapsed(), self.limit)
-            {
+            if flow.client_is_late(self.timeouts.flowing(), self.limit) {
                 return;
             }
         }
@@ -48,15 +46,15 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, stream: F) {
-        let (streams, progress) = (self.clone(), Arc::new(Progress::default()));
+        let (streams, flow) = (self.clone(), self.timeouts.stream());
         // Boxed in place: Tokio moves a task's future several times.
         let task = Box::write(Box::new_uninit(), async move {
-            let stream = Arc::clone(&progress).scope(stream);
+            let stream = Arc::clone(&flow).scope(stream);
             // h2 resets a stream that is dropped before its end, with CANCEL.
             tokio::select! {
                 biased;
                 () = stream => {}
-                () = streams.stalled(&progress) => {
+                () = streams.stalled(&flow) => {
                     tracing::debug!("HTTP/2 stream reset: the client takes nothing of its answer, or sends nothing of its request");
                 }
             }

@@ -68,15 +68,13 @@ impl ConnTimeouts {
             return Some((self.at(head, limits.head), Due::Drop));
         }
         if self.is_in_flight() {
-            let awaited = self.reading.load(Relaxed) > self.passing.load(Relaxed)
-                || self.awaited.load(Relaxed) > 0;
-            let read = self.read.value().filter(|_| awaited);
-            let read = read.map(|read| self.at(read, limits.body));
+            let owed = self.flow.client_owes_body();
+            let owed = owed.map(|since| since + limits.body);
             // Over HTTP/2, answers wait for windows that only the client opens.
             let waits = |_: &u64| multiplexed || self.is_at_upstream();
             let ended = self.ended.value().filter(waits);
             let ended = ended.map(|ended| self.at(ended, self.after_end().min(limits.body)));
-            return Some((read.into_iter().chain(ended).min()?, Due::Drop));
+            return Some((owed.into_iter().chain(ended).min()?, Due::Drop));
         }
         Some((self.at(self.idle.value()?, limits.idle), Due::Close))
     }

@@ -40,16 +40,18 @@ async fn each_phase_has_its_limit() {
     advance(5).await;
     timeouts.read();
     assert_eq!(due_in(&timeouts), Some((5, Due::Drop)), "dribbling");
-    timeouts.begin(false);
+    timeouts.begin();
     assert_eq!(due_in(&timeouts), None, "the next step is ours");
     timeouts.end();
     assert_eq!(due_in(&timeouts), Some((60, Due::Close)));
-    timeouts.begin(true);
-    timeouts.read();
+    timeouts.begin();
+    assert_eq!(due_in(&timeouts), None, "nobody wants its body yet");
+    timeouts.flow().want_body();
     advance(10).await;
+    timeouts.read();
     assert_eq!(due_in(&timeouts), Some((20, Due::Drop)), "a body");
-    timeouts.answered(true);
-    assert_eq!(due_in(&timeouts), None, "the answer is ours");
+    timeouts.flow().pass_body();
+    assert_eq!(due_in(&timeouts), None, "the upstream is to go on");
     timeouts.end();
     timeouts.close();
     assert_eq!(due_in(&timeouts), Some((1, Due::Drop)));
@@ -62,10 +64,6 @@ async fn pings_keep_no_connection() {
     advance(50).await;
     timeouts.read();
     assert_eq!(due_in(&timeouts), Some((10, Due::Close)));
-    timeouts.begin(true);
-    advance(20).await;
-    timeouts.read();
-    assert_eq!(due_in(&timeouts), Some((10, Due::Drop)), "nor a body");
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,7 +77,7 @@ async fn a_client_that_left_holds_its_answers_for_seconds() {
     ] {
         let timeouts = Arc::new(ConnTimeouts::new());
         timeouts.established(multiplexed);
-        timeouts.begin(false);
+        timeouts.begin();
         let _at_upstream = proxied.then(|| timeouts.at_upstream());
         timeouts.client_ended();
         assert_eq!(due_in(&timeouts), want);
@@ -96,8 +94,8 @@ async fn the_last_request_of_a_client_that_left_wakes_the_connection() {
     let is_woken = || woken.0.load(Relaxed);
     let timeouts = ConnTimeouts::new();
     timeouts.established(true);
-    timeouts.begin(false);
-    timeouts.begin(false);
+    timeouts.begin();
+    timeouts.begin();
     timeouts.client_ended();
     timeouts.wake_at_end(&Waker::from(Arc::clone(&woken)));
     timeouts.end();
@@ -110,7 +108,7 @@ async fn the_last_request_of_a_client_that_left_wakes_the_connection() {
 async fn a_head_among_streams_has_its_limit_too() {
     let timeouts = ConnTimeouts::new();
     timeouts.established(true);
-    timeouts.begin(false);
+    timeouts.begin();
     timeouts.in_head(true);
     advance(4).await;
     timeouts.in_head(true);
@@ -125,7 +123,7 @@ async fn a_connection_that_winds_down_ends_whatever_begins() {
     timeouts.established(true);
     timeouts.wind_down();
     for second in 0..19 {
-        timeouts.begin(false);
+        timeouts.begin();
         assert_eq!(due_in(&timeouts), Some((20 - second, Due::Drop)));
         advance(1).await;
         timeouts.end();
@@ -136,7 +134,7 @@ async fn a_connection_that_winds_down_ends_whatever_begins() {
 async fn a_blocked_client_is_asked_for_its_progress() {
     let timeouts = ConnTimeouts::new();
     timeouts.established(false);
-    timeouts.begin(false);
+    timeouts.begin();
     timeouts.sent(1_000_000);
     // 20 KB/s: the socket takes nothing for 60 s, and 600 KB are acknowledged.
     timeouts.blocked(|| 900_000);
@@ -161,7 +159,7 @@ async fn a_blocked_client_is_asked_for_its_progress() {
 async fn a_byte_now_and_then_begins_no_new_window() {
     let timeouts = ConnTimeouts::new();
     timeouts.established(false);
-    timeouts.begin(false);
+    timeouts.begin();
     timeouts.sent(1_000_000);
     for second in 0..30 {
         timeouts.blocked(|| 900_000 - second);
@@ -175,7 +173,7 @@ async fn a_byte_now_and_then_begins_no_new_window() {
     assert_eq!(due_in(&timeouts), Some((0, Due::Ask)));
     timeouts.sent(1);
     timeouts.end();
-    timeouts.begin(false);
+    timeouts.begin();
     timeouts.blocked(|| 900_000);
     assert_eq!(due_in(&timeouts), Some((30, Due::Ask)), "another answer");
 }

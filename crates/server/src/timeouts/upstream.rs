@@ -5,38 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::ConnTimeouts;
+use tokio::time::Instant;
+
+use super::{ConnTimeouts, Flow};
 use crate::bodies::Held;
 
 impl ConnTimeouts {
-    /// Leaves the request's body to an upstream until the guard is dropped.
-    pub(crate) fn pass_body(&self) -> PassedBody<'_> {
-        self.passing.fetch_add(1, Relaxed);
-        PassedBody(self)
-    }
-
-    /// Notes that an upstream takes more of a request's body than the client
-    /// has sent, or that it no longer waits. Over HTTP/2 each stream has a limit
-    /// of its own.
-    pub(crate) fn wait_for_body(&self, waits: bool) {
-        if self.multiplexed.load(Relaxed) {
-            return;
-        }
-        if waits {
-            self.read.set(self.now());
-            self.awaited.fetch_add(1, Relaxed);
-        } else {
-            self.awaited.fetch_sub(1, Relaxed);
-        }
-    }
-
     /// Notes that a request is passed on to an upstream, until the guard is
     /// dropped.
     pub(crate) fn at_upstream(self: &Arc<Self>) -> AtUpstream {
         self.at_upstream.fetch_add(1, Relaxed);
         AtUpstream {
             timeouts: Arc::clone(self),
-            waits: false,
+            flow: self.flow(),
         }
     }
 
@@ -70,21 +51,11 @@ impl ConnTimeouts {
     }
 }
 
-/// Body of a request that an upstream takes, until its answer begins.
-pub(crate) struct PassedBody<'a>(&'a ConnTimeouts);
-
-impl Drop for PassedBody<'_> {
-    fn drop(&mut self) {
-        self.0.passing.fetch_sub(1, Relaxed);
-    }
-}
-
 /// Request that an upstream answers.
 #[derive(Debug)]
 pub(crate) struct AtUpstream {
     timeouts: Arc<ConnTimeouts>,
-    /// The answer waits for more of the upstream.
-    waits: bool,
+    flow: Arc<Flow>,
 }
 
 impl AtUpstream {
@@ -101,17 +72,18 @@ impl AtUpstream {
 
     /// Notes whether the answer waits for more of the upstream: its silence is not the
     /// client's.
-    pub(crate) fn wait(&mut self, waits: bool) {
-        if waits == self.waits {
-            return;
-        }
-        self.waits = waits;
+    pub(crate) fn wait(&self, waits: bool) {
         let count = &self.timeouts.unanswering;
-        if waits {
+        if waits && self.flow.await_answer() {
             count.fetch_add(1, Relaxed);
-        } else {
+        } else if !waits && self.flow.has_answer() {
             count.fetch_sub(1, Relaxed);
         }
+    }
+
+    /// Returns since when the answer waits for more of the upstream.
+    pub(crate) fn waits_since(&self) -> Option<Instant> {
+        self.flow.upstream_owes_answer()
     }
 }
 

@@ -62,7 +62,6 @@ pub(super) fn pass_back(
         in_flight: Some(in_flight),
         idle,
         keep,
-        waiting: None,
         timer: None,
         host: LongLived::new(host),
         held,
@@ -162,8 +161,6 @@ struct Passed {
     idle: Duration,
     /// How long the connection is kept afterwards.
     keep: Duration,
-    /// Since when the upstream sends nothing.
-    waiting: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
     host: LongLived,
     /// Count of the bytes that the client has not taken; None over HTTP/1.1.
@@ -258,25 +255,18 @@ impl Passed {
         }
     }
 
-    /// Notes since when the upstream sends nothing, if it does.
-    fn wait(&mut self, since: Option<Instant>) {
-        if since.is_some() == self.waiting.is_some() {
-            return;
-        }
-        self.waiting = since;
-        if let Some(in_flight) = &mut self.in_flight {
-            in_flight.at_upstream.wait(since.is_some());
-        }
-    }
-
     /// Returns an error once nothing has moved for the idle limit.
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        let since = self.waiting.unwrap_or_else(Instant::now);
-        self.wait(Some(since));
-        let exchange = self.in_flight.as_ref().and_then(|it| it.exchange.as_ref());
+        let Some(in_flight) = &self.in_flight else {
+            return Poll::Pending;
+        };
+        in_flight.at_upstream.wait(true);
+        let since = in_flight.at_upstream.waits_since();
+        let since = since.unwrap_or_else(Instant::now);
         let due = |since: Instant| {
-            let moved = exchange.map(|exchange| exchange.moved_at());
-            moved.map_or(since, |moved| moved.max(since)) + self.idle
+            let exchange = in_flight.exchange.as_ref();
+            let passed = exchange.map(|exchange| exchange.flow.body_passed_at());
+            passed.map_or(since, |passed| passed.max(since)) + self.idle
         };
         // Once earlier: a silent answer is polled no more until then.
         let first = self.host.begins();
@@ -317,10 +307,8 @@ impl http_body::Body for Passed {
         }
         match this.poll_body(cx) {
             Poll::Ready(Some(Ok(frame))) => {
-                this.wait(None);
-                if let Some(exchange) = this.in_flight.as_ref().and_then(|it| it.exchange.as_ref())
-                {
-                    exchange.moved();
+                if let Some(in_flight) = &this.in_flight {
+                    in_flight.at_upstream.wait(false);
                 }
                 // hyper polls no further behind trailers or the end.
                 if frame.is_trailers() || this.body.is_end_stream() {

@@ -2,23 +2,22 @@
 //! request's task, which waits for the answer, and the body, which the task of
 //! the upstream's connection polls.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::task::Waker;
-use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
-use sekisho_certs::clock;
 use tokio::time::Instant;
+
+use crate::timeouts::Flow;
 
 /// State of one request with a body. Relaxed ordering suffices: all tasks of a
 /// worker run on its thread. Another worker that looks how long the body waits may see
 /// the state of a moment ago.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    start: Instant,
-    /// When the body last made progress, or waited for the client, in
-    /// milliseconds since `start`.
-    progress: AtomicU64,
+    /// Who owes the next byte of the body.
+    pub(super) flow: Arc<Flow>,
     state: AtomicU8,
     body: AtomicWaker,
 }
@@ -26,29 +25,13 @@ pub(super) struct Exchange {
 impl Exchange {
     /// Makes the state. A body that is `held` waits for [`Self::release`]
     /// (RFC 9110, section 10.1.1).
-    pub(super) fn new(held: bool) -> Self {
+    pub(super) fn new(held: bool, flow: Arc<Flow>) -> Self {
+        flow.pass_body();
         Self {
-            start: clock::monotonic(),
-            progress: AtomicU64::new(0),
+            flow,
             state: AtomicU8::new(if held { HELD } else { 0 }),
             body: AtomicWaker::new(),
         }
-    }
-
-    /// Notes that the body moved.
-    pub(super) fn moved(&self) {
-        let elapsed = (clock::monotonic() - self.start).as_millis();
-        let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
-        self.progress.store(elapsed, Relaxed);
-    }
-
-    /// Returns when the body last moved. A body that waits for the client moves
-    /// all the time: the upstream is not late.
-    pub(super) fn moved_at(&self) -> Instant {
-        if self.is(WAITING) {
-            return Instant::now();
-        }
-        self.start + Duration::from_millis(self.progress.load(Relaxed))
     }
 
     /// Lets a held body go on.
@@ -61,7 +44,7 @@ impl Exchange {
     /// rest of the body.
     pub(super) fn answered(&self) {
         self.set(ANSWERED);
-        if self.is(WAITING) {
+        if self.flow.client_owes_body().is_some() {
             self.body.wake();
         }
     }
@@ -69,8 +52,8 @@ impl Exchange {
     /// Returns since when the body waits for the client; None if it does not, or need not
     /// any more.
     pub(super) fn waiting_since(&self) -> Option<Instant> {
-        let waits = self.is(WAITING) && !self.is(ANSWERED | CLOSED);
-        waits.then(|| self.start + Duration::from_millis(self.progress.load(Relaxed)))
+        let since = self.flow.client_owes_body();
+        since.filter(|_| !self.is(ANSWERED | CLOSED))
     }
 
     /// Ends the body, whose request has a connection that another one needs. Other
@@ -112,11 +95,9 @@ pub(super) const CLOSED: u8 = 2;
 pub(super) const SENT: u8 = 4;
 /// The answer has begun: the client may take its time with the rest.
 pub(super) const ANSWERED: u8 = 8;
-/// The body waits for the client.
-pub(super) const WAITING: u8 = 16;
 /// The body is longer than the site allows.
-pub(super) const TOO_LARGE: u8 = 32;
+pub(super) const TOO_LARGE: u8 = 16;
 /// The client's side of the body failed.
-pub(super) const FAILED: u8 = 64;
+pub(super) const FAILED: u8 = 32;
 /// The body waited long for its client, and another request needed its connection.
-pub(super) const GAVE_WAY: u8 = 128;
+pub(super) const GAVE_WAY: u8 = 64;

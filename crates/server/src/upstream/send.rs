@@ -332,11 +332,11 @@ where
         exchange.release();
     }
     loop {
-        let due = exchange.moved_at() + limit;
+        let due = exchange.flow.body_passed_at() + limit;
         if let Ok(response) = timeout_at(due, &mut response).await {
             return Some(response);
         }
-        if exchange.moved_at() + limit <= Instant::now() {
+        if exchange.flow.body_passed_at() + limit <= Instant::now() {
             return None;
         }
     }

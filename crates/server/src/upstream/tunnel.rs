@@ -159,7 +159,7 @@ struct InFlight(Arc<ConnTimeouts>);
 
 impl InFlight {
     fn new(timeouts: &Arc<ConnTimeouts>) -> Self {
-        timeouts.begin(false);
+        timeouts.begin();
         Self(Arc::clone(timeouts))
     }
 }

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::exchange::{ANSWERED, CLOSED, Exchange, FAILED, HELD, SENT, TOO_LARGE, WAITING};
+use super::exchange::{ANSWERED, CLOSED, Exchange, FAILED, HELD, SENT, TOO_LARGE};
 use super::fields::{self, OurFields};
 use crate::rest;
-use crate::timeouts::{ConnTimeouts, Progress};
+use crate::timeouts::{ConnTimeouts, Flow};
 
 /// Body of a request; most have none. Frames are passed on as the upstream
 /// takes them, and nothing is kept.
@@ -27,8 +27,8 @@ struct Passing {
     left: u64,
     exchange: Arc<Exchange>,
     timeouts: Arc<ConnTimeouts>,
-    /// Set for HTTP/2 only.
-    progress: Option<Arc<Progress>>,
+    /// The request came over HTTP/2.
+    multiplexed: bool,
     ours: OurFields,
 }
 
@@ -47,29 +47,19 @@ impl Upload {
             left: limit,
             exchange: Arc::clone(exchange),
             timeouts: Arc::clone(timeouts),
-            progress: Progress::current(),
+            multiplexed: Flow::of_stream().is_some(),
             ours,
         })))
     }
 }
 
 impl Passing {
-    /// Notes whether the upstream waits for the client. Once the answer has
-    /// begun, both sides may be silent for a while, as in gRPC.
-    fn wait(&self, waits: bool) {
-        let waits = waits && !self.exchange.is(ANSWERED | CLOSED);
-        if self.exchange.is(WAITING) == waits {
-            return;
-        }
-        self.exchange.moved();
-        if waits {
-            self.exchange.set(WAITING);
-        } else {
-            self.exchange.clear(WAITING);
-        }
-        self.timeouts.wait_for_body(waits);
-        if let Some(progress) = &self.progress {
-            progress.wait_for_body(waits, self.timeouts.elapsed());
+    /// Notes that the upstream has all that came. Once the answer has begun, both sides
+    /// may be silent for a while, as in gRPC.
+    fn wait(&self) {
+        match self.exchange.is(ANSWERED | CLOSED) {
+            true => self.exchange.flow.leave_body(),
+            false => self.exchange.flow.want_body(),
         }
     }
 
@@ -86,12 +76,11 @@ impl Passing {
         };
         match Pin::new(body).poll_frame(cx) {
             Poll::Pending => {
-                self.wait(true);
+                self.wait();
                 Poll::Pending
             }
             Poll::Ready(frame) => {
-                self.wait(false);
-                self.exchange.moved();
+                self.exchange.flow.pass_body();
                 Poll::Ready(frame.map(|frame| self.take(frame)))
             }
         }
@@ -100,7 +89,7 @@ impl Passing {
     /// Discards the rest, over HTTP/2: until an answer has begun, that is 413.
     fn discard(&mut self) {
         if let Some(body) = self.body.take()
-            && self.progress.is_some()
+            && self.multiplexed
             && !self.exchange.is(ANSWERED)
         {
             rest::discard_behind(body, &self.timeouts);
@@ -180,6 +169,6 @@ impl http_body::Body for Upload {
 
 impl Drop for Passing {
     fn drop(&mut self) {
-        self.wait(false);
+        self.exchange.flow.leave_body();
     }
 }

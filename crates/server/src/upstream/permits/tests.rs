@@ -4,7 +4,8 @@ use tokio::task::JoinHandle;
 use tokio::time::advance;
 
 use super::*;
-use crate::upstream::exchange::{GAVE_WAY, WAITING};
+use crate::timeouts::ConnTimeouts;
+use crate::upstream::exchange::GAVE_WAY;
 
 mod clients;
 

@@ -10,10 +10,9 @@ fn all(permits: &Arc<Permits>, number: u32) -> Vec<Permit> {
 
 /// Makes a body that waits for its client, and keeps its permit until it has to give way.
 fn body(mut permit: Permit) -> Arc<Exchange> {
-    let body = Arc::new(Exchange::new(false));
+    let body = Arc::new(Exchange::new(false, ConnTimeouts::new().stream()));
     permit.watch(&body);
-    body.moved();
-    body.set(WAITING);
+    body.flow.want_body();
     let seen = Arc::clone(&body);
     tokio::spawn(async move {
         while !seen.is(GAVE_WAY) {
@@ -103,7 +102,7 @@ async fn the_body_that_waited_longest_gives_way() {
     let permits = permits(ALL, 8);
     let bodies = filled(&permits).await;
     // It moves again: the next one has waited longest.
-    bodies[0].moved();
+    bodies[0].flow.postpone();
     let begun = Instant::now();
     let permit = waits(&permits, of_client(9)).await;
     let permit = permit.await.unwrap().unwrap();
@@ -126,7 +125,7 @@ async fn bodies_that_move_or_are_answered_stay() {
     let moving = Arc::clone(&bodies[0]);
     tokio::spawn(async move {
         loop {
-            moving.moved();
+            moving.flow.postpone();
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });
