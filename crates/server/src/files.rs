@@ -25,7 +25,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::body::{Body, method_not_allowed, plain};
-use crate::log_limiter::LogLimits;
+use crate::log_limiter::{self, LogLimits};
 use crate::site::{
     CacheRule, Candidate, Guard, Refusals, Root, RuleOptions, SitePath, redirect_to,
 };
@@ -180,7 +180,8 @@ impl Files {
         // A stale directory or absence is not served: the file may exist by now.
         let fallback = known.clone().filter(|entry| entry.is_file());
         let share = self.0.turns.share(folder);
-        let reading = self.read(key.to_key(), root.clone(), share, known);
+        let whose = (root.clone(), folder.tenant.clone());
+        let reading = self.read(key.to_key(), whose, share, known);
         match fallback {
             None => reading.await,
             Some(entry) => timeout(KNOWN_WAIT, reading)
@@ -189,14 +190,20 @@ impl Files {
         }
     }
 
-    async fn read(&self, key: Key, root: Root, share: Share, known: Option<Arc<Entry>>) -> Found {
+    async fn read(
+        &self,
+        key: Key,
+        whose: (Root, Tenant),
+        share: Share,
+        known: Option<Arc<Entry>>,
+    ) -> Found {
         // The semaphores are never closed: only the timeout can fail here.
         let Ok(Some(turn)) = timeout(READ_WAIT, share.turn()).await else {
             return Found::Refused(StatusCode::SERVICE_UNAVAILABLE);
         };
         let shared = Arc::clone(&self.0);
         let reading = spawn_blocking(move || {
-            let found = shared.load(key, &root, known);
+            let found = shared.load(key, &whose, known);
             (found, turn)
         });
         let broken = Found::Refused(StatusCode::INTERNAL_SERVER_ERROR);
@@ -220,10 +227,11 @@ impl Files {
         let Some(turn) = self.0.turns.share(folder).try_turn() else {
             return;
         };
-        let (shared, key, root) = (Arc::clone(&self.0), key.to_key(), folder.root.clone());
+        let (shared, key) = (Arc::clone(&self.0), key.to_key());
+        let whose = (folder.root.clone(), folder.tenant.clone());
         spawn_blocking(move || {
             let known = claim.entry();
-            shared.load(key, &root, Some(known));
+            shared.load(key, &whose, Some(known));
             drop(turn);
         });
     }
@@ -296,8 +304,8 @@ impl Collector for FilesState {
 }
 
 impl FilesState {
-    /// Reads a path and caches the result. Blocks.
-    fn load(&self, key: Key, root: &Root, known: Option<Arc<Entry>>) -> Found {
+    /// Reads a path below a tenant's root and caches the result. Blocks.
+    fn load(&self, key: Key, (root, tenant): &(Root, Tenant), known: Option<Arc<Entry>>) -> Found {
         let checked = self.cache.now();
         let identity = known.as_ref().and_then(|entry| entry.identity());
         let path = RootedPath {
@@ -306,6 +314,12 @@ impl FilesState {
             path: &key.path,
         };
         let loaded = load::load(path, identity, &self.guard);
+        let file = log_limiter::File {
+            host: &key.host,
+            tenant,
+            root: root.text(),
+            path: &key.path,
+        };
         let what = match loaded {
             Loaded::Unchanged => {
                 let entry = known.expect("only a known file can be unchanged");
@@ -325,13 +339,12 @@ impl FilesState {
                 return Found::Refused(StatusCode::FORBIDDEN);
             }
             Loaded::Refused(refusal) => {
+                self.guard.note(refusal, file);
                 self.cache.remove(&key);
-                self.guard.note(refusal, &key.host, root.text(), &key.path);
                 return Found::Refused(StatusCode::SERVICE_UNAVAILABLE);
             }
             Loaded::Failed(error) => {
-                let log_limits = &self.log_limits;
-                log_limits.unreadable(&key.host, root.text(), &key.path, &error);
+                self.log_limits.unreadable(file, &error);
                 return Found::Refused(StatusCode::INTERNAL_SERVER_ERROR);
             }
         };

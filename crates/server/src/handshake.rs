@@ -14,7 +14,9 @@ use std::time::Duration;
 use rustls::server::ClientHello;
 use rustls::sign::SigningKey;
 use rustls::{HandshakeKind, ServerConfig};
-use sekisho_certs::{Absence, Clock, HostName, LoadedCredential, LoadedHost, Outcome, Served};
+use sekisho_certs::{
+    Absence, Clock, HostName, LoadedCredential, LoadedHost, Outcome, Served, Tenant,
+};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
@@ -357,7 +359,7 @@ async fn sign<'a>(
     let Some(chosen) = choose(served, &hello.accepted.client_hello()) else {
         return Ok(turn);
     };
-    note_expiry(chosen, name, parts);
+    note_expiry(chosen, (name, &served.host().record.tenant), parts);
     if chosen.signs_slowly() {
         turn.take().await.map_err(|_| Refusal::failed(true))?;
     }
@@ -384,10 +386,10 @@ fn choose<'a>(
 
 /// Counts an expired certificate and logs it at a limited rate. It is served
 /// all the same: a wrong clock must not take every host down.
-fn note_expiry(chosen: &LoadedCredential, name: &HostName, parts: &Handshakes) {
+fn note_expiry(chosen: &LoadedCredential, whose: (&HostName, &Tenant), parts: &Handshakes) {
     let now = parts.clock.now();
     if !chosen.is_valid_at(now) {
         parts.hosts.metrics.expired_served();
-        parts.hosts.log_limits.expired(name, chosen, now);
+        parts.hosts.log_limits.expired(whose, chosen, now);
     }
 }

@@ -1,36 +1,68 @@
 //! Log rate limits, for problems that every handshake or request may hit.
 
 use std::fmt;
+use std::hash::BuildHasher;
 use std::io;
 
+use foldhash::quality::RandomState;
 use http::StatusCode;
-use sekisho_certs::{HostName, HostPattern, LoadedCredential, LogLimiter, LookupError};
+use sekisho_certs::{HostName, HostPattern, LoadedCredential, LogLimiter, LookupError, Tenant};
 
 use crate::budget::Prefix;
 
-/// Rate limits by kind of problem: one line per 10 s. The metrics count all of
-/// them.
+/// Rate limits by kind of problem: one line per 10 s, or one for each group of tenants
+/// where a tenant can cause it. The metrics count all of them.
 #[derive(Debug, Default)]
 pub(crate) struct LogLimits {
-    expired: LogLimiter,
+    expired: ByTenant,
     failed: LogLimiter,
     hook_late: LogLimiter,
     challenge_failed: LogLimiter,
     challenge_answered: LogLimiter,
     challenge_absent: LogLimiter,
-    unreadable: LogLimiter,
-    site_refused: LogLimiter,
-    upstream_refused: LogLimiter,
-    upstream_failed: LogLimiter,
-    file_refused: LogLimiter,
+    unreadable: ByTenant,
+    site_refused: ByTenant,
+    upstream_refused: ByTenant,
+    upstream_failed: ByTenant,
+    file_refused: ByTenant,
     given_up: LogLimiter,
     holds_most: LogLimiter,
 }
 
+/// Limits by the tenant that causes a line: one that causes many keeps the lines of few
+/// others out, and which ones differs with each start.
+#[derive(Debug)]
+struct ByTenant {
+    limiters: [LogLimiter; GROUPS],
+    hasher: RandomState,
+}
+
+impl Default for ByTenant {
+    fn default() -> Self {
+        Self {
+            limiters: std::array::from_fn(|_| LogLimiter::default()),
+            hasher: RandomState::default(),
+        }
+    }
+}
+
+impl ByTenant {
+    /// As [`LogLimiter::allow`], for the group of this tenant.
+    fn allow(&self, tenant: &Tenant) -> Option<u64> {
+        let group = self.hasher.hash_one(tenant) % GROUPS as u64;
+        self.limiters[usize::try_from(group).expect("below GROUPS")].allow()
+    }
+}
+
 impl LogLimits {
     /// Logs a certificate that is served outside of its validity.
-    pub(crate) fn expired(&self, name: &HostName, credential: &LoadedCredential, now: i64) {
-        if let Some(others) = self.expired.allow() {
+    pub(crate) fn expired(
+        &self,
+        (name, tenant): (&HostName, &Tenant),
+        credential: &LoadedCredential,
+        now: i64,
+    ) {
+        if let Some(others) = self.expired.allow(tenant) {
             let (id, end) = (credential.id, credential.not_after);
             let what = if now > end {
                 "expired"
@@ -82,8 +114,11 @@ impl LogLimits {
     }
 
     /// Logs a file that the system failed to read.
-    pub(crate) fn unreadable(&self, host: &str, root: &str, path: &str, error: &io::Error) {
-        if let Some(others) = self.unreadable.allow() {
+    pub(crate) fn unreadable(&self, file: File<'_>, error: &io::Error) {
+        let File {
+            host, root, path, ..
+        } = file;
+        if let Some(others) = self.unreadable.allow(file.tenant) {
             tracing::warn!(host, root, path, %error, others, "file can't be read: answered with 500");
         }
     }
@@ -91,11 +126,11 @@ impl LogLimits {
     /// Logs a host record whose root or upstream is not allowed.
     pub(crate) fn site_refused(
         &self,
-        pattern: &HostPattern,
+        (pattern, tenant): (&HostPattern, &Tenant),
         what: &str,
         refusal: &dyn fmt::Display,
     ) {
-        if let Some(others) = self.site_refused.allow() {
+        if let Some(others) = self.site_refused.allow(tenant) {
             tracing::error!(
                 %pattern, what, others,
                 "the host is answered with 503: {refusal}; `sekisho check` lists all such hosts; \
@@ -105,8 +140,12 @@ impl LogLimits {
     }
 
     /// Logs a host record whose site has a key of earlier documents.
-    pub(crate) fn site_moved(&self, pattern: &HostPattern, error: &dyn fmt::Display) {
-        if let Some(others) = self.site_refused.allow() {
+    pub(crate) fn site_moved(
+        &self,
+        (pattern, tenant): (&HostPattern, &Tenant),
+        error: &dyn fmt::Display,
+    ) {
+        if let Some(others) = self.site_refused.allow(tenant) {
             tracing::error!(
                 %pattern, others,
                 "the host is answered with 503: {error}; `sekisho check` lists all such hosts"
@@ -117,11 +156,11 @@ impl LogLimits {
     /// Logs a request whose upstream resolved to an address that is not allowed.
     pub(crate) fn upstream_refused(
         &self,
-        host: &str,
+        (host, tenant): (&str, &Tenant),
         address: &dyn fmt::Display,
         refusal: &dyn fmt::Display,
     ) {
-        if let Some(others) = self.upstream_refused.allow() {
+        if let Some(others) = self.upstream_refused.allow(tenant) {
             tracing::error!(
                 host, %address, others,
                 "upstream refused with 503: {refusal}; restart the server after a change of [sites]"
@@ -133,13 +172,13 @@ impl LogLimits {
     /// logged at debug.
     pub(crate) fn upstream_failed(
         &self,
-        host: &str,
+        (host, tenant): (&str, &Tenant),
         upstream: &dyn fmt::Display,
         failure: &dyn fmt::Display,
         status: StatusCode,
         hint: &str,
     ) {
-        let Some(others) = self.upstream_failed.allow() else {
+        let Some(others) = self.upstream_failed.allow(tenant) else {
             tracing::debug!(host, %upstream, %failure, "upstream failed");
             return;
         };
@@ -175,15 +214,45 @@ impl LogLimits {
     }
 
     /// Logs a file that may not be served.
-    pub(crate) fn file_refused(
-        &self,
-        host: &str,
-        root: &str,
-        path: &str,
-        refusal: &dyn fmt::Display,
-    ) {
-        if let Some(others) = self.file_refused.allow() {
+    pub(crate) fn file_refused(&self, file: File<'_>, refusal: &dyn fmt::Display) {
+        let File {
+            host, root, path, ..
+        } = file;
+        if let Some(others) = self.file_refused.allow(file.tenant) {
             tracing::error!(host, root, path, others, "file refused with 503: {refusal}");
         }
+    }
+}
+
+/// File that a line is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct File<'a> {
+    /// The host name; empty if the root does not depend on it.
+    pub(crate) host: &'a str,
+    pub(crate) tenant: &'a Tenant,
+    pub(crate) root: &'a str,
+    pub(crate) path: &'a str,
+}
+
+/// Groups of tenants, each with lines of its own: 6 lines a second at most.
+const GROUPS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_keeps_few_others_out() {
+        let limits = ByTenant::default();
+        let tenant = |number: usize| Tenant::parse(&format!("t{number}")).unwrap();
+        assert!(limits.allow(&tenant(0)).is_some());
+        assert!(limits.allow(&tenant(0)).is_none());
+        let kept_out = (1..1000).filter(|number| {
+            let limits = ByTenant::default();
+            let _ = limits.allow(&tenant(0));
+            limits.allow(&tenant(*number)).is_none()
+        });
+        // 16 are expected.
+        assert!((1..60).contains(&kept_out.count()));
     }
 }

@@ -168,8 +168,8 @@ impl Site {
         folders.all(|root| guard.admit(pattern, root, tenant))
             && self
                 .upstreams()
-                .all(|one| guard.admit_upstream(pattern, one))
-            && guard.admit_field(pattern, self.changed_field(guard.fields()))
+                .all(|one| guard.admit_upstream((pattern, tenant), one))
+            && guard.admit_field((pattern, tenant), self.changed_field(guard.fields()))
     }
 
     /// Returns roots, and folders of error pages.

@@ -129,7 +129,10 @@ fn log(
     let host = context.host.as_str();
     let (status, limits) = (failure.status(), &worker.upstreams.hosts.log_limits);
     match failure.hint() {
-        Some(hint) => limits.upstream_failed(host, way.upstream, failure, status, hint),
+        Some(hint) => {
+            let whose = (host, context.tenant);
+            limits.upstream_failed(whose, way.upstream, failure, status, hint);
+        }
         None => tracing::debug!(host, %failure, "request not passed on"),
     }
     status

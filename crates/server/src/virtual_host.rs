@@ -146,7 +146,8 @@ impl Publisher {
             Ok(site) if site.admit(&record.pattern, &record.tenant, &self.guard) => site,
             Ok(_) => Site::unavailable(),
             Err(error @ SiteError::Moved(_)) => {
-                self.guard.note_moved(&record.pattern, &error);
+                self.guard
+                    .note_moved((&record.pattern, &record.tenant), &error);
                 Site::unavailable()
             }
             Err(error) => return Err(error),

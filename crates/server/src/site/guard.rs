@@ -23,7 +23,7 @@ use super::named::NamedFields;
 use super::open::{descriptor, open_folder, real_path};
 use super::root::{OperatorsPart, Root};
 use super::upstream::{Address, Upstream};
-use crate::log_limiter::LogLimits;
+use crate::log_limiter::{self, LogLimits};
 pub use own_files::OwnFiles;
 
 /// Guard that refuses sites folders, sockets and addresses outside `[sites]
@@ -177,7 +177,8 @@ impl Guard {
         let refused = self.inspect_text(root, Some(tenant));
         if let Some(refusal) = refused {
             self.counter(refusal).inc();
-            self.log_limits.site_refused(pattern, root.text(), &refusal);
+            let whose = (pattern, tenant);
+            self.log_limits.site_refused(whose, root.text(), &refusal);
         }
         refused.is_none()
     }
@@ -201,13 +202,17 @@ impl Guard {
 
     /// Judges an upstream of a host record by its text alone, as
     /// [`Guard::admit`].
-    pub(crate) fn admit_upstream(&self, pattern: &HostPattern, upstream: &Upstream) -> bool {
+    pub(crate) fn admit_upstream(
+        &self,
+        whose: (&HostPattern, &Tenant),
+        upstream: &Upstream,
+    ) -> bool {
         let refused = self.inspect_upstream(upstream);
         if let Some(address) = refused {
             self.refused.upstreams.inc();
             let address = address.to_string();
             self.log_limits
-                .site_refused(pattern, &address, &Refusal::Upstream);
+                .site_refused(whose, &address, &Refusal::Upstream);
         }
         refused.is_none()
     }
@@ -216,7 +221,7 @@ impl Guard {
     /// [`Guard::admit`].
     pub(crate) fn admit_field(
         &self,
-        pattern: &HostPattern,
+        whose: (&HostPattern, &Tenant),
         changed: Option<(HeaderName, &'static str)>,
     ) -> bool {
         let Some((name, key)) = changed else {
@@ -224,14 +229,14 @@ impl Guard {
         };
         self.refused.fields.inc();
         self.log_limits
-            .site_refused(pattern, name.as_str(), &Refusal::Field(key));
+            .site_refused(whose, name.as_str(), &Refusal::Field(key));
         false
     }
 
     /// Notes a host record with a key that stands in the configuration since.
-    pub(crate) fn note_moved(&self, pattern: &HostPattern, error: &SiteError) {
+    pub(crate) fn note_moved(&self, whose: (&HostPattern, &Tenant), error: &SiteError) {
         self.refused.fields.inc();
-        self.log_limits.site_moved(pattern, error);
+        self.log_limits.site_moved(whose, error);
     }
 
     /// Returns the first server of an upstream that its text alone refuses.
@@ -249,12 +254,12 @@ impl Guard {
     pub(crate) fn check_address(
         &self,
         upstream: &Upstream,
-        host: &str,
+        whose: (&str, &Tenant),
         address: SocketAddr,
     ) -> bool {
         let allowed = !upstream.is_bound || self.allowed.address(address, &self.own_addresses);
         if !allowed {
-            self.note_upstream(host, &address);
+            self.note_upstream(whose, &address);
         }
         allowed
     }
@@ -269,12 +274,12 @@ impl Guard {
     pub(crate) fn open_socket(
         &self,
         upstream: &Upstream,
-        host: &str,
+        whose: (&str, &Tenant),
         socket: &Path,
     ) -> io::Result<Option<OpenSocket>> {
         let file = rustix::fs::open(socket, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         if upstream.is_bound && !self.is_allowed_socket(&file)? {
-            self.note_upstream(host, &socket.display());
+            self.note_upstream(whose, &socket.display());
             return Ok(None);
         }
         Ok(Some(OpenSocket(file)))
@@ -289,16 +294,16 @@ impl Guard {
             && !self.own_addresses.is_open_socket(&metadata))
     }
 
-    fn note_upstream(&self, host: &str, address: &dyn fmt::Display) {
+    fn note_upstream(&self, whose: (&str, &Tenant), address: &dyn fmt::Display) {
         self.refused.upstreams.inc();
         let refusal = &Refusal::Upstream;
-        self.log_limits.upstream_refused(host, address, refusal);
+        self.log_limits.upstream_refused(whose, address, refusal);
     }
 
     /// Counts and logs a refusal.
-    pub(crate) fn note(&self, refusal: Refusal, host: &str, root: &str, path: &str) {
+    pub(crate) fn note(&self, refusal: Refusal, file: log_limiter::File<'_>) {
         self.counter(refusal).inc();
-        self.log_limits.file_refused(host, root, path, &refusal);
+        self.log_limits.file_refused(file, &refusal);
     }
 
     fn counter(&self, refusal: Refusal) -> &Counter {

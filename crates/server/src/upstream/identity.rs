@@ -39,14 +39,15 @@ impl Site<'_> {
         let refused = Failure::NoServer("[sites] allow does not allow its address");
         match endpoint {
             Endpoint::Tcp(address) => {
-                let host = self.host.as_str();
-                let allowed = guard.check_address(self.upstream, host, *address);
+                let whose = (self.host.as_str(), self.tenant);
+                let allowed = guard.check_address(self.upstream, whose, *address);
                 allowed.then_some(None).ok_or(refused)
             }
             Endpoint::Unix(path) => {
                 let (guard, path) = (Arc::clone(guard), Arc::clone(path));
                 let (upstream, host) = (Arc::clone(self.upstream), self.host.clone());
-                let open = move || guard.open_socket(&upstream, host.as_str(), &path);
+                let tenant = self.tenant.clone();
+                let open = move || guard.open_socket(&upstream, (host.as_str(), &tenant), &path);
                 let turns = &self.upstreams.socket_turns;
                 let opened = turns.open(self.tenant, until, open).await?;
                 opened.map(Some).ok_or(refused)

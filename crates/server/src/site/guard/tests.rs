@@ -27,9 +27,11 @@ fn a_socket_is_judged_where_it_really_lies() {
     let allowed = Allowed::parse(&[entry], Path::new("/")).unwrap();
     let own = OwnAddresses::new([OwnAddress::Socket(path("apps/admin.sock"))]);
     let guard = Guard::new(allowed, OwnFiles::default()).with_addresses(Arc::new(own));
+    let tenant = Tenant::default();
+    let whose = ("a.example", &tenant);
     let open = |name: &str, is_bound| {
         guard
-            .open_socket(&upstream(is_bound), "a.example", &path(name))
+            .open_socket(&upstream(is_bound), whose, &path(name))
             .unwrap()
     };
     for name in ["apps/a.sock", "apps/c.sock"] {
@@ -49,7 +51,7 @@ fn a_socket_is_judged_where_it_really_lies() {
     UnixStream::connect(opened.path()).expect("the socket that was judged");
     assert!(
         guard
-            .open_socket(&upstream(true), "a.example", &path("apps/e.sock"))
+            .open_socket(&upstream(true), whose, &path("apps/e.sock"))
             .is_err()
     );
 }
@@ -58,9 +60,11 @@ fn a_socket_is_judged_where_it_really_lies() {
 fn an_address_is_judged_for_upstreams_of_records_alone() {
     let allowed = Allowed::parse(&["127.0.0.1:3000"], Path::new("/")).unwrap();
     let guard = Guard::new(allowed, OwnFiles::default());
+    let tenant = Tenant::default();
+    let whose = ("a.example", &tenant);
     let check = |address: &str, is_bound| {
         let address = address.parse().unwrap();
-        guard.check_address(&upstream(is_bound), "a.example", address)
+        guard.check_address(&upstream(is_bound), whose, address)
     };
     assert!(check("127.0.0.1:3000", true));
     assert!(!check("127.0.0.1:3001", true));
