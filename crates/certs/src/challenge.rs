@@ -298,6 +298,3 @@ fn id(kind: ChallengeKind, key: &str) -> DocumentId {
 const MAX_KNOWN: usize = 4096;
 /// A host name's. Tokens of CAs have 43 bytes.
 const MAX_KEY: usize = 253;
-
-#[cfg(test)]
-mod tests;

@@ -10,8 +10,6 @@
 pub mod cache;
 pub mod challenge;
 pub mod clock;
-#[cfg(any(test, feature = "testing"))]
-pub mod contract;
 pub mod credential;
 pub mod der;
 pub mod feed;

@@ -1,13 +1,11 @@
 //! Stores of hosts and credentials: the traits and their contracts.
 //!
-//! Each sentence of a contract has a test in `contract.rs`, a suite that every
-//! store and every wrapper passes.
+//! Each sentence of a contract has a test in `contract.rs` of the crate testkit, a suite
+//! that every store and every wrapper passes.
 
 mod document;
 mod error;
 mod follower;
-#[cfg(any(test, feature = "testing"))]
-pub mod memory;
 pub mod precondition;
 mod seen;
 mod write;

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use sekisho_certs::Seen;
 use sekisho_certs::feed::CACHE_TIMEOUT;
-use sekisho_certs::store::memory::Memory;
 use sekisho_certs::store::{Document, DocumentId, LogId, LogPosition, Precondition, Write};
 use sekisho_certs::{
     Batch, Catalog, ChangeLog, Clock, DocumentEvent, Documents, Feed, HostPattern, HostRecord,
     SealedBytes,
 };
+use sekisho_testkit::Memory;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 

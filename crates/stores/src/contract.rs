@@ -23,10 +23,10 @@ use crate::tiers::Tiers;
 use sekisho_certs::Follower;
 use sekisho_certs::Seen;
 use sekisho_certs::clock::Clock;
-use sekisho_certs::contract::fixture::{host_with, plain};
-use sekisho_certs::contract::{Fixture, Names};
 use sekisho_certs::feed::{CACHE_TIMEOUT, Feed};
 use sekisho_certs::seal::{KeyRing, MasterKey, Sealer};
+use sekisho_testkit::contract::fixture::{host_with, plain};
+use sekisho_testkit::contract::{Fixture, Names};
 
 async fn plain_sqlite() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
@@ -92,7 +92,7 @@ macro_rules! suites {
     ($($name:ident: $fixture:expr;)+) => {
         $(mod $name {
             use super::*;
-            sekisho_certs::catalog_contract!($fixture);
+            sekisho_testkit::catalog_contract!($fixture);
         })+
     };
 }
@@ -155,37 +155,37 @@ impl Drop for AbortOnDropHandle {
 
 mod tiers_sqlite {
     use super::*;
-    sekisho_certs::store_contract!(async { tiers(plain_sqlite().await).await });
+    sekisho_testkit::store_contract!(async { tiers(plain_sqlite().await).await });
 }
 
 mod tiers_postgres {
     use super::*;
-    sekisho_certs::store_contract!(async { tiers(plain_postgres().await).await });
+    sekisho_testkit::store_contract!(async { tiers(plain_postgres().await).await });
 }
 
 mod files {
     use super::*;
-    sekisho_certs::store_contract!(plain_files());
+    sekisho_testkit::store_contract!(plain_files());
 }
 
 mod http1 {
     use super::*;
-    sekisho_certs::store_contract!(plain_http(false));
+    sekisho_testkit::store_contract!(plain_http(false));
 }
 
 mod http2 {
     use super::*;
-    sekisho_certs::store_contract!(plain_http(true));
+    sekisho_testkit::store_contract!(plain_http(true));
 }
 
 mod redis {
     use super::*;
-    sekisho_certs::store_contract!(plain_redis(RedisServer::start(), "redis"));
+    sekisho_testkit::store_contract!(plain_redis(RedisServer::start(), "redis"));
 }
 
 mod tiers_redis {
     use super::*;
-    sekisho_certs::store_contract!(async {
+    sekisho_testkit::store_contract!(async {
         let redis = plain_redis(RedisServer::start(), "redis").await;
         let (disk, folder) = disk_cache(Arc::default());
         let put = redis.put;
@@ -201,12 +201,12 @@ mod tiers_redis {
 
 mod redis_cluster {
     use super::*;
-    sekisho_certs::store_contract!(plain_redis(RedisServer::start_cluster(), "redis+cluster"));
+    sekisho_testkit::store_contract!(plain_redis(RedisServer::start_cluster(), "redis+cluster"));
 }
 
 mod redis_tls {
     use super::*;
-    sekisho_certs::store_contract!(async {
+    sekisho_testkit::store_contract!(async {
         let server = RedisServer::start_tls(&TestCa::new(), &[]);
         let file = |name: &str| server.path(name).display().to_string();
         let (ca, cert, key) = (file("ca.pem"), file("tls.crt"), file("tls.key"));
@@ -218,7 +218,7 @@ mod redis_tls {
 
 mod redis_sentinel {
     use super::*;
-    sekisho_certs::store_contract!(async {
+    sekisho_testkit::store_contract!(async {
         let server = RedisServer::start();
         let sentinel = RedisServer::start_sentinel(&server, "main");
         let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port());

@@ -3,7 +3,9 @@
 
 pub mod ca;
 pub mod client;
+pub mod contract;
 pub mod endpoint;
+mod memory;
 pub mod obtain;
 mod ports;
 pub mod proxy;
@@ -13,6 +15,7 @@ pub mod store;
 
 pub use ca::{Key, Pair, TestCa};
 pub use endpoint::{Answer, Endpoint, Speaks};
+pub use memory::Memory;
 pub use obtain::Issuer;
 pub use proxy::{Cut, Proxy};
 pub use redis::RedisServer;

@@ -82,8 +82,8 @@ pub(crate) mod fixture {
     use std::sync::atomic::AtomicI64;
 
     use sekisho_certs::seal::{KeyRing, MasterKey};
-    use sekisho_certs::store::memory::Memory;
     use sekisho_certs::{Catalog, Claim, Clock, HostPattern, Tenant};
+    use sekisho_testkit::Memory;
 
     use super::*;
 

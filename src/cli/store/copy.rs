@@ -267,12 +267,12 @@ mod tests {
     use std::time::Duration;
 
     use sekisho_certs::seal::MasterKey;
-    use sekisho_certs::store::memory::Memory;
     use sekisho_certs::store::{Precondition, Write};
     use sekisho_certs::{
         ChallengeKind, Challenges, Clock, Fence, HostPattern, HostRecord, KeyAuthorization,
         Lineage, Listed, Secret, Tenant, ToClaim,
     };
+    use sekisho_testkit::Memory;
 
     use super::*;
 

@@ -4,9 +4,6 @@ mod check;
 mod rotate;
 mod secrets;
 
-#[cfg(test)]
-mod tests;
-
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use self::check::CHECK;

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sekisho_certs::Seen;
-use sekisho_certs::store::memory::Memory;
 use sekisho_certs::store::{BoxFuture, ChangeLog, ChangePage, LogPosition, Result, Subject, What};
 use sekisho_certs::{FeedState, Follower};
+use sekisho_testkit::Memory;
 use tokio::time::{sleep, timeout};
 
 /// Remembers what the feed told it.

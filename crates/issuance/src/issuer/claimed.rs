@@ -223,8 +223,8 @@ pub(super) mod tests {
 
     use sekisho_certs::seal::{KeyRing, MasterKey};
     use sekisho_certs::store::Precondition;
-    use sekisho_certs::store::memory::Memory;
     use sekisho_certs::{Catalog, Challenges, Clock, HostPattern, HostRecord, Sealer, Tenant};
+    use sekisho_testkit::Memory;
 
     use super::*;
     use crate::acme::{ChallengeType, KeyKind};

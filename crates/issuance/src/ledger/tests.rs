@@ -4,7 +4,7 @@ use std::thread;
 
 use sekisho_certs::Catalog;
 use sekisho_certs::seal::{KeyRing, MasterKey};
-use sekisho_certs::store::memory::Memory;
+use sekisho_testkit::Memory;
 
 use super::*;
 

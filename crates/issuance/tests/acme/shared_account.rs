@@ -7,12 +7,12 @@ use std::time::Duration;
 use data_encoding::BASE64URL_NOPAD;
 use sekisho_certs::credential::Secret;
 use sekisho_certs::seal::{KeyRing, MasterKey};
-use sekisho_certs::store::memory::Memory;
 use sekisho_certs::store::{Document, DocumentId, DocumentKind, Precondition, Write};
 use sekisho_certs::{Clock, Sealer};
 use sekisho_issuance::accounts::{AccountError, Accounts};
 use sekisho_issuance::acme::{Blame, Ca, CaSettings, ExternalAccount};
 use sekisho_testkit::Answer;
+use sekisho_testkit::Memory;
 use sekisho_testkit::services::PebbleOptions;
 use tokio::time::Instant;
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 use prometheus_client::encoding::text::encode;
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::seal::{KeyRing, MasterKey};
-use sekisho_certs::store::memory::Memory;
 use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{
     Catalog, ChallengeKind, Challenges, Clock, Fence, HostName, HostPattern, HostRecord, Lineage,
@@ -19,6 +18,7 @@ use sekisho_issuance::acme::{self, CaSettings, KeyKind};
 use sekisho_issuance::admission;
 use sekisho_issuance::issuer::{Issuer, OnDemand};
 use sekisho_issuance::settings::{CaOptions, Settings};
+use sekisho_testkit::Memory;
 use sekisho_testkit::services::{Pebble, PebbleOptions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use sekisho_certs::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
 use sekisho_certs::seal::{KeyRing, MasterKey};
-use sekisho_certs::store::memory::Memory;
 use sekisho_certs::store::{
     BoxFuture, CatalogId, ChangePage, Document, DocumentId, DocumentKind, Lease, LogPosition,
     Result,
@@ -15,6 +14,7 @@ use sekisho_certs::{
     Answer, Batch, Catalog, ChallengeKind, Challenges, ChangeLog, Clock, CredentialId, HostName,
     HostPattern, HostRecord, KeyAuthorization, SealedBytes, Sealer, StoreError, StoredCredential,
 };
+use sekisho_testkit::Memory;
 use tokio::sync::Semaphore;
 
 /// Challenges of two servers on one catalog.

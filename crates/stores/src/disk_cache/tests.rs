@@ -18,14 +18,14 @@ use self::switch::Switch;
 use super::*;
 use crate::tiers::Tiers;
 use sekisho_certs::Follower;
-use sekisho_certs::contract::Fixture;
-use sekisho_certs::contract::fixture::{host_with, plain};
 use sekisho_certs::credential::{CredentialId, Secret};
 use sekisho_certs::feed::Feed;
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::seal::{KeyRing, MasterKey, OpenKey, Sealer};
-use sekisho_certs::store::memory::Memory;
 use sekisho_certs::store::{Answer, Catalog, Document, Precondition, Store, Write};
+use sekisho_testkit::Memory;
+use sekisho_testkit::contract::Fixture;
+use sekisho_testkit::contract::fixture::{host_with, plain};
 
 /// A catalog that a test cuts off, and a folder for copies of it.
 struct Rig {

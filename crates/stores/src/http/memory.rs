@@ -157,9 +157,9 @@ mod tests {
     use rustls_pki_types::CertificateDer;
 
     use super::*;
-    use sekisho_certs::contract::fixture::{certificate, plain};
     use sekisho_certs::credential::{CredentialId, KeyType};
     use sekisho_certs::record::HostRecord;
+    use sekisho_testkit::contract::fixture::{certificate, plain};
 
     fn host(name: &str) -> HostPattern {
         HostPattern::parse(name).unwrap()

@@ -17,8 +17,8 @@ use std::time::Duration;
 use sekisho_testkit::services;
 
 use super::*;
-use sekisho_certs::contract::fixture::{host_with, sealed};
 use sekisho_certs::store::StoreError;
+use sekisho_testkit::contract::fixture::{host_with, sealed};
 
 /// A new database on the shared server.
 fn database() -> String {

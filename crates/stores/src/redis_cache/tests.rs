@@ -21,16 +21,16 @@ use super::*;
 use crate::redis::RedisUrl;
 use crate::tiers::Tiers;
 use sekisho_certs::clock::Clock;
-use sekisho_certs::contract::fixture::{certificate, pattern, plain, put_host, record};
 use sekisho_certs::credential::{CredentialId, KeyType, Secret, StoredCredential};
 use sekisho_certs::feed::Feed;
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::seal::{Batch, KeyRing, MasterKey, OpenKey, Sealer};
-use sekisho_certs::store::memory::Memory;
 use sekisho_certs::store::{
     Answer, CatalogId, ChangeLog, Document, Lease, Precondition, Store, Write,
 };
+use sekisho_testkit::Memory;
+use sekisho_testkit::contract::fixture::{certificate, pattern, plain, put_host, record};
 
 /// A Redis and a catalog that servers share.
 struct Bench {

@@ -13,8 +13,8 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::*;
-use sekisho_certs::contract::fixture::{host_with, pattern, sealed};
 use sekisho_certs::store::{Precondition, Write};
+use sekisho_testkit::contract::fixture::{host_with, pattern, sealed};
 
 /// A store file in a folder of its own.
 struct Folder(tempfile::TempDir);

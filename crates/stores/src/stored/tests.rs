@@ -1,8 +1,8 @@
 use super::*;
-use sekisho_certs::contract::fixture::client_ca;
 use sekisho_certs::credential::{CredentialId, KeyType};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{Site, Tenant, TlsPolicy, TlsVersion};
+use sekisho_testkit::contract::fixture::client_ca;
 
 fn credential(number: u64, key_type: KeyType, key: SealedBytes) -> StoredCredential<SealedBytes> {
     StoredCredential {

@@ -5,11 +5,11 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::disk_cache::tests::switch::Switch;
-use sekisho_certs::contract::fixture::{put_host, record_of};
 use sekisho_certs::seal::MasterKey;
-use sekisho_certs::store::memory::Memory;
 use sekisho_certs::store::{Catalog, ChangeLog, LogId, LogPosition, ReadAt};
 use sekisho_certs::{ChallengeKind, Challenges, Clock, KeyAuthorization};
+use sekisho_testkit::Memory;
+use sekisho_testkit::contract::fixture::{put_host, record_of};
 
 /// Answers as the test says after a while, and counts calls.
 #[derive(Debug, Default)]

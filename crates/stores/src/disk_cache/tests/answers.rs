@@ -1,7 +1,7 @@
 //! When a copy answers, and which.
 
 use super::*;
-use sekisho_certs::contract::fixture::{pattern, put_host};
+use sekisho_testkit::contract::fixture::{pattern, put_host};
 
 #[tokio::test]
 async fn a_copy_answers_only_while_the_store_fails_and_may_recover() {

@@ -6,9 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::*;
-use sekisho_certs::contract::fixture::put_host;
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::Site;
+use sekisho_testkit::contract::fixture::put_host;
 
 /// A host whose copy takes some kilobytes.
 async fn put_large(rig: &Rig, number: usize) -> String {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::*;
-use sekisho_certs::contract::fixture::{pattern, put_host, record_of};
+use sekisho_testkit::contract::fixture::{pattern, put_host, record_of};
 
 impl Rig {
     async fn remove(&self, name: &str) {

@@ -4,9 +4,9 @@ use std::fs;
 use std::sync::Mutex;
 
 use super::*;
-use sekisho_certs::contract::fixture::record;
 use sekisho_certs::credential::KeyType;
 use sekisho_certs::store::BoxFuture;
+use sekisho_testkit::contract::fixture::record;
 
 /// Says what it is told to.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 use super::super::schema::migrate;
 use super::*;
-use sekisho_certs::contract::fixture::{client_ca, pattern, put_host, record};
 use sekisho_certs::lineage::Fence;
 use sekisho_certs::record::{Site, Tenant};
 use sekisho_certs::store::{LogPosition, Write};
+use sekisho_testkit::contract::fixture::{client_ca, pattern, put_host, record};
 
 #[tokio::test]
 async fn a_server_makes_no_store() {

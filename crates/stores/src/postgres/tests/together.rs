@@ -4,11 +4,11 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
 use super::*;
-use sekisho_certs::contract::fixture::pattern;
-use sekisho_certs::contract::log;
 use sekisho_certs::lineage::Fence;
 use sekisho_certs::record::Tenant;
 use sekisho_certs::store::{Precondition, Write};
+use sekisho_testkit::contract::fixture::pattern;
+use sekisho_testkit::contract::log;
 
 /// Each with connections of its own, as three servers have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use super::*;
-use sekisho_certs::contract::fixture::pattern;
 use sekisho_certs::lineage::{Able, Fence};
 use sekisho_certs::record::Tenant;
 use sekisho_certs::store::Write;
+use sekisho_testkit::contract::fixture::pattern;
 
 /// Stands before the server and counts how often a client had to wait for it.
 ///

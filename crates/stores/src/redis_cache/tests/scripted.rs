@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::Semaphore;
 
 use super::*;
-use sekisho_certs::store::memory::Memory;
+use sekisho_testkit::Memory;
 
 #[derive(Debug)]
 pub(super) struct Scripted {

@@ -8,10 +8,10 @@ use rusqlite::StatementStatus;
 
 use super::*;
 use crate::sqlite::find;
-use sekisho_certs::contract::fixture::plain;
 use sekisho_certs::seal::Sealer;
 use sekisho_certs::seal::{KeyRing, MasterKey};
 use sekisho_certs::store::Document;
+use sekisho_testkit::contract::fixture::plain;
 
 #[test]
 fn a_missing_file_is_an_error_and_stays_missing() {

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use sekisho_certs::contract::log;
+use sekisho_testkit::contract::log;
 
 /// Each with connections of its own, as three processes have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -1,10 +1,10 @@
 //! Files of other versions of the program.
 
 use super::*;
-use sekisho_certs::contract::fixture::{client_ca, put_host, record};
 use sekisho_certs::lineage::Fence;
 use sekisho_certs::record::Tenant;
 use sekisho_certs::store::LogPosition;
+use sekisho_testkit::contract::fixture::{client_ca, put_host, record};
 
 /// Makes the file that version 1 had made.
 fn version_1() -> Folder {

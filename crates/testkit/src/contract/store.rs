@@ -1,4 +1,4 @@
-//! The sentences of [`crate::Store`], which hold for a catalog too.
+//! The sentences of [`sekisho_certs::Store`], which hold for a catalog too.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use super::fixture::{Finder, Fixture, pattern, put_host, record, record_of};
-use crate::credential::KeyType;
-use crate::host::HostName;
-use crate::record::Tenant;
-use crate::seal::Batch;
-use crate::store::{Answer, Precondition, Write};
+use sekisho_certs::credential::KeyType;
+use sekisho_certs::host::HostName;
+use sekisho_certs::record::Tenant;
+use sekisho_certs::seal::Batch;
+use sekisho_certs::store::{Answer, Precondition, Write};
 
 pub async fn absent_only_if_neither_is_there<K>(names: impl Into<Finder<K>>) {
     let names = names.into();

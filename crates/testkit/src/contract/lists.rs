@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::fixture::{Fixture, pattern, put_host, record, record_of};
-use crate::credential::{CredentialId, KeyType};
-use crate::host::HostPattern;
-use crate::lineage::{Fence, Lineage};
-use crate::record::Tenant;
-use crate::seal::Batch;
-use crate::store::{Precondition, Write};
+use sekisho_certs::credential::{CredentialId, KeyType};
+use sekisho_certs::host::HostPattern;
+use sekisho_certs::lineage::{Fence, Lineage};
+use sekisho_certs::record::Tenant;
+use sekisho_certs::seal::Batch;
+use sekisho_certs::store::{Precondition, Write};
 
 pub async fn lists_are_in_byte_order_and_paged(fixture: Fixture) {
     // '*' and '-' stand before letters, '.' before digits, '_' behind them.

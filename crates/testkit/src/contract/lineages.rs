@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use super::due::claim;
 use super::fixture::{Fixture, pattern, put_host, record, sealed};
-use crate::credential::{CredentialId, KeyType, SealedBytes};
-use crate::lineage::{Claim, Fence, LastError, Lineage, LineageName, Listed, ToClaim, Wishes};
-use crate::record::Tenant;
-use crate::seal::Batch;
-use crate::store::{DocumentId, Precondition, Reseal, SecretOf, StoreError, Write};
+use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
+use sekisho_certs::lineage::{
+    Claim, Fence, LastError, Lineage, LineageName, Listed, ToClaim, Wishes,
+};
+use sekisho_certs::record::Tenant;
+use sekisho_certs::seal::Batch;
+use sekisho_certs::store::{DocumentId, Precondition, Reseal, SecretOf, StoreError, Write};
 
 pub(super) const TTL: Duration = Duration::from_secs(10);
 

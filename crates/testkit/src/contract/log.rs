@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::fixture::{Fixture, host_with, pattern, put_host, record, record_of, sealed};
-use crate::credential::KeyType;
-use crate::host::HostName;
-use crate::seal::Batch;
-use crate::store::{Catalog, Change, LogPosition, Precondition, ReadAt, Subject, What, Write};
+use sekisho_certs::credential::KeyType;
+use sekisho_certs::host::HostName;
+use sekisho_certs::seal::Batch;
+use sekisho_certs::store::{
+    Catalog, Change, LogPosition, Precondition, ReadAt, Subject, What, Write,
+};
 
 pub async fn numbers_grow_by_one(fixture: Fixture) {
     let before = fixture.number().await;

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use rustls_pki_types::CertificateDer;
 
-use crate::clock::Clock;
-use crate::credential::{ClientCa, CredentialId, KeyType, SealedBytes, Secret, StoredCredential};
-use crate::host::{HostName, HostPattern};
-use crate::record::{HostRecord, Tenant};
-use crate::seal::{Batch, OpenKey};
-use crate::store::memory::Memory;
-use crate::store::{
+use sekisho_certs::clock::Clock;
+use sekisho_certs::credential::{
+    ClientCa, CredentialId, KeyType, SealedBytes, Secret, StoredCredential,
+};
+use sekisho_certs::host::{HostName, HostPattern};
+use sekisho_certs::record::{HostRecord, Tenant};
+use sekisho_certs::seal::{Batch, OpenKey};
+use sekisho_certs::store::{
     Answer, BoxFuture, Catalog, Document, DocumentId, Found, Precondition, Result, Store, Write,
 };
 
@@ -28,17 +29,6 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// Builds a fixture over an empty catalog in memory.
-    #[must_use]
-    pub fn memory() -> Self {
-        let (clock, now) = Self::clock();
-        Self {
-            catalog: Arc::new(Memory::keeping(clock, Self::KEEP)),
-            clock: now,
-            keep: Box::new(()),
-        }
-    }
-
     /// How many changes the catalog keeps.
     pub const KEEP: u64 = 200;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::state::State;
-use crate::store::Lease;
+use sekisho_certs::store::Lease;
 
 impl State {
     pub(super) fn lease(

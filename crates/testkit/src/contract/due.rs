@@ -2,9 +2,9 @@
 
 use super::fixture::{Fixture, pattern};
 use super::lineages::{TTL, due, put, read, write};
-use crate::host::HostName;
-use crate::lineage::{Able, Lineage, MAX_CANDIDATES, ToClaim, UNTAKEN};
-use crate::record::Tenant;
+use sekisho_certs::host::HostName;
+use sekisho_certs::lineage::{Able, Lineage, MAX_CANDIDATES, ToClaim, UNTAKEN};
+use sekisho_certs::record::Tenant;
 
 pub async fn the_due_are_claimed_in_their_turns(fixture: Fixture) {
     let now = fixture.now();

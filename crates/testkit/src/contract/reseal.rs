@@ -1,9 +1,11 @@
 //! The sentences on sealing again, and on what a batch requires.
 
 use super::fixture::Fixture;
-use crate::credential::{CredentialId, SealedBytes};
-use crate::seal::Batch;
-use crate::store::{Document, DocumentId, Precondition, Reseal, SecretOf, StoreError, Write};
+use sekisho_certs::credential::{CredentialId, SealedBytes};
+use sekisho_certs::seal::Batch;
+use sekisho_certs::store::{
+    Document, DocumentId, Precondition, Reseal, SecretOf, StoreError, Write,
+};
 
 pub async fn sealing_again_is_no_change(fixture: Fixture) {
     let id = stored(&fixture).await;

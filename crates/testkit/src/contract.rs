@@ -1,5 +1,5 @@
 //! The suite that every store and every wrapper passes: each sentence of the
-//! contracts in [`crate::store`] as a test named after it.
+//! contracts in [`sekisho_certs::store`] as a test named after it.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -15,14 +15,12 @@ pub mod lists;
 pub mod log;
 pub mod reseal;
 pub mod store;
-#[cfg(test)]
-mod stores;
 pub mod write;
 
 pub use fixture::{Fixture, Names};
 
-/// Makes a test of each sentence of [`crate::ChangeLog`] and
-/// [`crate::Catalog`], whose secrets are sealed; takes an expression that gives a future of a [`Fixture`].
+/// Makes a test of each sentence of [`sekisho_certs::ChangeLog`] and
+/// [`sekisho_certs::Catalog`], whose secrets are sealed; takes an expression that gives a future of a [`Fixture`].
 #[macro_export]
 macro_rules! catalog_contract {
     ($fixture:expr) => {
@@ -58,7 +56,7 @@ macro_rules! catalog_contract {
     };
 }
 
-/// Makes a test of each sentence of [`crate::Store`] that holds for a store
+/// Makes a test of each sentence of [`sekisho_certs::Store`] that holds for a store
 /// that others write, whose keys are open; takes an expression that gives a future of [`Names`].
 #[macro_export]
 macro_rules! store_contract {

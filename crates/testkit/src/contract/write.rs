@@ -1,10 +1,10 @@
 //! The sentences on writes.
 
 use super::fixture::{Fixture, certificate, client_ca, pattern, put_host, record};
-use crate::credential::{KeyType, SealedBytes};
-use crate::record::{Site, Tenant, TlsPolicy, TlsVersion};
-use crate::seal::Batch;
-use crate::store::{DocumentId, Precondition, StoreError, Write};
+use sekisho_certs::credential::{KeyType, SealedBytes};
+use sekisho_certs::record::{Site, Tenant, TlsPolicy, TlsVersion};
+use sekisho_certs::seal::Batch;
+use sekisho_certs::store::{DocumentId, Precondition, StoreError, Write};
 
 pub async fn a_write_is_whole_or_not_at_all(fixture: Fixture) {
     let kept = fixture.put("kept.example").await;

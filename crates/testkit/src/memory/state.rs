@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 
-use crate::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
-use crate::host::{HostName, HostPattern};
-use crate::lineage::{Lineage, LineageName};
-use crate::record::{HostRecord, References};
-use crate::seal::Batch;
-use crate::store::precondition;
-use crate::store::{
+use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
+use sekisho_certs::host::{HostName, HostPattern};
+use sekisho_certs::lineage::{Lineage, LineageName};
+use sekisho_certs::record::{HostRecord, References};
+use sekisho_certs::seal::Batch;
+use sekisho_certs::store::precondition;
+use sekisho_certs::store::{
     Answer, Change, ChangePage, Document, DocumentId, DocumentKind, Found, Lease, LogId,
     LogPosition, Precondition, Reseal, Result, SecretOf, StoreError, Subject, What, Write,
 };

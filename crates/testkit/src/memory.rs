@@ -13,16 +13,16 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use self::state::State;
-use super::{
+use sekisho_certs::clock::Clock;
+use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
+use sekisho_certs::host::{HostName, HostPattern};
+use sekisho_certs::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
+use sekisho_certs::record::HostRecord;
+use sekisho_certs::seal::Batch;
+use sekisho_certs::store::{
     Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, DocumentId,
     DocumentKind, Lease, LogId, LogPosition, Result, StoreError,
 };
-use crate::clock::Clock;
-use crate::credential::{CredentialId, SealedBytes, StoredCredential};
-use crate::host::{HostName, HostPattern};
-use crate::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
-use crate::record::HostRecord;
-use crate::seal::Batch;
 
 /// A catalog that is gone with the process. Readers see whole states: a write
 /// makes a new one and puts it in place of the old, so each costs as much as
@@ -38,6 +38,7 @@ pub struct Memory {
     failing_claims: AtomicUsize,
     /// Milliseconds between a write and its answer.
     delay_ms: AtomicU64,
+    last_batch: Mutex<Option<Batch>>,
     changed: watch::Sender<()>,
 }
 
@@ -58,6 +59,7 @@ impl Memory {
             failing: AtomicUsize::new(0),
             failing_claims: AtomicUsize::new(0),
             delay_ms: AtomicU64::new(0),
+            last_batch: Mutex::default(),
             changed: watch::Sender::new(()),
         }
     }
@@ -102,6 +104,12 @@ impl Memory {
         self.delay_ms.store(by, Ordering::SeqCst);
     }
 
+    /// Returns the batch that was last to be written.
+    #[must_use]
+    pub fn last_batch(&self) -> Option<Batch> {
+        self.last_batch.lock().ok()?.clone()
+    }
+
     /// Returns a function that goes back to the present state, log and all, as
     /// a database does that is restored from a snapshot of its volume.
     pub fn saved(&self) -> impl FnOnce() + use<'_> {
@@ -140,6 +148,7 @@ impl Catalog for Memory {
     fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
             fail(&self.failing)?;
+            *self.last_batch.lock().expect("no panic") = Some(batch.clone());
             let mark = u64::from_be_bytes(random());
             let written = self.advance(|state| state.write(batch, mark, self.clock.now_ms()));
             let delay = Duration::from_millis(self.delay_ms.load(Ordering::SeqCst));

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::state::State;
-use crate::credential::SealedBytes;
-use crate::lineage::{Claim, Fence, Lineage, LineageName, ToClaim, UNTAKEN};
-use crate::store::Result;
+use sekisho_certs::credential::SealedBytes;
+use sekisho_certs::lineage::{Claim, Fence, Lineage, LineageName, ToClaim, UNTAKEN};
+use sekisho_certs::store::Result;
 
 impl State {
     /// Returns the lineages that are asked for by name, with claims that hold.

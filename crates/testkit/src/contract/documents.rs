@@ -6,8 +6,8 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::fixture::{Fixture, sealed};
-use crate::seal::Batch;
-use crate::store::{
+use sekisho_certs::seal::Batch;
+use sekisho_certs::store::{
     Change, DocumentId, DocumentKind, Precondition, StoreError, Subject, What, Write,
 };
 

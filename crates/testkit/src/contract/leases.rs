@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::fixture::Fixture;
-use crate::store::Lease;
+use sekisho_certs::store::Lease;
 
 const TTL: Duration = Duration::from_secs(10);
 
