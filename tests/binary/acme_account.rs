@@ -3,8 +3,8 @@
 use std::fs;
 use std::sync::Arc;
 
-use sekisho_certs::Sealer;
 use sekisho_certs::seal::KeySource;
+use sekisho_certs::{Clock, Sealer};
 use sekisho_issuance::accounts::Accounts;
 use sekisho_issuance::acme::{Account, Ca, CaSettings};
 use sekisho_stores::Mode;
@@ -63,7 +63,7 @@ impl AtPebble {
             let keys = KeySource::File(self.sandbox.path("master.key")).load();
             let sealer = Sealer::open(Arc::new(catalog), keys.expect("keys")).await;
             let contact = vec!["mailto:ops@example.com".to_owned()];
-            let accounts = Accounts::new(sealer.expect("its keys"), contact, true);
+            let accounts = Accounts::new(sealer.expect("its keys"), contact, true, Clock::System);
             accounts.get(&self.ca(), None).await.expect("an account")
         })
     }

@@ -74,8 +74,8 @@ pub trait ChangeLog: Debug + Send + Sync + 'static {
     fn changed(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Holds hosts, credentials, documents and lineages; is written, listed,
-/// watched and leased. Its secrets are sealed: a [`Sealer`] seals what is written and
+/// Holds hosts, credentials, documents and lineages; is written, listed and
+/// watched. Its secrets are sealed: a [`Sealer`] seals what is written and
 /// opens what is read.
 ///
 /// - [`Catalog::find`] answers names under the contract of [`Store`].
@@ -206,19 +206,6 @@ pub trait Catalog: ChangeLog {
     /// Counts the lineages; more than 10,000 may be estimated. It may scan an index of
     /// them: a server asks about once an hour.
     fn count_lineages(&self) -> BoxFuture<'_, Result<u64>>;
-
-    /// Takes the lease for `ttl` if no other holder has it, or prolongs the
-    /// holder's own. None while another holds it. The token grows each time the
-    /// holder changes, which tells a late holder apart.
-    fn lease<'a>(
-        &'a self,
-        name: &'a str,
-        holder: &'a str,
-        ttl: Duration,
-    ) -> BoxFuture<'a, Result<Option<Lease>>>;
-
-    /// Gives the lease back, if this holder still has it.
-    fn release<'a>(&'a self, name: &'a str, holder: &'a str) -> BoxFuture<'a, Result<()>>;
 }
 
 /// Answer of a store about a name. `K` is the form of the keys: [`OpenKey`] for
@@ -360,13 +347,4 @@ pub enum What {
     Put,
     /// The subject is gone.
     Removed,
-}
-
-/// Right to do something alone for a while.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lease {
-    /// Grows each time the holder changes.
-    pub token: u64,
-    /// When it ends, milliseconds since the Unix epoch by the store's clock.
-    pub expires_ms: i64,
 }

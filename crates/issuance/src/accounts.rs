@@ -14,19 +14,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sekisho_certs::store::{Document, DocumentId, DocumentKind, Precondition, Write};
-use sekisho_certs::{Sealer, StoreError};
+use sekisho_certs::{Clock, Lease, Sealer, StoreError};
 use tokio::time::{Instant, sleep};
 
 use crate::acme::{self, Account, Ca, ExternalAccount, NewAccount};
-use crate::holder;
 
 /// Accounts of a catalog, each read or made with its first use.
 pub struct Accounts {
     sealer: Sealer,
     contact: Vec<String>,
     agree: bool,
-    /// Name of this process among the holders of leases.
-    holder: String,
+    clock: Clock,
     /// By the URL of the directory.
     slots: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Slot>>>>,
 }
@@ -65,16 +63,13 @@ pub enum AccountError {
 impl Accounts {
     /// Makes accounts with this contact, of an operator who agrees to the terms of
     /// all CAs or does not; sends nothing.
-    ///
-    /// # Panics
-    /// If the system gives no random bytes.
     #[must_use]
-    pub fn new(sealer: Sealer, contact: Vec<String>, agree: bool) -> Self {
+    pub fn new(sealer: Sealer, contact: Vec<String>, agree: bool, clock: Clock) -> Self {
         Self {
             sealer,
             contact,
             agree,
-            holder: holder::fresh(),
+            clock,
             slots: Mutex::default(),
         }
     }
@@ -166,9 +161,9 @@ impl Accounts {
                 Some(account) => return Ok(account),
                 None => {}
             }
-            if self.lease(ca).await? {
+            if let Some(lease) = self.lease(ca).await? {
                 let made = self.make(ca, external).await;
-                self.release(ca).await;
+                release(lease, ca).await;
                 return made;
             }
             self.pause(ca, until).await?;
@@ -232,18 +227,8 @@ impl Accounts {
         }
     }
 
-    async fn lease(&self, ca: &Ca) -> Result<bool, StoreError> {
-        let (catalog, name) = (self.sealer.catalog(), id(ca).to_string());
-        let lease = catalog.lease(&name, &self.holder, LEASE_TIME).await?;
-        Ok(lease.is_some())
-    }
-
-    async fn release(&self, ca: &Ca) {
-        let name = id(ca).to_string();
-        let released = self.sealer.catalog().release(&name, &self.holder).await;
-        if let Err(error) = released {
-            tracing::debug!(ca = ca.name(), %error, "lease of the account not given back");
-        }
+    async fn lease(&self, ca: &Ca) -> Result<Option<Lease>, StoreError> {
+        Lease::take(&self.sealer, id(ca).to_string(), LEASE_TIME, &self.clock).await
     }
 
     /// Waits before another look at what another process does.
@@ -267,6 +252,12 @@ impl fmt::Debug for Accounts {
             .field("contact", &self.contact)
             .field("agree", &self.agree)
             .finish_non_exhaustive()
+    }
+}
+
+async fn release(lease: Lease, ca: &Ca) {
+    if let Err(error) = lease.release().await {
+        tracing::debug!(ca = ca.name(), %error, "lease of the account not released");
     }
 }
 

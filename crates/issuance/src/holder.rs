@@ -1,4 +1,4 @@
-//! Names of processes among the holders of leases and claims.
+//! Names of processes among the holders of claims.
 
 use data_encoding::HEXLOWER;
 

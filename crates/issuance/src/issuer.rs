@@ -162,7 +162,7 @@ impl Issuer {
         Ok(Self {
             authorities,
             able,
-            accounts: Accounts::new(sealer.clone(), contact, agree),
+            accounts: Accounts::new(sealer.clone(), contact, agree, clock.clone()),
             ledger: Ledger::new(sealer.clone(), clock.clone()),
             admission: Admission::new(settings.admission)?,
             solvers,

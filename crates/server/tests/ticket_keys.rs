@@ -34,13 +34,14 @@ impl World {
     async fn new() -> Self {
         let ca = TestCa::new();
         let pair = ca.issue(&["a.example"], Key::P256);
-        let memory = Arc::new(Memory::new(Clock::System));
+        let now = Arc::new(AtomicI64::new(1000 * PERIOD * 1000));
+        let memory = Arc::new(Memory::new(Clock::Manual(Arc::clone(&now))));
         let master = KeyRing::new(MasterKey::new(&[7; 32]));
         Self {
             ca,
             pair,
             sealer: Sealer::create(memory, master).await.unwrap(),
-            now: Arc::new(AtomicI64::new(1000 * PERIOD * 1000)),
+            now,
         }
     }
 

@@ -10,7 +10,6 @@ mod connection;
 mod database;
 mod fault;
 mod find;
-mod lease;
 mod lineages;
 mod listen;
 mod log;
@@ -48,7 +47,7 @@ use sekisho_certs::record::HostRecord;
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
     Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, DocumentId,
-    DocumentKind, Lease, LogPosition, Result,
+    DocumentKind, LogPosition, Result,
 };
 
 pub use self::database::{Columns, Database, Value};
@@ -117,7 +116,7 @@ pub struct Options {
     /// Handling of missing tables. Older ones are brought to this version
     /// either way.
     pub mode: Mode,
-    /// Clock for the expiry of leases and documents in tests, instead of the
+    /// Clock for the expiry of claims and documents in tests, instead of the
     /// database's, which all servers share.
     pub clock: Option<Clock>,
     /// How many changes the log keeps; readers further behind see a gap.
@@ -337,27 +336,5 @@ impl Catalog for Postgres {
             Ok(counted.into_iter().sum())
         };
         Box::pin(self.pool.call(read::COUNT_TIMEOUT, count))
-    }
-
-    fn lease<'a>(
-        &'a self,
-        name: &'a str,
-        holder: &'a str,
-        ttl: Duration,
-    ) -> BoxFuture<'a, Result<Option<Lease>>> {
-        let (name, holder) = (name.to_owned(), holder.to_owned());
-        let now = self.now_ms();
-        let lease =
-            async move |on: Arc<Connection>| lease::lease(&on, &name, &holder, ttl, now).await;
-        Box::pin(self.pool.call(self.options().write, lease))
-    }
-
-    fn release<'a>(&'a self, name: &'a str, holder: &'a str) -> BoxFuture<'a, Result<()>> {
-        let (name, holder) = (name.to_owned(), holder.to_owned());
-        let release = async move |on: Arc<Connection>| {
-            on.query(lease::RELEASE, &[&name, &holder]).await?;
-            Ok(())
-        };
-        Box::pin(self.pool.call(self.options().write, release))
     }
 }

@@ -14,7 +14,6 @@ mod fault;
 mod file;
 mod find;
 mod inline;
-mod lease;
 mod lineages;
 mod log;
 pub(super) mod nowait;
@@ -55,7 +54,7 @@ use sekisho_certs::record::HostRecord;
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
     Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, DocumentId,
-    DocumentKind, Lease, LogPosition, Result, StoreError,
+    DocumentKind, LogPosition, Result, StoreError,
 };
 
 /// A catalog in one file. Reads and writes run on a few threads of its own;
@@ -159,7 +158,7 @@ impl Drop for Sqlite {
 /// How a store file is used.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Tells whether leases and documents are over.
+    /// Tells whether claims and documents are over.
     pub clock: Clock,
     /// How many changes the log keeps; who is further behind sees a gap.
     pub keep: u64,
@@ -346,22 +345,6 @@ impl Catalog for Sqlite {
             let counted = connection.list(lineages::COUNT, (), count)?;
             Ok(counted.into_iter().sum())
         })
-    }
-
-    fn lease<'a>(
-        &'a self,
-        name: &'a str,
-        holder: &'a str,
-        ttl: Duration,
-    ) -> BoxFuture<'a, Result<Option<Lease>>> {
-        let (name, holder) = (name.to_owned(), holder.to_owned());
-        let clock = self.file.options.clock.clone();
-        self.change(move |connection| connection.lease(&name, &holder, ttl, clock.now_ms()))
-    }
-
-    fn release<'a>(&'a self, name: &'a str, holder: &'a str) -> BoxFuture<'a, Result<()>> {
-        let (name, holder) = (name.to_owned(), holder.to_owned());
-        self.change(move |connection| connection.release(&name, &holder))
     }
 }
 

@@ -44,8 +44,8 @@ macro_rules! catalog_contract {
             documents: a_document_comes_back, an_expired_document_is_not_there,
             documents_are_listed_by_kind, kinds_are_found_in_order, documents_are_announced,
             a_version_grows_unannounced, one_of_many_makes_an_absent_document;
-            leases: one_holds_a_lease_at_a_time, a_token_grows_with_each_holder,
-            only_the_holder_gives_it_back;
+            leases: one_of_many_takes_a_lease, an_expired_lease_is_taken_over,
+            its_holder_prolongs_and_releases_it;
             due: the_due_are_claimed_in_their_turns, a_backlog_is_claimed_in_turns,
             what_is_not_due_hides_no_turn, what_another_can_get_is_left_to_it,
             what_is_left_to_others_hides_nothing;

@@ -1,6 +1,5 @@
 //! A catalog in memory: for tests, and the shortest reading of the contract.
 
-mod lease;
 mod lineages;
 mod state;
 
@@ -21,7 +20,7 @@ use sekisho_certs::record::HostRecord;
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
     Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, DocumentId,
-    DocumentKind, Lease, LogId, LogPosition, Result, StoreError,
+    DocumentKind, LogId, LogPosition, Result, StoreError, Write,
 };
 
 /// A catalog that is gone with the process. Readers see whole states: a write
@@ -88,7 +87,8 @@ impl Memory {
 }
 
 impl Memory {
-    /// Lets the next writes fail as those to a catalog that is out of reach.
+    /// Lets the next writes fail as those to a catalog that is out of reach. Leases are
+    /// taken all the same.
     pub fn fail_writes(&self, count: usize) {
         self.failing.store(count, Ordering::SeqCst);
     }
@@ -147,7 +147,9 @@ impl Catalog for Memory {
 
     fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
-            fail(&self.failing)?;
+            if !is_lease(&batch) {
+                fail(&self.failing)?;
+            }
             *self.last_batch.lock().expect("no panic") = Some(batch.clone());
             let mark = u64::from_be_bytes(random());
             let written = self.advance(|state| state.write(batch, mark, self.clock.now_ms()));
@@ -270,25 +272,16 @@ impl Catalog for Memory {
     fn count_lineages(&self) -> BoxFuture<'_, Result<u64>> {
         Box::pin(ready(Ok(self.state().lineages.len() as u64)))
     }
+}
 
-    fn lease<'a>(
-        &'a self,
-        name: &'a str,
-        holder: &'a str,
-        ttl: Duration,
-    ) -> BoxFuture<'a, Result<Option<Lease>>> {
-        let now_ms = self.clock.now_ms();
-        Box::pin(async move { self.advance(|state| Ok(state.lease(name, holder, ttl, now_ms))) })
-    }
-
-    fn release<'a>(&'a self, name: &'a str, holder: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            self.advance(|state| {
-                state.release(name, holder);
-                Ok(())
-            })
-        })
-    }
+/// Tells whether a batch takes, prolongs or releases a lease.
+fn is_lease(batch: &Batch) -> bool {
+    let (writes, _) = batch.clone().into_parts();
+    writes.iter().any(|write| match write {
+        Write::PutDocument(document, _) => document.id.kind == DocumentKind::LEASE,
+        Write::RemoveDocument(id, _) => id.kind == DocumentKind::LEASE,
+        _ => false,
+    })
 }
 
 /// Fails as long as calls are still to fail.

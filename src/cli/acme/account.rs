@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use clap::Subcommand;
-use sekisho_certs::Sealer;
+use sekisho_certs::{Clock, Sealer};
 use sekisho_issuance::accounts::Accounts;
 use sekisho_issuance::acme::Ca;
 
@@ -59,7 +59,12 @@ impl AtCas {
         let sealer = open::sealed(config).await?;
         let contact = settings.contact;
         Ok(Self {
-            accounts: Accounts::new(sealer.clone(), contact.clone(), settings.agree),
+            accounts: Accounts::new(
+                sealer.clone(),
+                contact.clone(),
+                settings.agree,
+                Clock::System,
+            ),
             sealer,
             cas: cas.map_err(|error| config.located(error.into()))?,
             contact,

@@ -1,12 +1,11 @@
 //! `sekisho key rotate`
 
-use std::process;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use indicatif::{HumanCount, ProgressBar};
 use sekisho_certs::seal::{Sealer, Walk};
-use sekisho_certs::{Clock, CredentialId, StoreError};
+use sekisho_certs::{Clock, Lease, StoreError};
 use tokio::time::sleep;
 
 use super::KeyId;
@@ -25,9 +24,10 @@ pub(crate) struct Args {
 pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
     let key = args.to.unwrap_or(KeyId(sealer.ring().newest()));
     let before = KeyId(sealer.seals_under().await?);
-    let turn = Turn::take(sealer).await?;
+    let turn = take_turn(sealer).await?;
     let rotated = rotate(sealer, &turn, key).await;
-    turn.give_back().await;
+    // A lease that can't be released expires.
+    let _ = turn.release().await;
     let outcome = rotated.context("stopped; run it again to go on")?;
     if before != key {
         println!("the key {key} seals from now on, in place of {before}");
@@ -67,7 +67,7 @@ struct Outcome {
 
 /// Makes `key` the sealing key, and then seals all other secrets again. From
 /// then on no program seals under another key.
-async fn rotate(sealer: &Sealer, turn: &Turn<'_>, key: KeyId) -> Result<Outcome> {
+async fn rotate(sealer: &Sealer, turn: &Lease, key: KeyId) -> Result<Outcome> {
     let begun = Instant::now();
     sealer.seal_under(key.0).await?;
     let bar = progress::bar(|| None);
@@ -85,7 +85,7 @@ async fn rotate(sealer: &Sealer, turn: &Turn<'_>, key: KeyId) -> Result<Outcome>
 }
 
 /// Passes through all secrets once.
-async fn pass(sealer: &Sealer, turn: &Turn<'_>, bar: &ProgressBar) -> Result<Outcome> {
+async fn pass(sealer: &Sealer, turn: &Lease, bar: &ProgressBar) -> Result<Outcome> {
     let (mut outcome, mut walk) = (Outcome::default(), Walk::default());
     bar.reset();
     loop {
@@ -94,7 +94,9 @@ async fn pass(sealer: &Sealer, turn: &Turn<'_>, bar: &ProgressBar) -> Result<Out
             return Ok(outcome);
         }
         outcome.tally.add(&page);
-        turn.keep().await?;
+        if !turn.prolong().await? {
+            bail!("another rotation has taken over");
+        }
         let resealed = sealer.reseal(&page).await?;
         outcome.sealed += resealed.sealed;
         let room = MAX_NAMED.saturating_sub(outcome.failed.len());
@@ -105,52 +107,22 @@ async fn pass(sealer: &Sealer, turn: &Turn<'_>, bar: &ProgressBar) -> Result<Out
     }
 }
 
-/// Lease that lets one rotation run. The lease of a killed rotation expires.
-struct Turn<'a> {
-    sealer: &'a Sealer,
-    holder: String,
-}
-
-impl<'a> Turn<'a> {
-    async fn take(sealer: &'a Sealer) -> Result<Self> {
-        let turn = Self {
-            sealer,
-            // The random id differs between machines; a process id may not.
-            holder: format!("{} {}", process::id(), CredentialId::fresh(&Clock::System)),
-        };
-        let begun = Instant::now();
-        let mut told = false;
-        while !turn.prolonged().await? {
-            if begun.elapsed() > LEASE_TIME + LEASE_TIME / 2 {
-                bail!("another rotation is running; it does the same");
-            }
-            if !std::mem::replace(&mut told, true) {
-                eprintln!("waiting: another rotation runs, or was just killed");
-            }
-            sleep(POLL_INTERVAL).await;
+/// Takes the lease that lets one rotation run. That of a killed rotation expires.
+async fn take_turn(sealer: &Sealer) -> Result<Lease> {
+    let begun = Instant::now();
+    let mut told = false;
+    loop {
+        let turn = Lease::take(sealer, LEASE.to_owned(), LEASE_TIME, &Clock::System).await?;
+        if let Some(turn) = turn {
+            return Ok(turn);
         }
-        Ok(turn)
-    }
-
-    async fn keep(&self) -> Result<()> {
-        if !self.prolonged().await? {
-            bail!("another rotation has taken over");
+        if begun.elapsed() > LEASE_TIME + LEASE_TIME / 2 {
+            bail!("another rotation is running; it does the same");
         }
-        Ok(())
-    }
-
-    async fn prolonged(&self) -> Result<bool> {
-        let lease = self
-            .sealer
-            .catalog()
-            .lease(LEASE, &self.holder, LEASE_TIME)
-            .await?;
-        Ok(lease.is_some())
-    }
-
-    async fn give_back(self) {
-        // A lease that can't be released expires.
-        let _ = self.sealer.catalog().release(LEASE, &self.holder).await;
+        if !std::mem::replace(&mut told, true) {
+            eprintln!("waiting: another rotation runs, or was just killed");
+        }
+        sleep(POLL_INTERVAL).await;
     }
 }
 

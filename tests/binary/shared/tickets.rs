@@ -99,12 +99,12 @@ fn another_server_makes_the_keys_when_the_holder_is_killed() {
     let name = crate::postgres::name_of(&url);
     let sandboxes = prepared([&url, &url, &url]);
     let pair = import(&sandboxes[0], &["a.example"]);
-    let count = |table: &str| {
-        let sql = format!("SELECT count(*) FROM sekisho.{table}");
+    let count = |kind: &str| {
+        let sql = format!("SELECT count(*) FROM sekisho.documents WHERE kind = '{kind}'");
         database.sql(name, &sql).trim().to_owned()
     };
-    let leases = || count("leases");
-    let keys = || count("documents WHERE kind = 'ticket-keys'");
+    let leases = || count("lease");
+    let keys = || count("ticket-keys");
     let mut writer = Writer::begin(database, name);
     until("the counter is held", HEALS, || {
         let sql = "SELECT number FROM sekisho.meta FOR UPDATE SKIP LOCKED";
@@ -117,16 +117,18 @@ fn another_server_makes_the_keys_when_the_holder_is_killed() {
     // SIGKILL: the server releases no lease.
     drop(server);
     writer.end();
-    let shift = |milliseconds: i64| {
-        let sql = format!("UPDATE sekisho.leases SET expires_ms = expires_ms + {milliseconds}");
+    let shift = |seconds: i64| {
+        let sql = format!(
+            "UPDATE sekisho.documents SET expires = expires + {seconds} WHERE kind = 'lease'"
+        );
         database.sql(name, &sql);
     };
     // The lease must not expire yet, even on a slow machine.
-    shift(3_600_000);
+    shift(3600);
     let rest = [two, three].map(Machine::start);
     assert_eq!((leases(), keys()), ("1".into(), "0".into()));
     // The lease expires.
-    shift(-3_700_000);
+    shift(-3700);
     until("keys are made", HEALS, || keys() == "1");
     let [two, three] = rest;
     let client = Client {

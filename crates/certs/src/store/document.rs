@@ -23,6 +23,8 @@ impl DocumentKind {
     pub const HTTP_01: Self = Self::new("challenge-http-01");
     /// Buckets of the limits of CAs.
     pub const ACME_QUOTA: Self = Self::new("acme-quota");
+    /// [Leases](crate::Lease) by name.
+    pub const LEASE: Self = Self::new("lease");
 
     /// Returns the stored form.
     #[must_use]
@@ -31,11 +33,16 @@ impl DocumentKind {
     }
 
     /// Tells whether the log announces documents of this kind: neither challenges nor
-    /// quotas. Nobody caches them, and a bulk run would push all else out of the
-    /// log.
+    /// quotas nor leases. Nobody caches them, and a bulk run would push all else out of
+    /// the log.
     #[must_use]
     pub fn is_announced(&self) -> bool {
-        let unannounced = [Self::ACME_QUOTA, Self::TLS_ALPN_01, Self::HTTP_01];
+        let unannounced = [
+            Self::ACME_QUOTA,
+            Self::HTTP_01,
+            Self::LEASE,
+            Self::TLS_ALPN_01,
+        ];
         !unannounced.contains(self)
     }
 }

@@ -3,7 +3,7 @@
 use sekisho_certs::store::{Precondition, Write};
 use tokio::time::Instant;
 
-use super::{AccountError, Accounts, PATIENCE, id};
+use super::{AccountError, Accounts, PATIENCE, id, release};
 use crate::acme::{self, Account, Ca};
 
 impl Accounts {
@@ -14,17 +14,14 @@ impl Accounts {
     /// [`AccountError`]. A crash between the CA's answer and the saving loses the
     /// account; certificates stay valid.
     pub async fn rotate(&self, ca: &Ca) -> Result<Account, AccountError> {
-        self.acquire(ca).await?;
-        let rotated = async {
+        self.alone(ca, async {
             let account = self.expected(ca).await?;
             let rotated = account.rotate().await?;
             // Whatever stands there by now: the CA takes no other key.
             self.save(&rotated, Precondition::Any).await?;
             Ok(rotated)
-        };
-        let rotated = rotated.await;
-        self.release(ca).await;
-        rotated
+        })
+        .await
     }
 
     /// Ends the account at the CA for ever and removes it from the catalog; the next
@@ -35,8 +32,7 @@ impl Accounts {
     /// # Errors
     /// [`AccountError`]; the account is then still in the catalog.
     pub async fn deactivate(&self, ca: &Ca) -> Result<Option<acme::Error>, AccountError> {
-        self.acquire(ca).await?;
-        let ended = async {
+        self.alone(ca, async {
             let refused = match self.expected(ca).await?.deactivate().await {
                 Err(error) if error.doubts_account() => Some(error),
                 ended => ended.map(|()| None)?,
@@ -44,10 +40,8 @@ impl Accounts {
             let remove = Write::RemoveDocument(id(ca), Precondition::Any);
             self.sealer.write(vec![remove]).await?;
             Ok(refused)
-        };
-        let ended = ended.await;
-        self.release(ca).await;
-        ended
+        })
+        .await
     }
 
     /// Tells the CA the configured contact, if the account has another one. A failure
@@ -70,8 +64,7 @@ impl Accounts {
     }
 
     async fn set_contact(&self, ca: &Ca) -> Result<Account, AccountError> {
-        self.acquire(ca).await?;
-        let changed = async {
+        self.alone(ca, async {
             let stored = self.read(ca).await?;
             let (account, version) = stored.ok_or_else(|| absent(ca))?;
             let changed = account.set_contact(&self.contact).await?;
@@ -79,23 +72,30 @@ impl Accounts {
             let expect = Precondition::Version(version);
             self.save(&changed, expect).await?;
             Ok(changed)
-        };
-        let changed = changed.await;
-        self.release(ca).await;
-        changed
+        })
+        .await
     }
 
     async fn expected(&self, ca: &Ca) -> Result<Account, AccountError> {
         self.stored(ca).await?.ok_or_else(|| absent(ca))
     }
 
-    /// Waits for the lease.
-    async fn acquire(&self, ca: &Ca) -> Result<(), AccountError> {
+    /// Waits for the lease, and works while holding it.
+    async fn alone<T>(
+        &self,
+        ca: &Ca,
+        work: impl Future<Output = Result<T, AccountError>>,
+    ) -> Result<T, AccountError> {
         let until = Instant::now() + PATIENCE;
-        while !self.lease(ca).await? {
-            self.pause(ca, until).await?;
-        }
-        Ok(())
+        let lease = loop {
+            match self.lease(ca).await? {
+                Some(lease) => break lease,
+                None => self.pause(ca, until).await?,
+            }
+        };
+        let done = work.await;
+        release(lease, ca).await;
+        done
     }
 }
 

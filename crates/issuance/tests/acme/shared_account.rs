@@ -8,7 +8,7 @@ use data_encoding::BASE64URL_NOPAD;
 use sekisho_certs::credential::Secret;
 use sekisho_certs::seal::{KeyRing, MasterKey};
 use sekisho_certs::store::{Document, DocumentId, DocumentKind, Precondition, Write};
-use sekisho_certs::{Clock, Sealer};
+use sekisho_certs::{Clock, Lease, Sealer};
 use sekisho_issuance::accounts::{AccountError, Accounts};
 use sekisho_issuance::acme::{Blame, Ca, CaSettings, ExternalAccount};
 use sekisho_testkit::Answer;
@@ -44,7 +44,12 @@ impl Cluster {
     }
 
     fn with_contact(&self, contact: &str) -> Accounts {
-        Accounts::new(self.sealer.clone(), vec![contact.into()], true)
+        let contact = vec![contact.into()];
+        Accounts::new(self.sealer.clone(), contact, true, self.clock())
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Manual(Arc::clone(&self.now))
     }
 
     fn pass(&self, seconds: i64) {
@@ -198,16 +203,10 @@ async fn the_wait_for_another_server_is_bounded() {
     let cluster = Cluster::start().await;
     let settings = CaSettings::builtin("letsencrypt").unwrap();
     let ca = Ca::new(&settings).unwrap();
-    let lease = format!("document acme-account/{}", settings.directory);
+    let name = format!("document acme-account/{}", settings.directory);
     let hour = Duration::from_secs(3600);
-    let catalog = cluster.sealer.catalog();
-    assert!(
-        catalog
-            .lease(&lease, "other", hour)
-            .await
-            .unwrap()
-            .is_some()
-    );
+    let other = Lease::take(&cluster.sealer, name, hour, &cluster.clock()).await;
+    assert!(other.unwrap().is_some());
     let began = Instant::now();
     let error = cluster.server().get(&ca, None).await.unwrap_err();
     assert_eq!(

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::rand;
-use data_encoding::HEXLOWER;
 use sekisho_certs::store::{Document, Precondition, Write};
-use sekisho_certs::{Clock, DocumentEvent, SealedBytes, Sealer, StoreError};
+use sekisho_certs::{Clock, DocumentEvent, Lease, SealedBytes, Sealer, StoreError};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::sleep;
 use zeroize::Zeroizing;
@@ -45,8 +44,6 @@ enum SourceState {
     Catalog {
         sealer: Sealer,
         events: broadcast::Receiver<DocumentEvent>,
-        /// Random name of this process as a holder of the lease.
-        holder: String,
         /// Keys of the catalog when it was last read.
         known: Vec<Timed>,
         /// Keys made by this process, because the catalog had none for a
@@ -65,7 +62,6 @@ impl Keeper {
             Source::Catalog(sealer, events) => SourceState::Catalog {
                 sealer,
                 events,
-                holder: HEXLOWER.encode(&random_name()),
                 known: Vec::new(),
                 own: Vec::new(),
             },
@@ -91,13 +87,9 @@ impl Keeper {
         let now = self.clock.now();
         let until = match &mut self.source {
             SourceState::Catalog {
-                sealer,
-                holder,
-                known,
-                own,
-                ..
+                sealer, known, own, ..
             } => {
-                let refreshed = refresh_catalog(sealer, holder, known, now).await;
+                let refreshed = refresh_catalog(sealer, known, &self.clock).await;
                 known.retain(|key| is_alive(now, key.from));
                 own.retain(|key| is_alive(now, key.from));
                 let mut all = [&own[..], known].concat();
@@ -187,20 +179,19 @@ async fn keys_changed(events: &mut broadcast::Receiver<DocumentEvent>) {
 /// too.
 async fn refresh_catalog(
     sealer: &Sealer,
-    holder: &str,
     known: &mut Vec<Timed>,
-    now: i64,
+    clock: &Clock,
 ) -> Result<(), StoreError> {
+    let now = clock.now();
     read(sealer, known, now).await?;
     let Action::Make(_) = schedule(now, &starts(known)) else {
         return Ok(());
     };
-    let catalog = sealer.catalog();
-    if catalog.lease(LEASE, holder, LEASE_TIME).await?.is_none() {
+    let Some(lease) = Lease::take(sealer, LEASE.to_owned(), LEASE_TIME, clock).await? else {
         return Ok(());
-    }
+    };
     let made = make(sealer, known, now).await;
-    catalog.release(LEASE, holder).await?;
+    lease.release().await?;
     made
 }
 

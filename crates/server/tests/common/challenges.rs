@@ -7,8 +7,7 @@ use std::time::Duration;
 use sekisho_certs::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
 use sekisho_certs::seal::{KeyRing, MasterKey};
 use sekisho_certs::store::{
-    BoxFuture, CatalogId, ChangePage, Document, DocumentId, DocumentKind, Lease, LogPosition,
-    Result,
+    BoxFuture, CatalogId, ChangePage, Document, DocumentId, DocumentKind, LogPosition, Result,
 };
 use sekisho_certs::{
     Answer, Batch, Catalog, ChallengeKind, Challenges, ChangeLog, Clock, CredentialId, HostName,
@@ -142,7 +141,5 @@ impl Catalog for Counted {
         lineages_of(&'a [CredentialId]) -> Vec<Lineage<SealedBytes>>;
         list_lineages(Listed, Option<&'a LineageName>, usize) -> Vec<Lineage<SealedBytes>>;
         count_lineages() -> u64;
-        lease(&'a str, &'a str, Duration) -> Option<Lease>;
-        release(&'a str, &'a str) -> ();
     }
 }

@@ -201,6 +201,7 @@ CREATE TABLE sekisho.documents (
 );
 CREATE INDEX documents_expiring ON sekisho.documents (expires) WHERE expires IS NOT NULL;
 
+-- Of servers before leases were documents; goes with the next version of the schema.
 CREATE TABLE sekisho.leases (
     name text COLLATE "C" PRIMARY KEY,
     holder text NOT NULL,

@@ -232,6 +232,7 @@ CREATE INDEX hosts_by_rsa ON hosts (rsa) WHERE rsa IS NOT NULL;
     "
 CREATE INDEX documents_expiring ON documents (expires) WHERE expires IS NOT NULL;
 
+-- Of servers before leases were documents; goes with the next version of the schema.
 CREATE TABLE leases (
     name TEXT PRIMARY KEY,
     holder TEXT NOT NULL,

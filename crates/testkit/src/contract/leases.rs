@@ -1,59 +1,67 @@
-//! The sentences on leases.
+//! The sentences of [`sekisho_certs::Lease`], which hold by the catalog's documents.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use sekisho_certs::seal::{KeyRing, MasterKey};
+use sekisho_certs::{Clock, Lease, Sealer};
+
 use super::fixture::Fixture;
-use sekisho_certs::store::Lease;
 
-const TTL: Duration = Duration::from_secs(10);
-
-async fn lease(fixture: &Fixture, holder: &str) -> Option<Lease> {
-    fixture.catalog.lease("renewal", holder, TTL).await.unwrap()
+/// Takes the lease. Each server has a clock that agrees with the catalog's.
+async fn take(sealer: &Sealer, clock: &Clock) -> Option<Lease> {
+    let ttl = Duration::from_secs(10);
+    let taken = Lease::take(sealer, "name".to_owned(), ttl, clock).await;
+    taken.unwrap()
 }
 
-pub async fn one_holds_a_lease_at_a_time(fixture: Fixture) {
-    let fixture = Arc::new(fixture);
-    let tries = (0..8).map(|holder| {
-        let fixture = Arc::clone(&fixture);
-        tokio::spawn(async move { lease(&fixture, &holder.to_string()).await })
+async fn sealer(fixture: &Fixture) -> (Sealer, Clock) {
+    let ring = KeyRing::new(MasterKey::new(&[7; 32]));
+    let sealer = Sealer::create(Arc::clone(&fixture.catalog), ring).await;
+    (sealer.unwrap(), Clock::Manual(Arc::clone(&fixture.clock)))
+}
+
+pub async fn one_of_many_takes_a_lease(fixture: Fixture) {
+    let (sealer, clock) = sealer(&fixture).await;
+    let before = fixture.number().await;
+    let tries = (0..16).map(|_| {
+        let (sealer, clock) = (sealer.clone(), clock.clone());
+        tokio::spawn(async move { take(&sealer, &clock).await })
     });
-    let mut held = Vec::new();
-    for one in tries.collect::<Vec<_>>() {
-        held.extend(one.await.unwrap());
-    }
-    assert_eq!(held.len(), 1);
-    assert_eq!(held[0].expires_ms, (fixture.now() + 10) * 1000);
+    let taken = join_all(tries).await.into_iter();
+    assert_eq!(taken.filter_map(Result::unwrap).count(), 1);
+    assert_eq!(fixture.number().await, before);
     // Another name is another lease.
-    let other = fixture.catalog.lease("other", "x", TTL).await.unwrap();
-    assert!(other.is_some());
+    let other = Lease::take(&sealer, "other".to_owned(), Duration::from_secs(10), &clock);
+    assert!(other.await.unwrap().is_some());
 }
 
-pub async fn a_token_grows_with_each_holder(fixture: Fixture) {
-    let first = lease(&fixture, "a").await.unwrap();
-    fixture.advance(6);
-    let longer = lease(&fixture, "a").await.unwrap();
-    assert_eq!(longer.token, first.token);
-    assert_eq!(longer.expires_ms, first.expires_ms + 6000);
-    // Past the first end, before the prolonged one.
-    fixture.advance(6);
-    assert_eq!(lease(&fixture, "b").await, None);
-    fixture.advance(4);
-    let second = lease(&fixture, "b").await.unwrap();
-    assert!(second.token > first.token);
-    assert_eq!(lease(&fixture, "a").await, None);
-    fixture.advance(10);
-    assert!(lease(&fixture, "a").await.unwrap().token > second.token);
-}
-
-pub async fn only_the_holder_gives_it_back(fixture: Fixture) {
-    let first = lease(&fixture, "a").await.unwrap();
-    fixture.catalog.release("renewal", "b").await.unwrap();
-    assert_eq!(lease(&fixture, "b").await, None);
-    fixture.catalog.release("renewal", "a").await.unwrap();
-    let second = lease(&fixture, "b").await.unwrap();
-    assert!(second.token > first.token);
+pub async fn an_expired_lease_is_taken_over(fixture: Fixture) {
+    let (sealer, clock) = sealer(&fixture).await;
+    let first = take(&sealer, &clock).await.unwrap();
+    fixture.advance(9);
+    assert!(take(&sealer, &clock).await.is_none());
+    fixture.advance(1);
+    let second = take(&sealer, &clock).await.unwrap();
+    assert!(!first.prolong().await.unwrap());
     // Too late: it is another's by now.
-    fixture.catalog.release("renewal", "a").await.unwrap();
-    assert_eq!(lease(&fixture, "a").await, None);
+    first.release().await.unwrap();
+    assert!(take(&sealer, &clock).await.is_none());
+    // Nobody took it in the meantime.
+    fixture.advance(10);
+    assert!(second.prolong().await.unwrap());
+    assert!(take(&sealer, &clock).await.is_none());
+}
+
+pub async fn its_holder_prolongs_and_releases_it(fixture: Fixture) {
+    let (sealer, clock) = sealer(&fixture).await;
+    let lease = take(&sealer, &clock).await.unwrap();
+    fixture.advance(6);
+    assert!(lease.prolong().await.unwrap());
+    // Past the first end, before the later one.
+    fixture.advance(9);
+    assert!(take(&sealer, &clock).await.is_none());
+    lease.release().await.unwrap();
+    assert!(take(&sealer, &clock).await.is_some());
 }

@@ -10,8 +10,8 @@ use sekisho_certs::record::{HostRecord, References};
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::precondition;
 use sekisho_certs::store::{
-    Answer, Change, ChangePage, Document, DocumentId, DocumentKind, Found, Lease, LogId,
-    LogPosition, Precondition, Reseal, Result, SecretOf, StoreError, Subject, What, Write,
+    Answer, Change, ChangePage, Document, DocumentId, DocumentKind, Found, LogId, LogPosition,
+    Precondition, Reseal, Result, SecretOf, StoreError, Subject, What, Write,
 };
 
 #[derive(Clone, Debug)]
@@ -26,7 +26,6 @@ pub(super) struct State {
     hosts: BTreeMap<HostPattern, HostRecord>,
     credentials: BTreeMap<CredentialId, StoredCredential<SealedBytes>>,
     documents: BTreeMap<DocumentId, Document<SealedBytes>>,
-    pub(super) leases: BTreeMap<String, (String, Lease)>,
     pub(super) lineages: BTreeMap<LineageName, Lineage<SealedBytes>>,
 }
 
@@ -42,7 +41,6 @@ impl State {
             hosts: BTreeMap::new(),
             credentials: BTreeMap::new(),
             documents: BTreeMap::new(),
-            leases: BTreeMap::new(),
             lineages: BTreeMap::new(),
         }
     }

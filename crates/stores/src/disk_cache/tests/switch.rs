@@ -12,7 +12,7 @@ use sekisho_certs::host::HostPattern;
 use sekisho_certs::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
-    BoxFuture, CatalogId, ChangeLog, ChangePage, Document, DocumentId, Lease, LogId, Result,
+    BoxFuture, CatalogId, ChangeLog, ChangePage, Document, DocumentId, LogId, Result,
 };
 
 #[derive(Debug)]
@@ -218,19 +218,6 @@ impl Catalog for Switch {
     }
 
     fn count_lineages(&self) -> BoxFuture<'_, Result<u64>> {
-        unreachable!("nobody asks")
-    }
-
-    fn lease<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a str,
-        _: Duration,
-    ) -> BoxFuture<'a, Result<Option<Lease>>> {
-        unreachable!("nobody asks")
-    }
-
-    fn release<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<()>> {
         unreachable!("nobody asks")
     }
 }

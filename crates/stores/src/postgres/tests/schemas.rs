@@ -236,9 +236,6 @@ async fn no_superuser_is_needed() {
         .unwrap();
     assert!(finds(&store, "a.example").await);
     assert_eq!(store.changes(0, 9).await.unwrap().changes.len(), 1);
-    let ttl = Duration::from_secs(9);
-    assert!(store.lease("l", "h", ttl).await.unwrap().is_some());
-    store.release("l", "h").await.unwrap();
 }
 
 /// As several servers of a version with one migration more would start.

@@ -98,8 +98,6 @@ macro_rules! catalog_passed_on {
                 lineages_of(ids: &'a [CredentialId]) -> Vec<Lineage<SealedBytes>>;
                 list_lineages(which: Listed, after: Option<&'a LineageName>, limit: usize) -> Vec<Lineage<SealedBytes>>;
                 count_lineages() -> u64;
-                lease(name: &'a str, holder: &'a str, ttl: Duration) -> Option<Lease>;
-                release(name: &'a str, holder: &'a str) -> ();
             }
         }
     };
