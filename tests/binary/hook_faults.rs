@@ -145,7 +145,7 @@ fn text_of_a_client_is_only_a_parameter_of_sql() {
         (&sandbox, &server),
         "big.example",
         "InternalError",
-        "over 1 MiB",
+        "over 4 MiB",
     );
     assert!(server.shows("a.example", "page of a.example"));
     let count = format!(

@@ -4,16 +4,15 @@
 //! keys are taken and given sealed only. Behind PgBouncer in transaction mode
 //! (`pgbouncer=1`) nothing is prepared and nothing listened for.
 
-mod bounded;
 mod claims;
 mod connection;
 mod database;
 mod fault;
 mod find;
+mod foreign;
 mod lineages;
 mod listen;
 mod log;
-mod message_limit;
 mod params;
 mod pool;
 mod read;

@@ -13,11 +13,9 @@ use tokio_postgres::{AsyncMessage, CancelToken, Client, Row, RowStream, Statemen
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::Options;
-use super::bounded;
-use super::database::MAX_BYTES;
 use super::fault::{Fault, Step};
 use super::find;
-use super::message_limit::Exceeded;
+use super::foreign::{self, Place, Received};
 use super::params::Params;
 use super::schema;
 use super::tls::tls;
@@ -49,10 +47,11 @@ impl Dialer {
     /// Ends the query of a connection at the server, within 2 s, and waits up to 2 s for its
     /// end.
     pub(super) async fn cancel(&self, query: CancelToken, on: &Connection) {
-        let config = &self.url.config;
-        let cancelling = bounded::cancel(&query, config, &self.tls, MAX_BYTES);
-        // Where that fails, `statement_timeout` ends the query.
-        let _ = timeout(CANCEL, cancelling).await;
+        if let Some((place, _)) = &on.foreign {
+            let cancelling = place.cancel(&query, &self.url.config, &self.tls);
+            // Where that fails, `statement_timeout` ends the query.
+            let _ = timeout(CANCEL, cancelling).await;
+        }
         // PostgreSQL answers an empty query only when the one before has ended.
         let _ = timeout(CANCEL, on.run("")).await;
     }
@@ -91,7 +90,7 @@ impl Dialer {
 
     /// Lets the server end a query that nobody waits for any more.
     async fn dial_foreign(&self) -> Step<Connection> {
-        let connection = bounded::connect(&self.url.config, &self.tls, MAX_BYTES).await?;
+        let connection = foreign::connect(&self.url.config, &self.tls).await?;
         if !self.url.pgbouncer {
             let bound = self.options.read.as_millis();
             connection
@@ -109,8 +108,7 @@ impl Dialer {
     ) -> Step<Connection> {
         let (client, mut driver) = self.url.config.connect(self.tls.clone()).await?;
         let driver = move |cx: &mut Context<'_>| driver.poll_message(cx);
-        let unbounded = Exceeded::default();
-        Ok(Connection::driven(client, driver, unasked, unbounded))
+        Ok(Connection::driven(client, driver, unasked))
     }
 }
 
@@ -129,7 +127,8 @@ pub(super) struct Connection {
     /// server.
     _driver: JoinSet<()>,
     retired: watch::Sender<bool>,
-    exceeded: Exceeded,
+    /// Where a database of somebody else is, and what it has sent.
+    pub(super) foreign: Option<(Place, Received)>,
 }
 
 impl Connection {
@@ -138,7 +137,6 @@ impl Connection {
         client: Client,
         mut driver: impl FnMut(&mut Context<'_>) -> Poll<Said> + Send + 'static,
         mut unasked: impl FnMut(AsyncMessage) + Send + 'static,
-        exceeded: Exceeded,
     ) -> Self {
         let retired = watch::Sender::new(false);
         let ended = retired.clone();
@@ -147,7 +145,7 @@ impl Connection {
             while let Some(Ok(message)) = poll_fn(&mut driver).await {
                 unasked(message);
             }
-            // Ends what calls wait for: a message over the bound is marked by now.
+            // Ends what calls wait for.
             drop(driver);
             ended.send_replace(true);
         });
@@ -157,13 +155,8 @@ impl Connection {
             log: None,
             _driver: task,
             retired,
-            exceeded,
+            foreign: None,
         }
-    }
-
-    /// Tells whether a message was over the bound, which ended the connection.
-    pub(super) fn has_exceeded(&self) -> bool {
-        self.exceeded.is_set()
     }
 
     /// Runs a statement and returns its rows, in one round trip, without

@@ -14,6 +14,7 @@ use tokio_postgres::{CancelToken, Row};
 use super::Options;
 use super::connection::Connection;
 use super::fault::{Fault, Step};
+use super::foreign::Received;
 use super::pool::Pool;
 use super::url::Url;
 use sekisho_certs::store::Result;
@@ -73,7 +74,8 @@ impl Database {
     ///
     /// # Errors
     /// If the database can't be reached or refuses the statement, if a column has a type
-    /// that [`Value`] lacks, or the answer has over 1,000 rows or 1 MiB.
+    /// that [`Value`] lacks, or the answer has over 1,000 rows or 1 MiB. Over 4 MiB for one
+    /// query end its connection before they are read.
     pub async fn query(&self, text: String, parameters: Vec<Value>) -> Result<Vec<Columns>> {
         let pool = Arc::clone(&self.pool);
         let cancels = Arc::clone(&self.cancels);
@@ -130,9 +132,13 @@ impl Drop for UnderWay {
 }
 
 async fn rows(on: &Connection, text: &str, parameters: Vec<Value>) -> Step<Vec<Columns>> {
+    let received = on.foreign.as_ref().map(|(_, received)| received);
+    if let Some(received) = received {
+        received.begin();
+    }
     match read(on, text, parameters).await {
-        Err(Fault::Sql(_)) if on.has_exceeded() => Err(Fault::Unfit(
-            "a row of the answer has over 1 MiB: ask for less, as by left(column, 1000)".into(),
+        Err(Fault::Sql(_)) if received.is_some_and(Received::is_exceeded) => Err(Fault::Unfit(
+            "over 4 MiB came for one query: ask for less, as by left(column, 1000)".into(),
         )),
         read => read,
     }
@@ -227,5 +233,5 @@ impl<'a> FromSql<'a> for Document {
 }
 
 const MAX_ROWS: usize = 1000;
-/// Bytes of an answer, and of each message of the server.
-pub(super) const MAX_BYTES: usize = 1 << 20;
+/// Bytes of an answer.
+const MAX_BYTES: usize = 1 << 20;

@@ -112,7 +112,7 @@ impl fmt::Debug for Url {
 }
 
 /// PostgreSQL's port.
-const DEFAULT_PORT: u16 = 5432;
+pub(super) const DEFAULT_PORT: u16 = 5432;
 
 fn shown(parts: &Parts<'_>) -> String {
     let query = parts.query.split('&').map(|one| match one {
