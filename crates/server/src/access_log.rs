@@ -8,10 +8,8 @@
 
 mod combined;
 mod entry;
-mod file;
 mod handover;
 mod json;
-mod queue;
 mod request_id;
 mod text;
 mod time;
@@ -20,13 +18,14 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sekisho_certs::metrics::Registry;
+use sekisho_certs::LogLimiter;
+use sekisho_certs::metrics::{Counter, Registry};
 
 pub(crate) use entry::{Connection, Entry, Logged};
-use file::File;
 pub(crate) use handover::Handover;
-use queue::Queue;
 pub(crate) use request_id::X_REQUEST_ID;
+
+use crate::line_writer::{self, File, LineWriter};
 
 /// Where the access log is written to, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +58,8 @@ pub enum Format {
 #[derive(Debug)]
 pub struct AccessLog {
     format: Format,
-    queue: Queue,
+    lines: LineWriter,
+    full: LogLimiter,
 }
 
 impl AccessLog {
@@ -68,10 +68,14 @@ impl AccessLog {
     /// # Errors
     /// If the file can't be opened, or the thread not started.
     pub fn start(settings: &Settings) -> io::Result<Arc<Self>> {
-        let file = File::open(&settings.target)?;
+        let file = match &settings.target {
+            Target::Stdout => File::of(&io::stdout())?,
+            Target::File(path) => File::append(path)?,
+        };
         Ok(Arc::new(Self {
             format: settings.format,
-            queue: Queue::start(file)?,
+            lines: LineWriter::start("access log", file, MAX_BYTES, Counter::default())?,
+            full: LogLimiter::default(),
         }))
     }
 
@@ -82,25 +86,25 @@ impl AccessLog {
     pub fn check(settings: &Settings) -> io::Result<()> {
         match &settings.target {
             Target::Stdout => Ok(()),
-            Target::File(path) => file::check(path),
+            Target::File(path) => line_writer::check(path),
         }
     }
 
     /// Opens the file again, behind the line that is being written. If that fails,
     /// the open file is kept. Does not wait.
     pub fn reopen(&self) {
-        self.queue.reopen();
+        self.lines.reopen();
     }
 
     /// Waits until earlier lines are written, at most 1 s.
     pub fn flush(&self) {
-        self.queue.flush();
+        self.lines.flush();
     }
 
     /// Registers the metric of lines that were dropped.
     pub fn register(&self, registry: &mut Registry) {
         let help = "Lines of the access log that were dropped: not written, or not fast enough";
-        let dropped = self.queue.dropped().clone();
+        let dropped = self.lines.dropped().clone();
         registry.register("access_log_lines_dropped", help, dropped);
     }
 
@@ -111,10 +115,19 @@ impl AccessLog {
             Format::Combined => combined::write(&mut line, entry),
         }
         line.push(b'\n');
-        self.queue.push(line);
+        if !self.lines.push(line)
+            && let Some(others) = self.full.allow()
+        {
+            tracing::warn!(
+                others,
+                "a line of the access log was dropped: lines come faster than they are written"
+            );
+        }
     }
 }
 
+/// Bytes of lines that are not written yet. Most lines have 500.
+const MAX_BYTES: usize = 4 << 20;
 /// Bytes that most lines have room in.
 const TYPICAL_LINE: usize = 640;
 

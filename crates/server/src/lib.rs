@@ -30,6 +30,7 @@ mod handshake;
 mod hello;
 pub mod hook;
 mod http;
+pub mod line_writer;
 mod listen;
 mod log_limiter;
 pub mod metrics;

@@ -4,45 +4,52 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, OFlags, access, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
-use super::Target;
-
 /// Open target.
 #[derive(Debug)]
-pub(super) struct File {
-    target: Target,
+pub struct File {
+    /// None of an open descriptor, such as standard output.
+    path: Option<PathBuf>,
     open: fs::File,
     /// The last write took only the beginning of a line.
     torn: bool,
 }
 
 impl File {
-    /// Opens the target.
+    /// Opens a file to append lines to; creates it with mode 640.
     ///
     /// # Errors
     /// The system's. A named pipe that no process reads is an error, too.
-    pub(super) fn open(target: &Target) -> io::Result<Self> {
-        let open = match target {
-            Target::Stdout => fs::File::from(io::stdout().as_fd().try_clone_to_owned()?),
-            Target::File(path) => append_to(path)?,
-        };
+    pub fn append(path: &Path) -> io::Result<Self> {
         Ok(Self {
-            target: target.clone(),
-            open,
+            path: Some(path.to_owned()),
+            open: append_to(path)?,
             torn: false,
         })
     }
 
-    /// Opens the file again. Standard output stays as it is.
+    /// Takes a copy of an open descriptor.
     ///
     /// # Errors
-    /// The errors of [`File::open`]; the open file is then kept.
+    /// The system's.
+    pub fn of(descriptor: &impl AsFd) -> io::Result<Self> {
+        Ok(Self {
+            path: None,
+            open: descriptor.as_fd().try_clone_to_owned()?.into(),
+            torn: false,
+        })
+    }
+
+    /// Opens the file again. A descriptor stays as it is.
+    ///
+    /// # Errors
+    /// The errors of [`File::append`]; the open file is then kept.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
-        if let Target::File(path) = &self.target {
+        if let Some(path) = &self.path {
             self.open = append_to(path)?;
             self.torn = false;
         }
@@ -78,7 +85,7 @@ impl File {
 }
 
 /// Checks that the file can be opened, or created if it is not there.
-pub(super) fn check(path: &Path) -> io::Result<()> {
+pub(crate) fn check(path: &Path) -> io::Result<()> {
     match access(path, Access::WRITE_OK) {
         Ok(()) if path.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         Err(Errno::NOENT) => {
@@ -107,9 +114,19 @@ fn append_to(path: &Path) -> io::Result<fs::File> {
 const MODE: u32 = 0o640;
 
 #[cfg(test)]
-impl File {
-    /// Lets the next line find half a line before it.
-    pub(super) fn tear(&mut self) {
-        self.torn = true;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn behind_half_a_line_begins_a_new_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let mut file = File::append(&path).unwrap();
+        file.write(b"one\n").1.unwrap();
+        file.torn = true;
+        let (written, result) = file.write(b"two\nthree\n");
+        assert!(written == 10 && result.is_ok());
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "one\n\ntwo\nthree\n");
     }
 }
