@@ -86,8 +86,6 @@ enum Place {
     Upstream,
     /// Passes it on to an upstream that never answers
     Silent,
-    /// As `Silent`, on a server that takes few requests at once
-    Overload,
     /// As `Upstream`; clients of the same host are measured
     Shared,
     /// Passes it on to an upstream that attacks
@@ -131,7 +129,6 @@ fn attacks() -> Vec<(String, Kind, Place)> {
         Kind::Requests,
         Place::Silent,
     ));
-    attacks.push(("overload".to_owned(), Kind::Requests, Place::Overload));
     attacks.push((
         "a silent upstream, reset".to_owned(),
         Kind::RapidReset,

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::thread;
 
@@ -361,7 +360,6 @@ fn limits(raw: &RawServer, acme: Option<&RawAcme>) -> Result<Limits> {
     Ok(Limits {
         workers: key("workers").count_or(raw.workers, cores)?,
         connections: key("connections").count(raw.connections)?,
-        requests: NonZeroUsize::new(key("requests").count(raw.requests)?),
         handshake: key("handshake_timeout").time(raw.handshake_timeout.as_ref())?,
         head: key("header_timeout").time(raw.header_timeout.as_ref())?,
         idle: key("idle_timeout").time(raw.idle_timeout.as_ref())?,

@@ -55,7 +55,6 @@ pub(super) const KEYS: &[Key] = &[
     time("hook", "failed", "1s", ("100ms", "1m")),
     count("server", "workers", None, ("1", "1024")),
     count("server", "connections", Some("65536"), ("1", "10000000")),
-    count("server", "requests", Some("0"), ("0", "10000000")),
     time("server", "handshake_timeout", "10s", ("100ms", "5m")),
     time("server", "header_timeout", "15s", ("100ms", "5m")),
     time("server", "idle_timeout", "60s", ("1s", "1h")),

@@ -105,10 +105,16 @@ fn gone(message: &str) -> Option<String> {
 }
 
 /// Keys of earlier versions, and what takes their place.
-const GONE: [(&str, &str); 1] = [(
-    "avoid_slow_adx",
-    "on Zen 3 set OPENSSL_ia32cap=~0x0:~0x80000 in the environment of the service",
-)];
+const GONE: [(&str, &str); 2] = [
+    (
+        "avoid_slow_adx",
+        "on Zen 3 set OPENSSL_ia32cap=~0x0:~0x80000 in the environment of the service",
+    ),
+    (
+        "requests",
+        "`connections`, and `connections` and `waiting` of a site's upstream, bound the load",
+    ),
+];
 
 /// Says what to write where TOML's own words for a mistake in the syntax name neither the
 /// key nor the value.

@@ -90,7 +90,6 @@ pub(crate) struct RawLog {
 pub(crate) struct RawServer {
     pub(crate) workers: Option<i64>,
     pub(crate) connections: Option<i64>,
-    pub(crate) requests: Option<i64>,
     pub(crate) handshake_timeout: Option<String>,
     pub(crate) header_timeout: Option<String>,
     pub(crate) idle_timeout: Option<String>,

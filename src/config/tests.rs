@@ -97,7 +97,6 @@ fn applies_the_defaults() {
     let limits = Limits {
         workers: cores,
         connections: 65_536,
-        requests: None,
         handshake: Duration::from_secs(10),
         head: Duration::from_secs(15),
         idle: Duration::from_secs(60),

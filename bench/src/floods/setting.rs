@@ -50,11 +50,7 @@ impl Setting {
             ])
             .await?;
         // Fewer than the attackers' connections, so that these must make room.
-        let requests = match place {
-            Place::Overload => FEW_REQUESTS,
-            _ => 0,
-        };
-        let limits = format!("workers = 1\nconnections = {connections}\nrequests = {requests}");
+        let limits = format!("workers = 1\nconnections = {connections}");
         let server = hosting.serve(&limits).await?;
         pin(server.pid()?, SERVER_CORE).await?;
         pin(std::process::id(), CLIENT_CORE).await?;
@@ -87,7 +83,7 @@ impl Setting {
             Place::Page => ("files.test", "/"),
             Place::Download => ("files.test", "/large"),
             Place::Upstream | Place::Shared => ("proxied.test", "/"),
-            Place::Silent | Place::Overload | Place::Scripted(_) => ("hostile.test", "/"),
+            Place::Silent | Place::Scripted(_) => ("hostile.test", "/"),
         };
         Ok(Target {
             address: self.address()?,
@@ -129,7 +125,4 @@ const CLIENT_CORE: &str = "0";
 const ATTACKERS: u8 = 66;
 /// All attackers of a kind in one /24.
 const PER_PREFIX: usize = 10_000;
-/// Requests in flight from which on a host that has its share gets 503; the attackers have
-/// twice as many.
-const FEW_REQUESTS: usize = 32;
 const LARGE: u64 = 32 << 20;

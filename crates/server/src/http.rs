@@ -27,9 +27,7 @@ use crate::challenge;
 use crate::client::Client;
 use crate::frames::CONNECTION_WINDOW;
 use crate::framing;
-use crate::metrics::RequestRefusal;
 use crate::request::{Refused, RequestContext};
-use crate::respond;
 use crate::timeouts::ConnTimeouts;
 use crate::tls::SEND_LIMIT;
 use answer::{Answer, RequestGuard};
@@ -119,17 +117,14 @@ async fn answer(
 ) -> Response<Logged<Answer>> {
     let request = unanswered.as_ref().expect(UNANSWERED);
     let has_body = !request.body().is_end_stream();
-    let mut guard = RequestGuard::new(context.timeouts());
+    let guard = RequestGuard::new(context.timeouts());
     let last = is_last(request);
     let connect = request.method() == Method::CONNECT;
     let http1 = request.version() < Version::HTTP_2;
     let client = context.client(request.headers());
     let mut entry = context.entry(request, client.address);
     let answered = match framing {
-        Ok(()) => {
-            let noted = (&mut guard, entry.as_deref_mut());
-            respond(context, unanswered, client, noted).await
-        }
+        Ok(()) => respond(context, unanswered, client, entry.as_deref_mut()).await,
         Err(refused) => Err(refused),
     };
     let mut response = match answered {
@@ -143,9 +138,6 @@ async fn answer(
     };
     context.metrics().request(response.status());
     let leaves = connect || response.status() == StatusCode::SWITCHING_PROTOCOLS;
-    if leaves {
-        guard.give_back();
-    }
     // After CONNECT, the client may send bytes that are not HTTP.
     if http1 && (last || connect) && response.headers().get(CONNECTION).is_none() {
         response.headers_mut().insert(CONNECTION, CLOSE);
@@ -163,7 +155,7 @@ async fn respond(
     context: &ConnContext,
     unanswered: &mut Unanswered,
     client: Client,
-    (guard, mut entry): (&mut RequestGuard, Option<&mut Entry>),
+    mut entry: Option<&mut Entry>,
 ) -> Result<Response<Body>, Refused> {
     let request = unanswered.as_ref().expect(UNANSWERED);
     let service = &context.local.service;
@@ -179,12 +171,6 @@ async fn respond(
         let tenant = &target.served.host().record.tenant;
         entry.routed(target.name(&context.connection), tenant, target.lookup);
     }
-    if let Some(overload) = &service.overload {
-        match overload.enter(&target.served.host().record.pattern) {
-            Some(place) => guard.hold(place),
-            None => return Ok(overloaded(context)),
-        }
-    }
     let upstreams = &context.local.upstreams;
     let (connection, metrics) = (&context.connection, context.metrics());
     let context = RequestContext::new(connection, &target, client, entry.as_deref(), metrics);
@@ -192,12 +178,6 @@ async fn respond(
         .responder
         .respond(&context, upstreams, site, unanswered);
     Ok(responded.await)
-}
-
-/// Answers a request that is one too many.
-fn overloaded(context: &ConnContext) -> Response<Body> {
-    let refused = respond::Refused::until(RequestRefusal::Overload, OVERLOAD_WAIT);
-    refused.answer(context.metrics())
 }
 
 /// Turns a refusal into a response. If the host is gone, the connection ends
@@ -233,9 +213,6 @@ fn is_last(request: &Request<Incoming>) -> bool {
 }
 
 const UNANSWERED: &str = "a request is answered once";
-
-/// Time after which a client should ask again that was refused by the load.
-const OVERLOAD_WAIT: Duration = Duration::from_secs(5);
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 

@@ -35,7 +35,6 @@ mod listen;
 mod log_limiter;
 pub mod metrics;
 pub mod network;
-mod overload;
 mod peer;
 pub mod private;
 mod proxy_protocol;

@@ -32,7 +32,6 @@ pub struct Metrics {
     requests: [BusyCounter; STATUS_CLASSES.len()],
     proxy_headers: [Counter; ProxyHeaderResult::ALL.len()],
     refused: [Counter; RequestRefusal::ALL.len()],
-    requests_in_flight: Gauge,
     expired_served: Counter,
     accepted: BusyCounter,
     given_up: Counter,
@@ -79,10 +78,8 @@ impl Metrics {
             each: RequestRefusal::ALL
                 .map(|reason| (reason.as_str(), self.refused[reason as usize].clone())),
         };
-        let help = "Requests refused by their site's rule, or by the load of the server";
+        let help = "Requests refused by their site's rule";
         registry.register("requests_refused", help, refused);
-        let help = "Requests in flight (0 without [server] requests)";
-        registry.register("requests_in_flight", help, self.requests_in_flight.clone());
         let help = "Handshakes served with an expired certificate";
         registry.register("expired_served", help, self.expired_served.clone());
         let help = "Accepted connections";
@@ -187,12 +184,6 @@ impl Metrics {
     /// Counts a request that was refused, beside its status.
     pub fn request_refused(&self, reason: RequestRefusal) {
         self.refused[reason as usize].inc();
-    }
-
-    /// Returns the count of requests in flight, kept with `[server] requests`
-    /// alone.
-    pub(crate) fn requests_in_flight(&self) -> &Gauge {
-        &self.requests_in_flight
     }
 
     /// Notes that the server accepts connections, and how long that took from

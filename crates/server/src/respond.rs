@@ -20,7 +20,7 @@ use crate::request::RequestContext;
 use crate::rest;
 use crate::site::{Action, Guard, Refusals, Rule, RuleOptions, Site, SitePath};
 use crate::upstream::{self, Way, forward};
-pub(crate) use admission::Refused;
+use admission::Refused;
 
 /// Responder that answers requests from their sites. The server has one, which
 /// holds the cache of small files.

@@ -22,7 +22,6 @@ use crate::hook::{Chooser, Clients, Hook};
 use crate::http::{Numbers, Service};
 use crate::listen::Listening;
 use crate::metrics::Metrics;
-use crate::overload::Overload;
 use crate::respond::Responder;
 use crate::route::Routing;
 use crate::settings::Settings;
@@ -198,10 +197,6 @@ fn assemble(settings: Settings, parts: Parts, https_port: u16) -> (Arc<Common>, 
         hosts: Arc::clone(&hosts),
         host_look: limits.host_look,
     });
-    let overload = limits.requests.map(|limit| {
-        let in_flight = metrics.requests_in_flight();
-        Arc::new(Overload::new(limit, in_flight.clone()))
-    });
     let service = Arc::new(Service {
         routing: Arc::new(Routing {
             hosts: Arc::clone(&hosts),
@@ -213,7 +208,6 @@ fn assemble(settings: Settings, parts: Parts, https_port: u16) -> (Arc<Common>, 
         limits,
         metrics: Arc::clone(&metrics),
         access_log: parts.access_log,
-        overload,
         bodies: Bodies::new(settings.bodies, Arc::clone(&metrics)),
         https_port,
         numbers: Numbers::default(),

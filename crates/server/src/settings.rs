@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use sekisho_certs::HostName;
@@ -64,9 +63,6 @@ pub struct Limits {
     /// Connections open at once over all listeners, divided among the workers; at
     /// most one more for each worker and address.
     pub connections: usize,
-    /// Requests in flight over all workers, from which on hosts with the most are
-    /// refused; none for no limit.
-    pub requests: Option<NonZeroUsize>,
     /// From accepting to the end of the TLS handshake, lookup included; also
     /// for the lookup of another host that a request names. Where a certificate
     /// is waited for, [`CertificateWaits::time`] takes its place.

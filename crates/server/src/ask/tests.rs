@@ -99,7 +99,6 @@ fn error(outcome: &Outcome<VirtualHost>) -> Option<&LookupError> {
 const LIMITS: Limits = Limits {
     workers: 1,
     connections: 4096,
-    requests: None,
     handshake: HANDSHAKE,
     head: SECOND,
     idle: SECOND,

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
 use crate::body::Body;
-use crate::overload::InFlight;
 use crate::timeouts::{ConnTimeouts, Flow};
 
 /// Body of a site's response; dropping it ends the request.
@@ -87,8 +86,6 @@ pub(super) struct RequestGuard {
     /// Set for HTTP/2 only: over HTTP/1.1, data that the client does not take
     /// blocks the socket.
     flow: Option<Arc<Flow>>,
-    /// Place among the requests in flight, if these are counted.
-    place: Option<InFlight>,
 }
 
 impl RequestGuard {
@@ -97,18 +94,7 @@ impl RequestGuard {
         Self {
             timeouts: Arc::clone(timeouts),
             flow: Flow::of_stream(),
-            place: None,
         }
-    }
-
-    /// Holds a place among the requests in flight until the end of the answer.
-    pub(super) fn hold(&mut self, place: InFlight) {
-        self.place = Some(place);
-    }
-
-    /// Gives the place back early: the connection or stream leaves HTTP.
-    pub(super) fn give_back(&mut self) {
-        self.place = None;
     }
 
     fn offer(&self) {

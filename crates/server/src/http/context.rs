@@ -16,7 +16,6 @@ use crate::files::OpenFiles;
 use crate::handshake::Established;
 use crate::metrics::Metrics;
 use crate::network::Networks;
-use crate::overload::Overload;
 use crate::peer::Peer;
 use crate::request::Connection;
 use crate::respond::Responder;
@@ -39,8 +38,6 @@ pub(crate) struct Service {
     pub(crate) metrics: Arc<Metrics>,
     /// `[log] access`; none by default.
     pub(crate) access_log: Option<Arc<AccessLog>>,
-    /// Count of the requests in flight; none without `[server] requests`.
-    pub(crate) overload: Option<Arc<Overload>>,
     /// Bytes of bodies that connections of HTTP/2 hold.
     pub(crate) bodies: Arc<Bodies>,
     /// Port of HTTPS in redirects from plain HTTP.

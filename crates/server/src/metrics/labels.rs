@@ -156,7 +156,7 @@ labels! {
 }
 
 labels! {
-    /// Why a request was refused by its site's rule, or by the load of the server.
+    /// Why a request was refused by its site's rule.
     RequestRefusal {
         /// The client's address is denied, or not allowed.
         Address = "address",
@@ -166,7 +166,5 @@ labels! {
         ClientRate = "client_rate",
         /// The host is over its rate.
         HostRate = "host_rate",
-        /// Too many requests are in flight, and the host has its share of them.
-        Overload = "overload",
     }
 }

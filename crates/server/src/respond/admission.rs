@@ -85,14 +85,14 @@ fn is_allowed(client: Option<IpAddr>, options: &RuleOptions) -> bool {
 }
 
 impl Refused {
-    pub(crate) fn of(reason: RequestRefusal) -> Self {
+    pub(super) fn of(reason: RequestRefusal) -> Self {
         Self {
             reason,
             retry_after: None,
         }
     }
 
-    pub(crate) fn until(reason: RequestRefusal, wait: Duration) -> Self {
+    fn until(reason: RequestRefusal, wait: Duration) -> Self {
         Self {
             reason,
             retry_after: Some(wait),
@@ -106,7 +106,6 @@ impl Refused {
             RequestRefusal::Address => StatusCode::FORBIDDEN,
             RequestRefusal::Body => StatusCode::PAYLOAD_TOO_LARGE,
             RequestRefusal::ClientRate | RequestRefusal::HostRate => StatusCode::TOO_MANY_REQUESTS,
-            RequestRefusal::Overload => StatusCode::SERVICE_UNAVAILABLE,
         });
         if let Some(wait) = self.retry_after {
             // Whole seconds, rounded up: a client that waits is not early.

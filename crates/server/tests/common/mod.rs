@@ -112,7 +112,6 @@ impl Setup {
 pub const LIMITS: Limits = Limits {
     workers: 2,
     connections: 4096,
-    requests: None,
     handshake: Duration::from_secs(10),
     head: Duration::from_secs(15),
     idle: Duration::from_secs(60),

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use sekisho_testkit::TestCa;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::client::TlsStream;
 
 use crate::balance::{name_server, two_with_one_port};
 use crate::common::LIMITS;
@@ -12,7 +13,7 @@ use crate::common::metrics::figure;
 use crate::http2_heads::{HEADERS, NO_CONTENT, accept};
 use crate::timeouts::full;
 use crate::tls::json;
-use crate::world::{HOST, OK, Upstream, World, patiently, status};
+use crate::world::{HOST, OK, Upstream, Wire, World, status};
 
 /// Host of another tenant than [`HOST`]'s.
 const OTHER: &str = "b.example";
@@ -25,11 +26,18 @@ const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0sekisho!";
 const PONG: u8 = 6;
 
 const EJECTIONS: &str = "sekisho_upstream_ejections_total";
-const IN_FLIGHT: &str = "sekisho_requests_in_flight";
 
-/// Waits until so many requests are in flight: the last of them waits at its upstream.
-async fn in_flight(world: &World, count: u64) {
-    patiently(async { while figure(&world.running, IN_FLIGHT).await != count {} }).await;
+/// Sends a request over a connection of its own, and waits until it waits at its upstream.
+/// The server has one worker, which began it before it answers a client that came later.
+async fn send_waiting(world: &World) -> Wire<TlsStream<TcpStream>> {
+    let mut client = world.connect().await;
+    client.send(GET).await;
+    let mut later = world.connect().await;
+    later
+        .send("GET / HTTP/1.1\r\nHost: c.example\r\n\r\n")
+        .await;
+    assert_eq!(status(&later.answer().await.0), 421);
+    client
 }
 
 #[tokio::test]
@@ -67,11 +75,8 @@ async fn a_tenant_that_waits_for_a_connection_keeps_no_other_from_opening_one() 
         server.send([ONE_STREAM, PING].concat()).await;
         while server.next_frame().await != PONG {}
         // The tenant has no second connection, and the first no second stream.
-        let mut waits = Box::pin(world.get(HOST));
-        tokio::select! {
-            _ = &mut waits => panic!("an answer"),
-            () = in_flight(&world, 2) => {}
-        }
+        let mut waiting = Box::pin(send_waiting(&world)).await;
+        let mut waits = Box::pin(waiting.answer());
         let opened = Box::pin(async {
             let mut server = accept(&upstream).await;
             server.send(NO_CONTENT).await;
@@ -101,9 +106,9 @@ async fn a_request_that_waits_takes_the_stream_that_came_free() {
         let mut server = accept(&upstream).await;
         server.send([ONE_STREAM, PING].concat()).await;
         while server.next_frame().await != PONG {}
-        let mut waits = Box::pin(world.get(HOST));
+        let mut waiting = Box::pin(send_waiting(&world)).await;
+        let mut waits = Box::pin(waiting.answer());
         let asked = async {
-            in_flight(&world, 2).await;
             // What the server has sent by now comes before its answer to this.
             server.send(PING).await;
             loop {
@@ -126,8 +131,8 @@ async fn a_request_that_waits_takes_the_stream_that_came_free() {
             server.send(answer).await;
             server
         };
-        let (second, server) = tokio::join!(waits, follows);
-        assert_eq!(second.0, 204);
+        let ((second, _), server) = tokio::join!(waits, follows);
+        assert_eq!(status(&second), 204);
         server
     });
     let (first, _server) = tokio::join!(Box::pin(world.get(HOST)), serving);
@@ -146,12 +151,8 @@ async fn a_request_that_waited_takes_the_connection_that_came_free() {
     first.send(GET).await;
     let mut server = upstream.accept().await;
     server.head().await;
-    let mut second = world.connect().await;
-    second.send(GET).await;
-    in_flight(&world, 2).await;
-    let mut third = world.connect().await;
-    third.send(GET).await;
-    in_flight(&world, 3).await;
+    let mut second = send_waiting(&world).await;
+    let mut third = send_waiting(&world).await;
     for client in [&mut first, &mut second, &mut third] {
         server.send(OK).await;
         assert_eq!(client.answer().await.1, "ok");

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,10 +21,9 @@ use crate::common::{LIMITS, Running, Scripted, Setup, host, start};
 
 pub(crate) const HOST: &str = "a.example";
 
-/// Limits of a server with one worker, which counts requests in flight.
+/// Limits of a server with one worker.
 const ONE_WORKER: Limits = Limits {
     workers: 1,
-    requests: NonZeroUsize::new(1000),
     ..LIMITS
 };
 

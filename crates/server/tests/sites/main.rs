@@ -10,7 +10,6 @@ mod admission;
 mod bodies;
 mod fields;
 mod files;
-mod overload;
 mod pages;
 mod paths;
 mod world;

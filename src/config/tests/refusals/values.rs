@@ -78,10 +78,6 @@ const WRONG: &[(&str, &str)] = &[
         "[server] connections: 0 is out of range",
     ),
     (
-        "server.requests = -1",
-        "[server] requests: -1 is out of range",
-    ),
-    (
         "server.handshake_timeout = \"1h\"",
         "[server] handshake_timeout: 1h is out of range; write 100ms to 5m",
     ),
@@ -282,5 +278,9 @@ const WRONG: &[(&str, &str)] = &[
     (
         "server.avoid_slow_adx = false",
         "[server] avoid_slow_adx: it is gone; on Zen 3 set OPENSSL_ia32cap=",
+    ),
+    (
+        "server.requests = 1000",
+        "[server] requests: it is gone; `connections`, and `connections` and `waiting` of a",
     ),
 ];
