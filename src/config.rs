@@ -4,6 +4,7 @@ mod acme;
 mod check;
 mod digest;
 mod error;
+mod gone;
 mod hook;
 mod keys;
 mod locate;
@@ -29,8 +30,9 @@ use sekisho_stores::redis::RedisUrl;
 
 pub(crate) use acme::Acme;
 pub(crate) use error::ConfigError;
+pub(crate) use hook::Hook;
 #[cfg(feature = "hook")]
-pub(crate) use hook::{Hook, OnError};
+pub(crate) use hook::OnError;
 pub(crate) use secret::SecretSource;
 pub(crate) use sekisho_server::value::Size;
 pub(crate) use trust::Exposure;
@@ -74,7 +76,7 @@ pub(crate) struct Config {
     /// `[acme]`: certificates from CAs.
     pub(crate) acme: Option<Acme>,
     /// `[hook]`: the script that chooses what handshakes get; none by default.
-    pub(crate) hook: Option<hook::Hook>,
+    pub(crate) hook: Option<Hook>,
     /// `[server]`: limits.
     pub(crate) limits: Limits,
 }
@@ -173,7 +175,7 @@ impl Config {
     /// take.
     pub(crate) fn memory(&self) -> usize {
         let scripts = self.hook.as_ref().map_or(0, |hook| {
-            self.limits.workers.saturating_mul(hook.memory) + hook.cache
+            self.limits.workers.saturating_mul(hook.memory) + Hook::CACHE
         });
         self.cache.memory + self.cache.files + scripts
     }

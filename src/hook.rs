@@ -160,7 +160,6 @@ impl Hook {
             section.deadline,
             section.ca.as_deref(),
             base.into(),
-            section.waiting_per_prefix > section.waiting / 2,
             runtime,
         )?;
         let imports = Imports {
@@ -269,14 +268,26 @@ fn settings(config: &Config, section: &Section) -> anyhow::Result<Settings> {
         cpu: section.cpu,
         deadline: section.deadline,
         in_flight: section.waiting,
-        prefix_in_flight: section.waiting_per_prefix,
+        prefix_in_flight: section.waiting_per_prefix(),
         region: config.hook_memory(),
-        cache: section.cache,
-        keep: section.keep,
-        absent: section.absent,
-        failed: section.failed,
+        cache: Section::CACHE,
+        keep: KEEP,
+        absent: ABSENT,
+        failed: FAILED,
     })
 }
+
+/// How long a connection keeps a choice that no `tls:cached` limits: as long as a lookup is
+/// fresh.
+const KEEP: Duration = Duration::from_mins(1);
+
+/// How long `tls:cached` remembers that its function chose nothing: as long as a lookup
+/// remembers an unknown name.
+const ABSENT: Duration = Duration::from_secs(5);
+
+/// How long `tls:cached` remembers that its function failed: a store that is back serves
+/// within a second.
+const FAILED: Duration = Duration::from_secs(1);
 
 /// Bytes of a script that are read: more than are taken.
 const MAX_SCRIPT: u64 = (1 << 20) + 1;

@@ -28,11 +28,6 @@ pub(crate) struct RawHook {
     cpu: Option<String>,
     deadline: Option<String>,
     waiting: Option<i64>,
-    waiting_per_prefix: Option<i64>,
-    cache: Option<String>,
-    keep: Option<String>,
-    absent: Option<String>,
-    failed: Option<String>,
     ca: Option<String>,
     sql: BTreeMap<String, String>,
 }
@@ -54,20 +49,21 @@ pub(crate) struct Hook {
     pub(crate) deadline: Duration,
     /// `waiting`: runs that wait at once.
     pub(crate) waiting: usize,
-    /// `waiting_per_prefix`: of these, for clients of one prefix.
-    pub(crate) waiting_per_prefix: usize,
-    /// `cache`: bytes of what scripts keep with `cache:set`.
-    pub(crate) cache: usize,
-    /// `keep`: how long a connection keeps a choice that the script did not limit.
-    pub(crate) keep: Duration,
-    /// `absent`: how long an absence of `tls:cached` is remembered.
-    pub(crate) absent: Duration,
-    /// `failed`: how long a failure of `tls:cached` is remembered.
-    pub(crate) failed: Duration,
     /// `ca`: file of the only authorities that `http.get` trusts.
     pub(crate) ca: Option<PathBuf>,
     /// `[hook.sql]`: databases by the names that scripts use.
     pub(crate) sql: BTreeMap<String, postgres::Url>,
+}
+
+impl Hook {
+    /// Bytes of what scripts keep with `cache:set`.
+    pub(crate) const CACHE: usize = 4 << 20;
+
+    /// Returns how many of the runs that wait may be those of one prefix: an eighth of
+    /// `waiting`, and where that is little, 128.
+    pub(crate) fn waiting_per_prefix(&self) -> usize {
+        (self.waiting / 8).max(128).min(self.waiting)
+    }
 }
 
 /// Policy for handshakes whose run failed.
@@ -99,7 +95,6 @@ pub(super) fn check(raw: &RawHook, base: &Path) -> Result<Hook> {
         let place = ["hook", "folders", &index.to_string()];
         path_below(base, folder).map_err(|text| Problem::at(&place, text))
     });
-    let waiting = key("waiting").count(raw.waiting)?;
     let sql = raw.sql.iter().map(|(name, url)| {
         let url = postgres::Url::parse(url, base);
         let url = url.map_err(|text| Problem::at(&["hook", "sql", name], text))?;
@@ -112,13 +107,7 @@ pub(super) fn check(raw: &RawHook, base: &Path) -> Result<Hook> {
         memory: key("memory").bytes(raw.memory.as_ref())?,
         cpu: key("cpu").time(raw.cpu.as_ref())?,
         deadline: key("deadline").time(raw.deadline.as_ref())?,
-        waiting,
-        waiting_per_prefix: key("waiting_per_prefix")
-            .count_up_to(raw.waiting_per_prefix, waiting)?,
-        cache: key("cache").bytes(raw.cache.as_ref())?,
-        keep: key("keep").time(raw.keep.as_ref())?,
-        absent: key("absent").time(raw.absent.as_ref())?,
-        failed: key("failed").time(raw.failed.as_ref())?,
+        waiting: key("waiting").count(raw.waiting)?,
         ca: raw.ca.as_ref().map(|ca| path("ca", ca)).transpose()?,
         sql: sql.collect::<Result<_>>()?,
     })

@@ -47,12 +47,6 @@ pub(super) const KEYS: &[Key] = &[
     time("hook", "cpu", "20ms", ("1ms", "1s")),
     time("hook", "deadline", "5s", ("10ms", "5m")),
     count("hook", "waiting", Some("1024"), ("1", "65536")),
-    // `waiting` bounds this value, too.
-    count("hook", "waiting_per_prefix", Some("128"), ("1", "65536")),
-    bytes("hook", "cache", "4MiB", ("64KiB", "1GiB")),
-    time("hook", "keep", "60s", ("1s", "1d")),
-    time("hook", "absent", "5s", ("100ms", "1h")),
-    time("hook", "failed", "1s", ("100ms", "1m")),
     count("server", "workers", None, ("1", "1024")),
     count("server", "connections", Some("65536"), ("1", "10000000")),
     time("server", "handshake_timeout", "10s", ("100ms", "5m")),

@@ -8,6 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::ConfigError;
+use super::gone;
 use super::raw::RawConfig;
 
 /// Problem whose line is not known yet.
@@ -64,7 +65,6 @@ pub(crate) fn deserialize(text: &str) -> Result<RawConfig, Problem> {
     toml::from_str(text).map_err(|error| Problem {
         place: Place::Span(error.span()),
         text: syntax(text, error.span(), error.message())
-            .or_else(|| gone(error.message()))
             .or_else(|| wrong_type(text, error.span(), error.message()))
             .unwrap_or_else(|| reworded(error.message())),
     })
@@ -96,25 +96,6 @@ fn may_be_secret(text: &str, at: usize) -> bool {
 
 /// Words in keys of secrets, misspelt and misplaced ones too.
 const OF_SECRETS: [&str; 7] = ["master", "token", "pass", "secret", "tsig", "key", "eab"];
-
-/// Says what to do instead of writing a key that an earlier version had.
-fn gone(message: &str) -> Option<String> {
-    let key = message.strip_prefix("unknown field `")?.split('`').next()?;
-    let (_, instead) = GONE.iter().find(|(name, _)| *name == key)?;
-    Some(format!("it is gone; {instead}"))
-}
-
-/// Keys of earlier versions, and what takes their place.
-const GONE: [(&str, &str); 2] = [
-    (
-        "avoid_slow_adx",
-        "on Zen 3 set OPENSSL_ia32cap=~0x0:~0x80000 in the environment of the service",
-    ),
-    (
-        "requests",
-        "`connections`, and `connections` and `waiting` of a site's upstream, bound the load",
-    ),
-];
 
 /// Says what to write where TOML's own words for a mistake in the syntax name neither the
 /// key nor the value.
@@ -156,23 +137,25 @@ const OF_VALUES: [&str; 5] = [
 pub(crate) fn invalid(text: &str, file: &Path, problem: Problem) -> ConfigError {
     let root = DeTable::parse(text).ok();
     let table = root.as_ref().map(Spanned::get_ref);
-    let (path, offset) = match problem.place {
+    let (path, offset, problem) = match problem.place {
         Place::Path(path) => {
             let offset = table.and_then(|table| offset_of(table, &path));
-            (path, offset)
+            (path, offset, problem.text)
         }
         Place::Span(span) => {
             let path = table
                 .zip(span.as_ref())
                 .map(|(table, span)| path_to(table, span));
-            (path.unwrap_or_default(), span.map(|span| span.start))
+            let path = path.unwrap_or_default();
+            let text = gone::instead(&path).map_or(problem.text, str::to_owned);
+            (path, span.map(|span| span.start), text)
         }
     };
     ConfigError::Invalid {
         file: file.to_owned(),
         line: offset.map(|offset| 1 + text[..offset].matches('\n').count()),
         key: display(&path),
-        problem: problem.text,
+        problem,
     }
 }
 

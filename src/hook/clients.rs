@@ -48,8 +48,7 @@ type RedisPlace = Arc<OnceCell<Arc<RedisClient>>>;
 impl Clients {
     /// Connects to nothing yet. `runtime` drives all connections. A query may take
     /// `bound`; `ca` has the authorities that are believed instead of the system's; relative
-    /// paths in URLs of scripts begin at `base`. With `few_networks`, clients of one prefix
-    /// may have all turns of `http.get`.
+    /// paths in URLs of scripts begin at `base`.
     ///
     /// # Errors
     /// Names a file that can't be used.
@@ -58,7 +57,6 @@ impl Clients {
         bound: Duration,
         ca: Option<&Path>,
         base: PathBuf,
-        few_networks: bool,
         runtime: &Handle,
     ) -> Result<Self> {
         let open = |(name, url): (&String, _)| {
@@ -78,7 +76,7 @@ impl Clients {
             redis: Mutex::default(),
             databases: databases.iter().map(open).collect::<Result<_>>()?,
             http: Arc::new(HttpsClient::new(tls, Timeouts::NEAR)),
-            turns: Arc::new(Turns::new(few_networks)),
+            turns: Arc::new(Turns::new()),
             no_https,
             base,
             runtime: runtime.clone(),

@@ -48,11 +48,7 @@ impl Flight {
         let prefix = Prefix::from(client);
         let mut waiting = self.lock();
         let free = self.all - waiting.all;
-        let (most, most_wide) = match self.each > self.all / 2 {
-            // Few networks are expected, such as that of a load balancer.
-            true => (self.each, self.all),
-            false => (self.each.min(free), free * 2),
-        };
+        let (most, most_wide) = (self.each.min(free), free * 2);
         let of = |prefix| waiting.of.get(&prefix).copied().unwrap_or(0);
         if free == 0 || of(prefix) >= most || of(prefix.wider()) >= most_wide {
             return None;
@@ -99,18 +95,18 @@ mod tests {
 
     #[test]
     fn places_are_bounded_in_all_and_by_prefix() {
-        let flight = Flight::new(3, 2);
+        let flight = Flight::new(4, 2);
         let enter = |address: &str| flight.enter(address.parse().expect("an address"));
         let first = enter("192.0.2.1");
         let second = enter("192.0.2.200");
         assert!(first.is_some() && second.is_some());
         assert!(enter("192.0.2.3").is_none(), "the prefix has two places");
-        let other = enter("198.51.100.1");
-        assert!(other.is_some());
-        assert!(enter("2001:db8::1").is_none(), "the process has three");
-        drop(first);
+        let others = ["198.51.100.1", "203.0.113.1"].map(enter);
+        assert!(others.iter().all(Option::is_some));
+        assert!(enter("2001:db8::1").is_none(), "the process has four");
+        drop((first, others));
         assert!(enter("192.0.2.3").is_some());
-        drop((second, other));
+        drop(second);
         assert_eq!(flight.waiting(), 0);
         assert!(flight.lock().of.is_empty());
     }

@@ -10,7 +10,7 @@ use sekisho_server::value::Unit;
 use sekisho_stores::url::path_below;
 
 use super::External;
-use super::raw::{RawAcme, RawCa, RawCas, RawQuotas};
+use super::raw::{RawAcme, RawCa, RawQuotas};
 use crate::config::locate::Problem;
 use crate::config::secret::SecretSource;
 
@@ -19,28 +19,20 @@ type Result<T> = std::result::Result<T, Problem>;
 /// CA whose secret is not read yet.
 pub(super) type Ca = (CaOptions, Option<External>);
 
-/// Checks all CAs; returns those of the list, `cas` or `ca`, in its order.
+/// Checks all CAs; returns those of the list in its order.
 pub(super) fn check(raw: &RawAcme, base: &Path) -> Result<Vec<Ca>> {
-    let none = BTreeMap::new();
-    let (key, cas, tables) = match &raw.ca {
-        RawCas::List(names) if raw.cas.is_empty() => ("ca", names, &none),
-        RawCas::List(_) => {
-            let text = "the same list as cas; write one of them";
-            return Err(Problem::at(&["acme", "ca"], text));
-        }
-        RawCas::Tables(tables) => ("cas", &raw.cas, tables),
-    };
+    let (cas, tables) = (&raw.cas, &raw.ca);
     let mut described = BTreeMap::new();
     for (name, raw) in tables {
         described.insert(name.as_str(), one(name, raw, base)?);
     }
     if cas.is_empty() {
         let text = "is missing; write cas = [\"letsencrypt\"]";
-        return Err(Problem::at(&["acme", key], text));
+        return Err(Problem::at(&["acme", "cas"], text));
     }
     let mut used = Vec::new();
     for (index, name) in cas.iter().enumerate() {
-        let at = |text| Problem::at(&["acme", key, &index.to_string()], text);
+        let at = |text| Problem::at(&["acme", "cas", &index.to_string()], text);
         if cas[..index].contains(name) {
             return Err(at(format!("{name:?} stands twice")));
         }

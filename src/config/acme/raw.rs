@@ -1,11 +1,8 @@
 //! Keys of `[acme]`, as they are written.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 /// `[acme]`.
 #[derive(Debug, Default, Deserialize)]
@@ -28,47 +25,8 @@ pub(crate) struct RawAcme {
     pub(crate) waiting: Option<i64>,
     pub(crate) wait: Option<String>,
     pub(crate) orders: Option<i64>,
-    pub(crate) ca: RawCas,
+    pub(crate) ca: BTreeMap<String, RawCa>,
     pub(crate) dns: BTreeMap<String, RawZone>,
-}
-
-/// `ca`: a list of names, as `cas`, or the tables `[acme.ca.NAME]`. TOML takes one of
-/// them under one key.
-#[derive(Debug)]
-pub(crate) enum RawCas {
-    List(Vec<String>),
-    Tables(BTreeMap<String, RawCa>),
-}
-
-impl Default for RawCas {
-    fn default() -> Self {
-        Self::Tables(BTreeMap::new())
-    }
-}
-
-impl<'de> Deserialize<'de> for RawCas {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(ListOrTables)
-    }
-}
-
-/// Visitor of [`RawCas`]: an untagged enum would lose the lines of errors.
-struct ListOrTables;
-
-impl<'de> Visitor<'de> for ListOrTables {
-    type Value = RawCas;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of names or a table")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<RawCas, A::Error> {
-        Deserialize::deserialize(SeqAccessDeserializer::new(seq)).map(RawCas::List)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawCas, A::Error> {
-        Deserialize::deserialize(MapAccessDeserializer::new(map)).map(RawCas::Tables)
-    }
 }
 
 /// `[acme.ca.NAME]`.

@@ -39,12 +39,6 @@ fn a_small_section_has_the_defaults() {
 }
 
 #[test]
-fn the_list_of_cas_may_be_called_ca() {
-    let settings = issuance(&SMALL.replace("cas", "ca"));
-    assert_eq!(settings.cas[0].ca.name, "letsencrypt");
-}
-
-#[test]
 fn all_keys_reach_the_settings() {
     let text = "[acme]\ncas = [\"internal\", \"letsencrypt\"]\nagree = true\n\
         contact = [\"mailto:ops@example.com\"]\nfirst_access = \"ask\"\n\

@@ -14,25 +14,30 @@ fn a_script_has_safe_bounds() {
     assert_eq!(hook.script, Path::new("/etc/sekisho/handshake.luau"));
     assert_eq!(hook.on_error, OnError::Refuse);
     assert!(hook.folders.is_empty() && hook.sql.is_empty() && hook.ca.is_none());
-    assert_eq!((hook.memory, hook.cache), (16 << 20, 4 << 20));
-    assert_eq!((hook.waiting, hook.waiting_per_prefix), (1024, 128));
-    let times = [hook.cpu, hook.deadline, hook.keep, hook.absent, hook.failed];
-    let expected = [20, 5000, 60_000, 5000, 1000].map(Duration::from_millis);
-    assert_eq!(times, expected);
+    assert_eq!((hook.memory, hook.waiting), (16 << 20, 1024));
+    let times = [hook.cpu, hook.deadline];
+    assert_eq!(times, [20, 5000].map(Duration::from_millis));
     assert!(parse(MINIMAL).unwrap().hook.is_none());
+}
+
+#[test]
+fn a_prefix_has_an_eighth_of_the_waiting_runs() {
+    for (waiting, expected) in [(8, 8), (200, 128), (1024, 128), (4096, 512)] {
+        let hook = hook(&format!("script = \"a\"\nwaiting = {waiting}\n"));
+        assert_eq!(hook.waiting_per_prefix(), expected, "{waiting}");
+    }
 }
 
 #[test]
 fn paths_lie_below_the_configuration() {
     let hook = hook(
         "script = \"/srv/h.luau\"\nfolders = [\"certs\", \"/srv\"]\nca = \"ca.pem\"\n\
-         on_error = \"lookup\"\nsql.shops = \"postgres://db/shops\"\nwaiting = 8\n",
+         on_error = \"lookup\"\nsql.shops = \"postgres://db/shops\"\n",
     );
     let folders = [Path::new("/etc/sekisho/certs"), Path::new("/srv")];
     assert_eq!(hook.folders, folders);
     assert_eq!(hook.ca.as_deref(), Some(Path::new("/etc/sekisho/ca.pem")));
     assert_eq!(hook.on_error, OnError::Lookup);
-    assert_eq!(hook.waiting_per_prefix, 8);
     assert_eq!(hook.sql["shops"].to_string(), "postgres://db/shops");
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 
 mod acme;
+mod gone;
 mod values;
 
 #[test]

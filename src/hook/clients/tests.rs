@@ -20,7 +20,7 @@ fn clients_with(databases: &[(&str, &str)], ca: Option<&Path>) -> Clients {
     };
     let databases = databases.iter().map(parsed).collect();
     let bound = Duration::from_secs(10);
-    Clients::new(&databases, bound, ca, "/".into(), false, &Handle::current()).unwrap()
+    Clients::new(&databases, bound, ca, "/".into(), &Handle::current()).unwrap()
 }
 
 fn request(url: &str) -> HttpRequest {

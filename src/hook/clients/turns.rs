@@ -18,12 +18,10 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Makes the shares. With few networks, all clients may come from one, and a prefix
-    /// has no bound of its own.
-    pub(super) fn new(few_networks: bool) -> Self {
-        let each = if few_networks { ALL } else { PER_PREFIX };
+    /// Makes the shares.
+    pub(super) fn new() -> Self {
         Self {
-            prefixes: Shares::new(each),
+            prefixes: Shares::new(PER_PREFIX),
             servers: Shares::new(PER_SERVER),
         }
     }
@@ -98,8 +96,6 @@ impl<K: Eq + Hash> Drop for Place<K> {
     }
 }
 
-/// All turns of the client.
-const ALL: usize = 64;
 /// A quarter of the turns.
 const PER_PREFIX: usize = 16;
 /// Half of the turns.
@@ -121,7 +117,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn shares_are_bounded_by_prefix_and_by_server() {
-        let turns = Turns::new(false);
+        let turns = Turns::new();
         let soon = Duration::from_millis(1);
         let mut kept = Vec::new();
         for host in 0..PER_PREFIX {

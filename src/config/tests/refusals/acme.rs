@@ -41,15 +41,6 @@ fn acme_needs_a_catalog_agreement_and_a_ca() {
         ),
         ("agree = true\ncas = []", ".toml:5: [acme] cas: is missing"),
         (
-            "agree = true\nca = [\"zerossl\", \"other\"]",
-            ".toml:5: [acme] ca[1]: \"other\" is no known CA",
-        ),
-        (
-            "agree = true\nca = [\"zerossl\"]\ncas = [\"zerossl\"]",
-            ".toml:5: [acme] ca: the same list as cas; write one of them",
-        ),
-        ("agree = true\nca = 1", ".toml:5: [acme] ca: "),
-        (
             "agree = true\ncas = [\"x\"]\n[acme.ca.x]\nroots = 1",
             ".toml:7: [acme] ca.x.roots: unknown key `roots`; did you mean `root`?",
         ),

@@ -275,12 +275,4 @@ const WRONG: &[(&str, &str)] = &[
     ("acme.agree = False", "False is no value; write false"),
     ("acme.wait =", "the value is missing; write a text as"),
     ("acme.wait = \"20s", "invalid basic string"),
-    (
-        "server.avoid_slow_adx = false",
-        "[server] avoid_slow_adx: it is gone; on Zen 3 set OPENSSL_ia32cap=",
-    ),
-    (
-        "server.requests = 1000",
-        "[server] requests: it is gone; `connections`, and `connections` and `waiting` of a",
-    ),
 ];

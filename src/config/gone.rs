@@ -1,0 +1,52 @@
+//! Keys of earlier versions.
+
+/// Says what to do instead of writing the key at `path`, if an earlier version had it.
+pub(super) fn instead(path: &[String]) -> Option<&'static str> {
+    let is_it = |place: &str| {
+        let mut keys = place.split('.');
+        path.iter()
+            .all(|found| keys.next().is_some_and(|key| key == "*" || key == found))
+            && keys.next().is_none()
+    };
+    let (_, instead) = GONE.iter().find(|(place, _)| is_it(place))?;
+    Some(instead)
+}
+
+/// Places of these keys, where `*` stands for any name, and what takes their place. A
+/// place that still has another form, as `acme.ca`, is told so for a wrong type.
+pub(super) const GONE: &[(&str, &str)] = &[
+    (
+        "server.avoid_slow_adx",
+        "it is gone; on Zen 3 set OPENSSL_ia32cap=~0x0:~0x80000 in the environment of the service",
+    ),
+    (
+        "server.requests",
+        "it is gone; `connections`, and `connections` and `waiting` of a site's upstream, bound \
+         the load; leave the key out",
+    ),
+    (
+        "acme.ca",
+        "no list of CAs: write cas = [\"letsencrypt\"]; tables [acme.ca.NAME] describe one",
+    ),
+    (
+        "hook.waiting_per_prefix",
+        "it is gone; a prefix has an eighth of `waiting`, and at least 128; leave the key out",
+    ),
+    (
+        "hook.cache",
+        "it is gone; `cache:set` has 4 MiB; leave the key out",
+    ),
+    (
+        "hook.keep",
+        "it is gone; a choice without tls:cached is kept for 60 s; leave the key out, or give \
+         tls:cached a time",
+    ),
+    (
+        "hook.absent",
+        "it is gone; an absence is remembered for 5 s; leave the key out",
+    ),
+    (
+        "hook.failed",
+        "it is gone; a failure is remembered for 1 s; leave the key out",
+    ),
+];
