@@ -69,7 +69,7 @@ pub(crate) struct Config {
     pub(crate) named_fields: NamedFields,
     /// Name servers that resolve the names of upstreams; if empty, the system's.
     pub(crate) name_servers: Vec<SocketAddr>,
-    /// `[tickets] key_file`: ticket keys for a store that can't hold them.
+    /// `[tickets] key`: file of ticket keys for a store that can't hold them.
     pub(crate) tickets: Option<PathBuf>,
     /// `[log]`: the access log; none by default.
     pub(crate) access_log: Option<access_log::Settings>,

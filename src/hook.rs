@@ -157,7 +157,7 @@ impl Hook {
         let _entered = runtime.enter();
         let clients = Clients::new(
             &section.sql,
-            section.deadline,
+            section.timeout,
             section.ca.as_deref(),
             base.into(),
             runtime,
@@ -266,7 +266,7 @@ fn settings(config: &Config, section: &Section) -> anyhow::Result<Settings> {
         },
         memory: section.memory,
         cpu: section.cpu,
-        deadline: section.deadline,
+        deadline: section.timeout,
         in_flight: section.waiting,
         prefix_in_flight: section.waiting_per_prefix(),
         region: config.hook_memory(),

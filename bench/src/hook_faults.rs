@@ -208,7 +208,7 @@ const FAULTS: [Fault; 9] = [
     fault("recursion", 20, &["error"]),
     fault("error", 100, &["error"]),
     // The connection is given up within two seconds: later runs meet an error at once.
-    fault("hang", 20, &["deadline", "error"]),
+    fault("hang", 20, &["timeout", "error"]),
     Fault {
         name: "random",
         pace: Pace::Rate(200),
@@ -220,7 +220,7 @@ const FAULTS: [Fault; 9] = [
     crowd(
         "hold",
         8,
-        &["broken_off", "deadline", "memory", "overloaded"],
+        &["broken_off", "timeout", "memory", "overloaded"],
     ),
     crowd("burn", 100, &["cpu", "overloaded"]),
 ];

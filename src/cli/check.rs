@@ -109,7 +109,7 @@ async fn probe(config: &Config, opened: &Opened) -> Result<Unreachable> {
         if let Some(file) = &config.tickets {
             let ring = Arc::new(Ring::random());
             let mut keeper = Keeper::new(Source::File(file.clone()), ring, Clock::System);
-            keeper.refresh().await.context("[tickets] key_file")?;
+            keeper.refresh().await.context("[tickets] key")?;
         }
         return Ok(unreachable);
     };

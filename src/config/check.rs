@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use sekisho_certs::HostName;
@@ -39,9 +39,6 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
     let hook = hook.transpose()?;
     own::apart(&store.url, hook.as_ref(), &site)
         .map_err(|text| Problem::at(&["site", "root"], text))?;
-    let tickets = |path: String| {
-        path_below(base, &path).map_err(|text| Problem::at(&["tickets", "key_file"], text))
-    };
     let acme = raw.acme.as_ref();
     let acme = acme.map(|acme| acme::check(acme, &store.url, base));
     Ok(Config {
@@ -55,7 +52,7 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
         name_servers: name_servers(&raw.sites.resolvers)?,
         allowed: allowed(raw.sites, base)?,
         named_fields,
-        tickets: raw.tickets.key_file.map(tickets).transpose()?,
+        tickets: tickets(raw.tickets.key.as_deref(), base)?,
         access_log: access_log(&raw.log, base)?,
         acme: acme.transpose()?,
         hook,
@@ -190,6 +187,18 @@ fn keys(master: Option<&str>, store: &Url, base: &Path) -> Result<Option<KeySour
     source
         .map(Some)
         .map_err(|error| Problem::at(&["keys", "master"], error.to_string()))
+}
+
+/// Takes a file alone: its keys are bytes, and are read again.
+fn tickets(key: Option<&str>, base: &Path) -> Result<Option<PathBuf>> {
+    let at = |text: String| Problem::at(&["tickets", "key"], text);
+    match key.map(|text| SecretSource::parse(text, base)).transpose() {
+        Ok(None) => Ok(None),
+        Ok(Some(SecretSource::File(path))) => Ok(Some(path)),
+        Ok(Some(SecretSource::Env(_))) | Err(_) => Err(at(
+            "ticket keys are in a file, which is read again; write \"file:PATH\"".into(),
+        )),
+    }
 }
 
 fn addresses(key: &str, texts: &[String]) -> Result<Vec<SocketAddr>> {

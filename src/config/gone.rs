@@ -1,6 +1,6 @@
 //! Keys of earlier versions.
 
-/// Says what to do instead of writing the key at `path`, if an earlier version had it.
+/// Says what to write in place of the key at `path`, if an earlier version had it.
 pub(super) fn instead(path: &[String]) -> Option<&'static str> {
     let is_it = |place: &str| {
         let mut keys = place.split('.');
@@ -28,6 +28,16 @@ pub(super) const GONE: &[(&str, &str)] = &[
         "acme.ca",
         "no list of CAs: write cas = [\"letsencrypt\"]; tables [acme.ca.NAME] describe one",
     ),
+    ("acme.ask_root", "it is called `ask_ca` now"),
+    ("acme.wait", "it is called `handshake_timeout` now"),
+    ("acme.ca.*.root", "it is called `ca` now"),
+    ("acme.dns.*.root", "it is called `ca` now"),
+    ("acme.dns.*.wait", "it is called `propagation_timeout` now"),
+    (
+        "tickets.key_file",
+        "it is called `key` now; write key = \"file:PATH\"",
+    ),
+    ("hook.deadline", "it is called `timeout` now"),
     (
         "hook.waiting_per_prefix",
         "it is gone; a prefix has an eighth of `waiting`, and at least 128; leave the key out",

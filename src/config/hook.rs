@@ -26,7 +26,7 @@ pub(crate) struct RawHook {
     on_error: Option<String>,
     memory: Option<String>,
     cpu: Option<String>,
-    deadline: Option<String>,
+    timeout: Option<String>,
     waiting: Option<i64>,
     ca: Option<String>,
     sql: BTreeMap<String, String>,
@@ -45,8 +45,8 @@ pub(crate) struct Hook {
     pub(crate) memory: usize,
     /// `cpu`: CPU time of one run.
     pub(crate) cpu: Duration,
-    /// `deadline`: limit of one run with its waits.
-    pub(crate) deadline: Duration,
+    /// `timeout`: limit of one run with its waits.
+    pub(crate) timeout: Duration,
     /// `waiting`: runs that wait at once.
     pub(crate) waiting: usize,
     /// `ca`: file of the only authorities that `http.get` trusts.
@@ -106,7 +106,7 @@ pub(super) fn check(raw: &RawHook, base: &Path) -> Result<Hook> {
         on_error: on_error(raw.on_error.as_deref())?,
         memory: key("memory").bytes(raw.memory.as_ref())?,
         cpu: key("cpu").time(raw.cpu.as_ref())?,
-        deadline: key("deadline").time(raw.deadline.as_ref())?,
+        timeout: key("timeout").time(raw.timeout.as_ref())?,
         waiting: key("waiting").count(raw.waiting)?,
         ca: raw.ca.as_ref().map(|ca| path("ca", ca)).transpose()?,
         sql: sql.collect::<Result<_>>()?,

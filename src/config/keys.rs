@@ -37,15 +37,15 @@ pub(super) const KEYS: &[Key] = &[
     bytes("cache", "disk_size", "256MiB", ("4MiB", "1TiB")),
     count("acme", "waiting", Some("1000"), ("1", "1000000")),
     // No client waits for longer.
-    time("acme", "wait", "20s", ("1s", "5m")),
+    time("acme", "handshake_timeout", "20s", ("1s", "5m")),
     count("acme", "orders", Some("64"), ("1", "1024")),
     // Most DNS hosts need less than one minute.
-    time(ZONE, "wait", "2m", ("1s", "1h")),
+    time(ZONE, "propagation_timeout", "2m", ("1s", "1h")),
     // A state with the script alone takes about 200 KiB.
     bytes("hook", "memory", "16MiB", ("2MiB", "1GiB")),
     // A worker serves nobody else meanwhile.
     time("hook", "cpu", "20ms", ("1ms", "1s")),
-    time("hook", "deadline", "5s", ("10ms", "5m")),
+    time("hook", "timeout", "5s", ("10ms", "5m")),
     count("hook", "waiting", Some("1024"), ("1", "65536")),
     count("server", "workers", None, ("1", "1024")),
     count("server", "connections", Some("65536"), ("1", "10000000")),

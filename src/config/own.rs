@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn files_with_keys_tokens_and_hosts_are_the_servers_own() {
         let listen = "listen.https = [\"127.0.0.1:0\"]\nlisten.admin = \"127.0.0.1:0\"\n\
-                      listen.admin_token = \"file:admin\"\ntickets.key_file = \"tickets\"\n\
+                      listen.admin_token = \"file:admin\"\ntickets.key = \"file:tickets\"\n\
                       log.access = \"log\"\n";
         for (store, wanted) in [
             (

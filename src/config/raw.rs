@@ -75,7 +75,7 @@ pub(crate) struct RawSites {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawTickets {
-    pub(crate) key_file: Option<String>,
+    pub(crate) key: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -155,7 +155,7 @@ fn paths_are_relative_to_the_file() {
         assert_eq!(parse(&text).unwrap().store.url.to_string(), store);
     }
     let text = format!(
-        "{MINIMAL}keys.master = \"file:k\"\ntickets.key_file = \"t\"\n\
+        "{MINIMAL}keys.master = \"file:k\"\ntickets.key = \"file:t\"\n\
          site.root = \"www\"\nsites.allow = [\"www\"]\nlisten.admin_token = \"file:token\""
     );
     let config = parse(&text).unwrap();

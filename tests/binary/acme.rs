@@ -18,7 +18,7 @@ cas = [\"internal\"]
 agree = true
 [acme.ca.internal]
 directory = \"https://127.0.0.1:1/\"
-root = \"root.pem\"
+ca = \"root.pem\"
 ";
 
 /// Sandbox with a store, and the root of a CA.
@@ -49,7 +49,7 @@ fn parts_that_can_not_be_built_are_named_with_their_line() {
     for (text, expected) in [
         (
             ACME.replace("root.pem", "none.pem"),
-            ":18: [acme] ca.internal.root: /",
+            ":18: [acme] ca.internal.ca: /",
         ),
         (
             ACME.replace("root.pem", "empty.pem"),
@@ -60,8 +60,8 @@ fn parts_that_can_not_be_built_are_named_with_their_line() {
             ":15: [acme] ask: a user and password are not sent",
         ),
         (
-            ACME.replace("agree", "ask = \"https://h/\"\nask_root = \"no\"\nagree"),
-            ":16: [acme] ask_root: /",
+            ACME.replace("agree", "ask = \"https://h/\"\nask_ca = \"no\"\nagree"),
+            ":16: [acme] ask_ca: /",
         ),
         (
             format!("{ACME}{}", zone("tsig")),

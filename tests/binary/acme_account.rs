@@ -40,8 +40,8 @@ impl AtPebble {
         let directory = self.pebble.directory();
         self.sandbox.configure(&format!(
             "[acme]\ncas = [\"internal\", \"other\"]\ncontact = [\"{contact}\"]\nagree = true\n\
-             [acme.ca.internal]\ndirectory = \"{directory}\"\nroot = \"root.pem\"\n\
-             [acme.ca.other]\ndirectory = \"https://127.0.0.1:1/\"\nroot = \"root.pem\"\n"
+             [acme.ca.internal]\ndirectory = \"{directory}\"\nca = \"root.pem\"\n\
+             [acme.ca.other]\ndirectory = \"https://127.0.0.1:1/\"\nca = \"root.pem\"\n"
         ));
     }
 
@@ -192,7 +192,7 @@ fn what_can_not_be_done_is_said() {
     );
     at.sandbox.configure(
         "[acme]\ncas = [\"other\"]\nagree = true\n[acme.ca.other]\n\
-         directory = \"https://127.0.0.1:1/\"\nroot = \"root.pem\"\n",
+         directory = \"https://127.0.0.1:1/\"\nca = \"root.pem\"\n",
     );
     let ran = at.sandbox.run(&["acme", "account", "show"]);
     let expected = format!(

@@ -184,7 +184,7 @@ fn other_servers_are_asked_for_the_record_or_none() {
     };
     let name = format!("*.w.{ZONE}");
     let issue = ["cert", "issue", &name];
-    configure("wait = \"1s\"");
+    configure("propagation_timeout = \"1s\"");
     let ran = sandbox.run(&issue);
     assert_eq!(ran.code, Some(1), "{}", ran.err);
     let why =
@@ -192,7 +192,7 @@ fn other_servers_are_asked_for_the_record_or_none() {
     assert!(ran.err.contains(&why), "{}", ran.err);
     for keys in [
         format!("servers = [\"{server}\"]"),
-        "check = false\nwait = \"1s\"".into(),
+        "check = false\npropagation_timeout = \"1s\"".into(),
     ] {
         configure(&keys);
         let out = sandbox.ok(&issue);

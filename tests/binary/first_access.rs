@@ -75,7 +75,7 @@ impl Fixture {
         format!(
             "[acme]\ncas = [\"pebble\"]\nagree = true\naddresses = [\"127.0.0.1\"]\n\
              resolvers = [\"{}\"]\n{keys}\n\
-             [acme.ca.pebble]\ndirectory = \"{}\"\nroot = \"{}\"\n",
+             [acme.ca.pebble]\ndirectory = \"{}\"\nca = \"{}\"\n",
             self.resolver,
             self.directory,
             self.pebble.root().display()
@@ -207,7 +207,7 @@ fn a_visit_waits_as_long_as_configured() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("it is bound").to_string();
     let acme = ACME.replace("127.0.0.1:1", &address);
-    sandbox.configure(&acme.replace("agree", "wait = \"1s\"\ncaa = false\nagree"));
+    sandbox.configure(&acme.replace("agree", "handshake_timeout = \"1s\"\ncaa = false\nagree"));
     sandbox.ok(&["host", "set", "a.example"]);
     let server = sandbox.serve();
     let begun = Instant::now();

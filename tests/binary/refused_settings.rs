@@ -34,8 +34,8 @@ fn an_external_account_and_a_root_that_do_not_fit_are_named_with_their_line() {
         ),
         (
             format!("{acme}{account}").replace(&root, "other.pem"),
-            "root = \"other.pem\"",
-            "ca.pebble.root: 127.0.0.1",
+            "ca = \"other.pem\"",
+            "ca.pebble.ca: 127.0.0.1",
         ),
     ] {
         fixture.configure(&text);

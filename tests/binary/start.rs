@@ -140,7 +140,7 @@ fn check_reads_the_ticket_keys_of_a_plain_store() {
     let sandbox = Sandbox::new();
     let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
     let config = config.replace("sqlite:hosts.db", "files:live/{host}");
-    let config = format!("{config}[tickets]\nkey_file = \"tickets.key\"\n");
+    let config = format!("{config}[tickets]\nkey = \"file:tickets.key\"\n");
     sandbox.write("sekisho.toml", &config);
     sandbox.write("live/README", "where the pairs will be");
     let error = sandbox.fails(&["check"]);

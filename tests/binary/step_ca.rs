@@ -37,7 +37,7 @@ impl Fixture {
         // CAA stays on: it must not hold a name up that no CA would refuse.
         let acme = format!(
             "[acme]\ncas = [\"step\"]\nagree = true\nresolvers = [\"127.0.0.1:{}\"]\n{keys}\n\
-             [acme.ca.step]\ndirectory = \"https://127.0.0.1:{}{}\"\nroot = \"{}\"\n",
+             [acme.ca.step]\ndirectory = \"https://127.0.0.1:{}{}\"\nca = \"{}\"\n",
             self.ca.challenges().dns_port(),
             self.proxy.port(),
             self.ca.path(),

@@ -213,8 +213,8 @@ impl<'a> Catalog<'a> {
              [server]\nworkers = 1\n\
              [acme]\ncas = [\"pebble\"]\nagree = true\nresolvers = [\"127.0.0.1:{dns}\"]\n\
              solvers = {solvers:?}\norders = {orders}\nwaiting = {waiting}\n\
-             wait = \"{wait}s\"\n\
-             [acme.ca.pebble]\ndirectory = \"https://127.0.0.1:{ca}/dir\"\nroot = \"{root}\"\n{quotas}",
+             handshake_timeout = \"{wait}s\"\n\
+             [acme.ca.pebble]\ndirectory = \"https://127.0.0.1:{ca}/dir\"\nca = \"{root}\"\n{quotas}",
             quotas = quotas.map(quotas_line).unwrap_or_default(),
             https = self.setting.https,
             http = self.setting.http,

@@ -182,7 +182,7 @@ const GETS: &str = "sekisho, waits for its turn of http.get";
 const JOINS: &str = "sekisho, one load of tls:cached without an answer";
 
 /// Bounds of the hook where many handshakes wait.
-pub(crate) const PLACES: &str = "deadline = \"1m\"\nwaiting = 10000\n";
+pub(crate) const PLACES: &str = "timeout = \"1m\"\nwaiting = 10000\n";
 
 const LOOKUP: &str = r#"
 function handshake(tls)

@@ -46,7 +46,7 @@ impl Setting {
             .collect();
         hosting.put(&hosts).await?;
         let more = format!(
-            "workers = 2\n[hook]\nscript = \"{}\"\ndeadline = \"1s\"",
+            "workers = 2\n[hook]\nscript = \"{}\"\ntimeout = \"1s\"",
             script.display()
         );
         for number in 0..HOT {

@@ -23,7 +23,7 @@ pub(crate) enum Failure {
         own: bool,
     },
     /// The run took too long.
-    #[error("the run took too long ([hook] deadline)")]
+    #[error("the run took too long ([hook] timeout)")]
     Deadline,
     /// Too many runs wait, or the client's prefix is over its budget.
     #[error("too many runs wait, in all or for the client's network")]

@@ -17,7 +17,7 @@ pub(crate) struct Metrics {
     error: Counter,
     cpu: Counter,
     memory: Counter,
-    deadline: Counter,
+    timeout: Counter,
     overloaded: Counter,
     broken_off: Counter,
     hit: Counter,
@@ -39,7 +39,7 @@ impl Metrics {
             ("error", self.error.clone()),
             ("cpu", self.cpu.clone()),
             ("memory", self.memory.clone()),
-            ("deadline", self.deadline.clone()),
+            ("timeout", self.timeout.clone()),
             ("overloaded", self.overloaded.clone()),
             ("broken_off", self.broken_off.clone()),
         ];
@@ -69,7 +69,7 @@ impl Metrics {
             Some(Failure::Script(_)) => &self.error,
             Some(Failure::Cpu(_)) => &self.cpu,
             Some(Failure::Memory { .. }) => &self.memory,
-            Some(Failure::Deadline) => &self.deadline,
+            Some(Failure::Deadline) => &self.timeout,
             Some(Failure::Overloaded) => &self.overloaded,
             Some(Failure::BrokenOff | Failure::LoadBrokenOff) => &self.broken_off,
         }

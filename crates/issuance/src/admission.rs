@@ -55,7 +55,7 @@ pub struct Settings {
     pub ask: Option<String>,
     /// File with the roots, PEM, that the ask URL is verified with; none means the
     /// system's.
-    pub ask_root: Option<PathBuf>,
+    pub ask_ca: Option<PathBuf>,
     /// Addresses of which a name must lead to one; empty: not checked.
     pub addresses: Vec<IpAddr>,
     /// True if CAA records must allow the CA.
@@ -103,7 +103,7 @@ impl Admission {
     /// [`SettingError`] names what can't be used.
     pub fn new(settings: Settings) -> Result<Self, SettingError> {
         let ask = settings.ask.as_deref();
-        let ask = ask.map(|url| Ask::new(url, settings.ask_root.as_deref()));
+        let ask = ask.map(|url| Ask::new(url, settings.ask_ca.as_deref()));
         let ask = ask.transpose()?;
         if settings.first_access == FirstAccess::Ask && ask.is_none() {
             let why = "first_access = \"ask\" needs a URL";

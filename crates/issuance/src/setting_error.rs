@@ -30,7 +30,7 @@ impl From<acme::Error> for SettingError {
         match error.fault {
             acme::Fault::Setting { key: "agree", why } => Self::new("agree", why),
             acme::Fault::Setting { key, why } => Self::new(&format!("ca.{}.{key}", error.ca), why),
-            acme::Fault::Untrusted(why) => Self::new(&format!("ca.{}.root", error.ca), why),
+            acme::Fault::Untrusted(why) => Self::new(&format!("ca.{}.ca", error.ca), why),
             fault => Self::new(&format!("ca.{}", error.ca), fault.to_string()),
         }
     }

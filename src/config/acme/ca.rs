@@ -78,8 +78,8 @@ fn one(name: &str, raw: &RawCa, base: &Path) -> Result<Ca> {
             return Err(at("directory")(text.into()));
         }
     };
-    let root = raw.root.as_deref().map(|path| path_below(base, path));
-    options.ca.root = root.transpose().map_err(at("root"))?;
+    let root = raw.ca.as_deref().map(|path| path_below(base, path));
+    options.ca.root = root.transpose().map_err(at("ca"))?;
     options.profile = given(raw.profile.as_ref()).map_err(at("profile"))?;
     options.chain = given(raw.chain.as_ref()).map_err(at("chain"))?;
     if let Some(raw) = &raw.quotas {

@@ -53,10 +53,10 @@ pub(crate) fn check(raw: &RawAcme, store: &Url, base: &Path) -> Result<Acme> {
 
 /// Reads the bounds of waits for certificates.
 pub(crate) fn waits(raw: Option<&RawAcme>) -> Result<CertificateWaits> {
-    let wait = raw.and_then(|raw| raw.wait.as_ref());
+    let timeout = raw.and_then(|raw| raw.handshake_timeout.as_ref());
     Ok(CertificateWaits {
         places: key("acme", "waiting").count(raw.and_then(|raw| raw.waiting))?,
-        time: key("acme", "wait").time(wait)?,
+        time: key("acme", "handshake_timeout").time(timeout)?,
     })
 }
 
@@ -67,15 +67,15 @@ fn admission(raw: &RawAcme, base: &Path) -> Result<admission::Settings> {
         None if first_access == FirstAccess::Ask => {
             return Err(at("first_access", "\"ask\" needs ask = \"URL\""));
         }
-        None if raw.ask_root.is_some() => {
-            return Err(at("ask_root", "only together with ask; leave the key out"));
+        None if raw.ask_ca.is_some() => {
+            return Err(at("ask_ca", "only together with ask; leave the key out"));
         }
         Some(url) if !["http://", "https://"].iter().any(|s| url.starts_with(s)) => {
             return Err(at("ask", format!("{url:?} is no http:// or https:// URL")));
         }
         _ => {}
     }
-    let root = raw.ask_root.as_deref().map(|path| path_below(base, path));
+    let root = raw.ask_ca.as_deref().map(|path| path_below(base, path));
     let pattern =
         |text: &str| HostPattern::parse(text).map_err(|error| format!("{text:?}: {error}"));
     let address = |text: &str| {
@@ -85,7 +85,7 @@ fn admission(raw: &RawAcme, base: &Path) -> Result<admission::Settings> {
     Ok(admission::Settings {
         first_access,
         ask: raw.ask.clone(),
-        ask_root: root.transpose().map_err(|text| at("ask_root", text))?,
+        ask_ca: root.transpose().map_err(|text| at("ask_ca", text))?,
         addresses: list("addresses", &raw.addresses, address)?,
         caa: raw.caa.unwrap_or(true),
         allow: list("allow", &raw.allow, pattern)?,

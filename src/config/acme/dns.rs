@@ -18,8 +18,8 @@ type Result<T> = std::result::Result<T, Problem>;
 
 pub(super) fn check(tables: &BTreeMap<String, RawZone>, base: &Path) -> Result<Vec<Zone>> {
     let zone = |(name, raw): (&String, &RawZone)| {
-        let path = ["acme", "dns", name.as_str(), "wait"];
-        let wait = key(ZONE, "wait").time(raw.wait.as_ref());
+        let path = ["acme", "dns", name.as_str(), "propagation_timeout"];
+        let wait = key(ZONE, "propagation_timeout").time(raw.propagation_timeout.as_ref());
         Ok(Zone {
             zone: parsed(name).map_err(|text| Problem::at(&["acme", "dns", name], text))?,
             way: way(name, raw, base)?,
@@ -62,7 +62,7 @@ fn way(zone: &str, raw: &RawZone, base: &Path) -> Result<Way> {
             Ok(Way::Exec(path_below(base, program).map_err(at("exec"))?))
         }
         (None, Some(url), None) => {
-            let root = raw.root.as_deref().map(|path| path_below(base, path));
+            let root = raw.ca.as_deref().map(|path| path_below(base, path));
             let login = match (&raw.user, &raw.password) {
                 (Some(user), Some(password)) => {
                     let source = SecretSource::parse(password, base);
@@ -74,7 +74,7 @@ fn way(zone: &str, raw: &RawZone, base: &Path) -> Result<Way> {
             };
             Ok(Way::Webhook {
                 url: url.clone(),
-                root: root.transpose().map_err(at("root"))?,
+                root: root.transpose().map_err(at("ca"))?,
                 login,
             })
         }
@@ -99,7 +99,7 @@ fn way(zone: &str, raw: &RawZone, base: &Path) -> Result<Way> {
 fn belongs(zone: &str, raw: &RawZone) -> Result<()> {
     for (key, is_given, way, is_chosen) in [
         ("tsig", raw.tsig.is_some(), "rfc2136", raw.rfc2136.is_some()),
-        ("root", raw.root.is_some(), "webhook", raw.webhook.is_some()),
+        ("ca", raw.ca.is_some(), "webhook", raw.webhook.is_some()),
         ("user", raw.user.is_some(), "webhook", raw.webhook.is_some()),
         (
             "password",

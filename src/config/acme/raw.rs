@@ -13,7 +13,7 @@ pub(crate) struct RawAcme {
     pub(crate) agree: bool,
     pub(crate) first_access: Option<String>,
     pub(crate) ask: Option<String>,
-    pub(crate) ask_root: Option<String>,
+    pub(crate) ask_ca: Option<String>,
     pub(crate) addresses: Vec<String>,
     pub(crate) caa: Option<bool>,
     pub(crate) allow: Vec<String>,
@@ -23,7 +23,7 @@ pub(crate) struct RawAcme {
     pub(crate) reuse_key: bool,
     pub(crate) solvers: Option<Vec<String>>,
     pub(crate) waiting: Option<i64>,
-    pub(crate) wait: Option<String>,
+    pub(crate) handshake_timeout: Option<String>,
     pub(crate) orders: Option<i64>,
     pub(crate) ca: BTreeMap<String, RawCa>,
     pub(crate) dns: BTreeMap<String, RawZone>,
@@ -34,7 +34,7 @@ pub(crate) struct RawAcme {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawCa {
     pub(crate) directory: Option<String>,
-    pub(crate) root: Option<String>,
+    pub(crate) ca: Option<String>,
     pub(crate) eab_id: Option<String>,
     pub(crate) eab_key: Option<String>,
     pub(crate) profile: Option<String>,
@@ -58,12 +58,12 @@ pub(crate) struct RawQuotas {
 pub(crate) struct RawZone {
     pub(crate) exec: Option<String>,
     pub(crate) webhook: Option<String>,
-    pub(crate) root: Option<String>,
+    pub(crate) ca: Option<String>,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) rfc2136: Option<String>,
     pub(crate) tsig: Option<String>,
-    pub(crate) wait: Option<String>,
+    pub(crate) propagation_timeout: Option<String>,
     pub(crate) check: Option<bool>,
     pub(crate) servers: Vec<String>,
 }

@@ -42,11 +42,11 @@ fn a_small_section_has_the_defaults() {
 fn all_keys_reach_the_settings() {
     let text = "[acme]\ncas = [\"internal\", \"letsencrypt\"]\nagree = true\n\
         contact = [\"mailto:ops@example.com\"]\nfirst_access = \"ask\"\n\
-        ask = \"https://ask.example/\"\nask_root = \"ask.pem\"\naddresses = [\"192.0.2.1\", \"2001:db8::1\"]\n\
+        ask = \"https://ask.example/\"\nask_ca = \"ask.pem\"\naddresses = [\"192.0.2.1\", \"2001:db8::1\"]\n\
         caa = false\nallow = [\"*.example.com\"]\ndeny = [\"a.example.com\"]\n\
         resolvers = [\"192.0.2.53\", \"[::1]:5353\"]\nkey = \"p384\"\nreuse_key = true\n\
-        solvers = [\"dns-01\"]\nwaiting = 7\nwait = \"9s\"\norders = 3\n\
-        [acme.ca.internal]\ndirectory = \"https://ca.internal/directory\"\nroot = \"ca.pem\"\n\
+        solvers = [\"dns-01\"]\nwaiting = 7\nhandshake_timeout = \"9s\"\norders = 3\n\
+        [acme.ca.internal]\ndirectory = \"https://ca.internal/directory\"\nca = \"ca.pem\"\n\
         profile = \"short\"\nchain = \"Root\"\n\
         quotas = { orders = \"300 per 3h\", failures = \"5 per 1h\" }\n";
     let config = parse(&format!("{MINIMAL}{text}")).unwrap();
@@ -73,7 +73,7 @@ fn all_keys_reach_the_settings() {
     let admission = &settings.admission;
     assert_eq!(admission.first_access, FirstAccess::Ask);
     assert_eq!(admission.ask.as_deref(), Some("https://ask.example/"));
-    assert_eq!(admission.ask_root, Some("/etc/sekisho/ask.pem".into()));
+    assert_eq!(admission.ask_ca, Some("/etc/sekisho/ask.pem".into()));
     assert_eq!(admission.addresses.len(), 2);
     assert!(!admission.caa);
     assert_eq!(admission.allow[0].as_str(), "*.example.com");

@@ -15,7 +15,7 @@ fn a_script_has_safe_bounds() {
     assert_eq!(hook.on_error, OnError::Refuse);
     assert!(hook.folders.is_empty() && hook.sql.is_empty() && hook.ca.is_none());
     assert_eq!((hook.memory, hook.waiting), (16 << 20, 1024));
-    let times = [hook.cpu, hook.deadline];
+    let times = [hook.cpu, hook.timeout];
     assert_eq!(times, [20, 5000].map(Duration::from_millis));
     assert!(parse(MINIMAL).unwrap().hook.is_none());
 }

@@ -135,7 +135,7 @@ async fn waits_end_at_the_deadline() {
     let began = Instant::now();
     let error = failure(&hook).await;
     assert!(
-        error.contains("the run took too long ([hook] deadline)"),
+        error.contains("the run took too long ([hook] timeout)"),
         "{error}"
     );
     assert_eq!(began.elapsed().as_secs(), 5);

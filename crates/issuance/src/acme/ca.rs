@@ -77,9 +77,9 @@ impl Ca {
             let why = format!("{:?} is no https:// URL", settings.directory);
             return Err(wrong("directory", why));
         }
-        let tls = roots::load(settings.root.as_deref(), "root");
+        let tls = roots::load(settings.root.as_deref(), "ca");
         let tls = tls.and_then(|roots| roots::client(roots, None));
-        let tls = tls.map_err(|why| wrong("root", why))?;
+        let tls = tls.map_err(|why| wrong("ca", why))?;
         let trusted = settings.root.as_ref().map_or_else(
             || "the system's roots".to_owned(),
             |file| format!("root = {:?}", file.display().to_string()),

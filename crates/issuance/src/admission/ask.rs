@@ -37,11 +37,11 @@ impl Ask {
         }
         // A system without roots can ask over HTTP.
         let trusted = match uri.scheme_str() {
-            Some("https") => roots::load(root, "ask_root"),
+            Some("https") => roots::load(root, "ask_ca"),
             _ => Ok(RootCertStore::empty()),
         };
         let tls = trusted.and_then(|trusted| roots::client(trusted, None));
-        let tls = tls.map_err(|why| SettingError::new("ask_root", why))?;
+        let tls = tls.map_err(|why| SettingError::new("ask_ca", why))?;
         let separator = if uri.query().is_some() { '&' } else { '?' };
         Ok(Self {
             client: HttpsClient::new(tls, Timeouts::NEAR),

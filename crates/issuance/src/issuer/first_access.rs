@@ -292,8 +292,8 @@ fn pause(until: i64, now: i64) -> Duration {
     Duration::from_secs(seconds).clamp(Duration::from_secs(1), LATEST)
 }
 
-/// Time within which a visitor's order is tried again, as the default of `wait`. Names
-/// that are to blame pause for a minute or more.
+/// Time within which a visitor's order is tried again, as the default of `[acme]
+/// handshake_timeout`. Names that are to blame pause for a minute or more.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The shortest pause of a visitor: clocks of servers differ.
 const SOONEST: Duration = Duration::from_secs(2);

@@ -204,8 +204,8 @@ fn settings_that_can_not_be_used_are_named() {
     assert!(refused(settings).contains("ask.example/check"));
     let settings = Settings {
         ask: Some("https://ask.example/check".into()),
-        ask_root: Some("/nowhere/ca.pem".into()),
+        ask_ca: Some("/nowhere/ca.pem".into()),
         ..Settings::default()
     };
-    assert!(refused(settings).starts_with("ask_root: /nowhere/ca.pem: "));
+    assert!(refused(settings).starts_with("ask_ca: /nowhere/ca.pem: "));
 }

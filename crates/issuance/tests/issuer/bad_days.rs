@@ -264,5 +264,5 @@ async fn a_setting_that_can_not_be_used_is_named() {
     let sealer = fixture.sealer.clone();
     let challenges = sekisho_certs::Challenges::new(sealer.clone(), Clock::System);
     let error = Issuer::new(settings, sealer, Arc::new(challenges), Clock::System).unwrap_err();
-    assert_eq!(error.key, "ca.pebble.root");
+    assert_eq!(error.key, "ca.pebble.ca");
 }

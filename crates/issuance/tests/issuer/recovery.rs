@@ -46,7 +46,10 @@ async fn a_first_visitor_is_served_once_the_ca_works_again() {
     assert!(matches!(later, Obtained::Stored), "{later:?}");
     let obtained = visitor.await.unwrap();
     assert!(matches!(obtained, Obtained::Stored), "{obtained:?}");
-    assert!(begun.elapsed() < Duration::from_secs(20), "within `wait`");
+    assert!(
+        begun.elapsed() < Duration::from_secs(20),
+        "within `handshake_timeout`"
+    );
     let lineage = fixture.lineage("a.example").await.unwrap();
     assert_eq!((lineage.attempts, lineage.last_error), (0, None));
 }

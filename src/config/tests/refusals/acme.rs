@@ -41,8 +41,8 @@ fn acme_needs_a_catalog_agreement_and_a_ca() {
         ),
         ("agree = true\ncas = []", ".toml:5: [acme] cas: is missing"),
         (
-            "agree = true\ncas = [\"x\"]\n[acme.ca.x]\nroots = 1",
-            ".toml:7: [acme] ca.x.roots: unknown key `roots`; did you mean `root`?",
+            "agree = true\ncas = [\"x\"]\n[acme.ca.x]\ndir = 1",
+            ".toml:7: [acme] ca.x.dir: unknown key `dir`; known here: directory, ca",
         ),
         (
             "agree = true\ncas = [\n\"letsencrypt\",\n\"lets-encrypt\"]\n[acme.ca.internal]\n\
@@ -98,8 +98,8 @@ const WRONG: &[(&str, &str)] = &[
         ":6: [acme] ask: \"127.0.0.1:9000\" is no http:// or https:// URL",
     ),
     (
-        "ask_root = \"ca.pem\"",
-        ":6: [acme] ask_root: only together with ask",
+        "ask_ca = \"ca.pem\"",
+        ":6: [acme] ask_ca: only together with ask",
     ),
     (
         "addresses = [\"192.0.2.1:443\"]",
@@ -132,8 +132,8 @@ const WRONG: &[(&str, &str)] = &[
         ":6: [acme] waiting: 0 is out of range; write 1 to 1000000",
     ),
     (
-        "wait = \"10m\"",
-        ":6: [acme] wait: 10m is out of range; write 1s to 5m",
+        "handshake_timeout = \"10m\"",
+        ":6: [acme] handshake_timeout: 10m is out of range; write 1s to 5m",
     ),
     (
         "orders = 2000",
@@ -144,7 +144,7 @@ const WRONG: &[(&str, &str)] = &[
         ":6: [acme] ca.Internal: \"Internal\" is no name of a CA",
     ),
     (
-        "[acme.ca.internal]\nroot = \"ca.pem\"",
+        "[acme.ca.internal]\nca = \"ca.pem\"",
         ":6: [acme] ca.internal.directory: is missing; write directory = ",
     ),
     (
@@ -156,8 +156,8 @@ const WRONG: &[(&str, &str)] = &[
         ":7: [acme] ca.google.directory: google is built in",
     ),
     (
-        "[acme.ca.google]\nroots = \"ca.pem\"",
-        ":7: [acme] ca.google.roots: unknown key `roots`; did you mean `root`?",
+        "[acme.ca.google]\nprofiles = \"ca.pem\"",
+        ":7: [acme] ca.google.profiles: unknown key `profiles`; did you mean `profile`?",
     ),
     (
         "[acme.ca.google]\neab_id = \"i\"",

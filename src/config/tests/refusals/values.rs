@@ -191,9 +191,14 @@ const WRONG: &[(&str, &str)] = &[
         "[keys] master: this is no source",
     ),
     (
-        "tickets.key_file = \"\"",
-        "[tickets] key_file: the path must not be empty",
+        "tickets.key = \"tickets.key\"",
+        "[tickets] key: ticket keys are in a file, which is read again; write \"file:PATH\"",
     ),
+    (
+        "tickets.key = \"env:TICKETS\"",
+        "[tickets] key: ticket keys",
+    ),
+    ("tickets.key = \"file:\"", "[tickets] key: ticket keys"),
     (
         "default.\"*\" = \"*.example.com\"",
         "[default] \"*\": \"*.example.com\" is no host name: '*' must not stand",
@@ -268,11 +273,14 @@ const WRONG: &[(&str, &str)] = &[
         "/srv is no value; a text stands in quotes: \"/srv\"",
     ),
     (
-        "acme.wait = 20s",
+        "acme.handshake_timeout = 20s",
         "20s is no value; a text stands in quotes",
     ),
     ("acme.agree = yes", "yes is no value; write true"),
     ("acme.agree = False", "False is no value; write false"),
-    ("acme.wait =", "the value is missing; write a text as"),
-    ("acme.wait = \"20s", "invalid basic string"),
+    (
+        "acme.handshake_timeout =",
+        "the value is missing; write a text as",
+    ),
+    ("acme.handshake_timeout = \"20s", "invalid basic string"),
 ];

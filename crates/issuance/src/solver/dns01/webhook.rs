@@ -51,9 +51,9 @@ impl Webhook {
             let why = "it is no https:// or http:// URL without user and query".to_owned();
             return Err(wrong("webhook", why));
         }
-        let tls = roots::load(settings.root.as_deref(), "root");
+        let tls = roots::load(settings.root.as_deref(), "ca");
         let tls = tls.and_then(|roots| roots::client(roots, None));
-        let tls = tls.map_err(|why| wrong("root", why))?;
+        let tls = tls.map_err(|why| wrong("ca", why))?;
         Ok(Self {
             url: url.to_owned(),
             login: settings.login.as_ref().map(basic),
