@@ -7,12 +7,17 @@ mod error;
 mod gone;
 mod hook;
 mod keys;
+mod listen;
 mod locate;
 mod name_server;
 mod own;
+mod problems;
 mod raw;
+mod read;
 mod secret;
+mod site;
 mod trust;
+mod wording;
 
 use std::fs;
 use std::io;
@@ -38,6 +43,7 @@ pub(crate) use sekisho_server::value::Size;
 pub(crate) use trust::Exposure;
 
 use locate::Problem;
+use problems::Problems;
 
 /// Checked configuration, with every default applied and every path absolute.
 /// `keys.rs` has the defaults and ranges.
@@ -87,7 +93,7 @@ impl Config {
     /// belong to root or the caller, and others must not be able to write it.
     ///
     /// # Errors
-    /// Names file, line and key, what is wrong and what to write.
+    /// Names file, line and key of each problem, what is wrong and what to write.
     pub(crate) fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
         match file {
             Some(file) => Self::read(file),
@@ -102,9 +108,10 @@ impl Config {
     /// As [`Config::load`].
     pub(crate) fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
         let file = std::path::absolute(file).map_err(|error| ConfigError::read(file, error))?;
-        let invalid = |problem| locate::invalid(text, &file, problem);
-        let raw = locate::deserialize(text).map_err(invalid)?;
-        let mut config = check::check(raw, &file).map_err(invalid)?;
+        let checked =
+            read::read(text).and_then(|(raw, problems)| check::check(raw, &file, problems));
+        let invalid = |problems: Problems| locate::invalid(text, &file, problems.found());
+        let mut config = checked.map_err(invalid)?;
         config.hide(config.secret_variables());
         Ok(config)
     }
@@ -146,7 +153,7 @@ impl Config {
     pub(crate) fn located(&self, error: SettingError) -> ConfigError {
         let text = fs::read_to_string(&self.file).unwrap_or_default();
         let problem = Problem::below("acme", &error.key, error.why);
-        locate::invalid(&text, &self.file, problem)
+        locate::invalid(&text, &self.file, vec![problem])
     }
 
     /// Returns the settings of the server, with so many connections to upstreams.

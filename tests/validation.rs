@@ -155,7 +155,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LIMITS: Limits = Limits {
     workers: 1,
     connections: 64,
-    requests: None,
     handshake: PATIENCE,
     head: PATIENCE,
     idle: PATIENCE,

@@ -8,6 +8,8 @@ use std::process::ExitCode;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sekisho_certs::printable;
 
+use crate::config::ConfigError;
+
 /// Result of a command.
 pub(crate) use anyhow::Result;
 
@@ -65,13 +67,20 @@ impl fmt::Display for ReaderGone {
 
 impl std::error::Error for ReaderGone {}
 
-/// Writes the error of a command to standard error; returns the exit code.
+/// Writes the error of a command to standard error, each problem of a configuration in a
+/// line; returns the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_reader_gone) {
         return ExitCode::SUCCESS;
     }
-    if takes_a_line(io::stderr()) {
-        eprintln!("error: {}", printable(&with_causes(error)));
+    let lines = match error.downcast_ref::<ConfigError>() {
+        Some(error) => error.lines(),
+        None => vec![with_causes(error)],
+    };
+    for line in lines {
+        if takes_a_line(io::stderr()) {
+            eprintln!("error: {}", printable(&line));
+        }
     }
     if error.is::<Usage>() {
         ExitCode::from(WRONG_USAGE)

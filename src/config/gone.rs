@@ -26,7 +26,7 @@ pub(super) const GONE: &[(&str, &str)] = &[
     ),
     (
         "acme.ca",
-        "no list of CAs: write cas = [\"letsencrypt\"]; tables [acme.ca.NAME] describe one",
+        "a list of CAs is called `cas`; tables [acme.ca.NAME] describe one",
     ),
     ("acme.ask_root", "it is called `ask_ca` now"),
     ("acme.wait", "it is called `handshake_timeout` now"),

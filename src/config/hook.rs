@@ -14,8 +14,7 @@ use serde::Deserialize;
 
 use super::keys::key;
 use super::locate::Problem;
-
-type Result<T> = std::result::Result<T, Problem>;
+use super::problems::Problems;
 
 /// Keys of `[hook]`, as they are written.
 #[derive(Debug, Default, Deserialize)]
@@ -78,42 +77,60 @@ pub(crate) enum OnError {
 }
 
 /// Checks the section.
-pub(super) fn check(raw: &RawHook, base: &Path) -> Result<Hook> {
+pub(super) fn check(raw: &RawHook, base: &Path, problems: &mut Problems) -> Option<Hook> {
     if cfg!(not(feature = "hook")) {
         let text = "this program was built without the feature \"hook\"; leave the section out";
-        return Err(Problem::at(&["hook"], text));
+        problems.add(Problem::at(&["hook"], text));
+        return None;
     }
     let key = |name| key("hook", name);
     let path = |name: &'static str, path: &str| {
         path_below(base, path).map_err(|text| Problem::at(&["hook", name], text))
     };
-    let Some(script) = &raw.script else {
+    if raw.script.is_none() {
+        let place = ["hook", "script"];
         let text = "is missing; write script = \"handshake.luau\"";
-        return Err(Problem::at(&["hook", "script"], text));
-    };
-    let folders = raw.folders.iter().enumerate().map(|(index, folder)| {
-        let place = ["hook", "folders", &index.to_string()];
-        path_below(base, folder).map_err(|text| Problem::at(&place, text))
-    });
-    let sql = raw.sql.iter().map(|(name, url)| {
-        let url = postgres::Url::parse(url, base);
-        let url = url.map_err(|text| Problem::at(&["hook", "sql", name], text))?;
-        Ok((name.clone(), url))
-    });
-    Ok(Hook {
-        script: path("script", script)?,
-        folders: folders.collect::<Result<_>>()?,
-        on_error: on_error(raw.on_error.as_deref())?,
-        memory: key("memory").bytes(raw.memory.as_ref())?,
-        cpu: key("cpu").time(raw.cpu.as_ref())?,
-        timeout: key("timeout").time(raw.timeout.as_ref())?,
-        waiting: key("waiting").count(raw.waiting)?,
-        ca: raw.ca.as_ref().map(|ca| path("ca", ca)).transpose()?,
-        sql: sql.collect::<Result<_>>()?,
+        problems.add_lack(&place, Problem::at(&place, text));
+    }
+    let script = raw.script.as_deref();
+    let script = problems.or_default(script.map(|script| path("script", script)).transpose());
+    let ca = raw.ca.as_deref().map(|ca| path("ca", ca));
+    let on_error = problems.keep(on_error(raw.on_error.as_deref()));
+    Some(Hook {
+        script: script.unwrap_or_default(),
+        folders: folders(&raw.folders, base, problems),
+        on_error: on_error.unwrap_or(OnError::Refuse),
+        memory: problems.or_default(key("memory").bytes(raw.memory.as_ref())),
+        cpu: problems.or_default(key("cpu").time(raw.cpu.as_ref())),
+        timeout: problems.or_default(key("timeout").time(raw.timeout.as_ref())),
+        waiting: problems.or_default(key("waiting").count(raw.waiting)),
+        ca: problems.or_default(ca.transpose()),
+        sql: databases(&raw.sql, base, problems),
     })
 }
 
-fn on_error(text: Option<&str>) -> Result<OnError> {
+fn folders(texts: &[String], base: &Path, problems: &mut Problems) -> Vec<PathBuf> {
+    let folders = texts.iter().enumerate().filter_map(|(index, folder)| {
+        let place = ["hook", "folders", &index.to_string()];
+        problems.keep(path_below(base, folder).map_err(|text| Problem::at(&place, text)))
+    });
+    folders.collect()
+}
+
+fn databases(
+    urls: &BTreeMap<String, String>,
+    base: &Path,
+    problems: &mut Problems,
+) -> BTreeMap<String, postgres::Url> {
+    let databases = urls.iter().filter_map(|(name, url)| {
+        let url = postgres::Url::parse(url, base);
+        let url = url.map_err(|text| Problem::at(&["hook", "sql", name], text));
+        Some((name.clone(), problems.keep(url)?))
+    });
+    databases.collect()
+}
+
+fn on_error(text: Option<&str>) -> Result<OnError, Problem> {
     match text {
         None | Some("refuse") => Ok(OnError::Refuse),
         Some("lookup") => Ok(OnError::Lookup),

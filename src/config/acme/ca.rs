@@ -12,35 +12,42 @@ use sekisho_stores::url::path_below;
 use super::External;
 use super::raw::{RawAcme, RawCa, RawQuotas};
 use crate::config::locate::Problem;
+use crate::config::problems::Problems;
 use crate::config::secret::SecretSource;
-
-type Result<T> = std::result::Result<T, Problem>;
 
 /// CA whose secret is not read yet.
 pub(super) type Ca = (CaOptions, Option<External>);
 
 /// Checks all CAs; returns those of the list in its order.
-pub(super) fn check(raw: &RawAcme, base: &Path) -> Result<Vec<Ca>> {
+pub(super) fn check(raw: &RawAcme, base: &Path, problems: &mut Problems) -> Vec<Ca> {
     let (cas, tables) = (&raw.cas, &raw.ca);
     let mut described = BTreeMap::new();
     for (name, raw) in tables {
-        described.insert(name.as_str(), one(name, raw, base)?);
+        if let Some(ca) = one(name, raw, base, problems) {
+            described.insert(name.as_str(), ca);
+        }
     }
     if cas.is_empty() {
+        let place = ["acme", "cas"];
         let text = "is missing; write cas = [\"letsencrypt\"]";
-        return Err(Problem::at(&["acme", "cas"], text));
+        problems.add_lack(&place, Problem::at(&place, text));
     }
     let mut used = Vec::new();
     for (index, name) in cas.iter().enumerate() {
         let at = |text| Problem::at(&["acme", "cas", &index.to_string()], text);
         if cas[..index].contains(name) {
-            return Err(at(format!("{name:?} stands twice")));
+            problems.add(at(format!("{name:?} stands twice")));
+            continue;
         }
-        let found = described.remove(name.as_str());
-        let found = found.or_else(|| Some((CaOptions::builtin(name)?, None)));
-        used.push(found.ok_or_else(|| at(unknown(name, tables)))?);
+        let builtin = || CaOptions::builtin(name).map(|options| (options, None));
+        let described = described.remove(name.as_str());
+        match described.or_else(builtin) {
+            Some(ca) => used.push(ca),
+            // The name may be that of a table that is wrong.
+            None => problems.add_lack(&["acme", "ca", name], at(unknown(name, tables))),
+        }
     }
-    Ok(used)
+    used
 }
 
 fn unknown(name: &str, tables: &BTreeMap<String, RawCa>) -> String {
@@ -51,73 +58,102 @@ fn unknown(name: &str, tables: &BTreeMap<String, RawCa>) -> String {
     format!("{name:?} is no known CA; write one of {known}, or describe it in [acme.ca.NAME]")
 }
 
-fn one(name: &str, raw: &RawCa, base: &Path) -> Result<Ca> {
-    let at = |key: &'static str| move |text: String| Problem::at(&["acme", "ca", name, key], text);
+fn one(name: &str, raw: &RawCa, base: &Path, problems: &mut Problems) -> Option<Ca> {
     if !is_name(name) {
         let text = format!(
             "{name:?} is no name of a CA; it begins with a letter, and has up to 64 of a-z, 0-9 \
              and -"
         );
-        return Err(Problem::at(&["acme", "ca", name], text));
+        problems.add(Problem::at(&["acme", "ca", name], text));
     }
-    let mut options = match (CaOptions::builtin(name), &raw.directory) {
-        (Some(options), None) => options,
-        (Some(_), Some(_)) => {
-            let text = format!("{name} is built in; give a CA elsewhere another name");
-            return Err(at("directory")(text));
-        }
-        (None, Some(url)) if url.starts_with("https://") => CaOptions::new(CaSettings {
-            name: name.to_owned(),
-            directory: url.clone(),
-            root: None,
-            deadline: CaSettings::DEADLINE,
-        }),
-        (None, Some(url)) => return Err(at("directory")(format!("{url:?} is no https:// URL"))),
-        (None, None) => {
-            let text = "is missing; write directory = \"https://…\", the URL of the CA's directory";
-            return Err(at("directory")(text.into()));
-        }
-    };
+    let at = |key: &'static str| move |text: String| Problem::at(&["acme", "ca", name, key], text);
+    let options = options(name, raw, problems);
     let root = raw.ca.as_deref().map(|path| path_below(base, path));
-    options.ca.root = root.transpose().map_err(at("ca"))?;
-    options.profile = given(raw.profile.as_ref()).map_err(at("profile"))?;
-    options.chain = given(raw.chain.as_ref()).map_err(at("chain"))?;
-    if let Some(raw) = &raw.quotas {
-        options.quotas = quotas(name, raw, &options.quotas)?;
-    }
-    Ok((options, external(name, raw, base)?))
+    let root = problems.or_default(root.transpose().map_err(at("ca")));
+    let profile = given(raw.profile.as_ref()).map_err(at("profile"));
+    let profile = problems.or_default(profile);
+    let chain = problems.or_default(given(raw.chain.as_ref()).map_err(at("chain")));
+    let external = external(name, raw, base, problems);
+    let builtin = options
+        .as_ref()
+        .map_or_else(Quotas::default, |known| known.quotas);
+    let own = raw.quotas.as_ref();
+    let quotas = own.map_or(builtin, |raw| quotas(name, raw, &builtin, problems));
+    let mut options = options?;
+    options.ca.root = root;
+    options.profile = profile;
+    options.chain = chain;
+    options.quotas = quotas;
+    Some((options, external))
 }
 
-fn external(name: &str, raw: &RawCa, base: &Path) -> Result<Option<External>> {
-    let at = |key: &'static str| move |text: String| Problem::at(&["acme", "ca", name, key], text);
-    let id = given(raw.eab_id.as_ref()).map_err(at("eab_id"))?;
-    match (id, &raw.eab_key) {
-        (None, None) => Ok(None),
-        (Some(id), Some(key)) => {
-            let key = SecretSource::parse(key, base).map_err(at("eab_key"))?;
-            Ok(Some(External { id, key }))
+/// Returns what is known of a built-in CA, or the directory of another.
+fn options(name: &str, raw: &RawCa, problems: &mut Problems) -> Option<CaOptions> {
+    let place = ["acme", "ca", name, "directory"];
+    let text = match (CaOptions::builtin(name), &raw.directory) {
+        (Some(options), None) => return Some(options),
+        (Some(_), Some(_)) => format!("{name} is built in; give a CA elsewhere another name"),
+        (None, Some(url)) if url.starts_with("https://") => {
+            return Some(CaOptions::new(CaSettings {
+                name: name.to_owned(),
+                directory: url.clone(),
+                root: None,
+                deadline: CaSettings::DEADLINE,
+            }));
         }
-        (Some(_), None) => Err(at("eab_id")("only together with eab_key".into())),
-        (None, Some(_)) => Err(at("eab_key")("only together with eab_id".into())),
+        (None, Some(url)) => format!("{url:?} is no https:// URL"),
+        (None, None) => {
+            "is missing; write directory = \"https://…\", the URL of the CA's directory".into()
+        }
+    };
+    problems.add_lack(&place, Problem::at(&place, text));
+    None
+}
+
+fn external(name: &str, raw: &RawCa, base: &Path, problems: &mut Problems) -> Option<External> {
+    let place = |key| ["acme", "ca", name, key];
+    let at = |key: &'static str| move |text: String| Problem::at(&place(key), text);
+    for (key, is_given, other, has_other) in [
+        (
+            "eab_id",
+            raw.eab_id.is_some(),
+            "eab_key",
+            raw.eab_key.is_some(),
+        ),
+        (
+            "eab_key",
+            raw.eab_key.is_some(),
+            "eab_id",
+            raw.eab_id.is_some(),
+        ),
+    ] {
+        if is_given && !has_other {
+            let problem = at(key)(format!("only together with {other}"));
+            problems.add_lack(&place(other), problem);
+        }
     }
+    let id = problems.or_default(given(raw.eab_id.as_ref()).map_err(at("eab_id")));
+    let key = raw.eab_key.as_ref();
+    let key = key.map(|key| SecretSource::parse(key, base).map_err(at("eab_key")));
+    let key = problems.or_default(key.transpose());
+    id.zip(key).map(|(id, key)| External { id, key })
 }
 
 /// Limits that are left out don't exist. What the CA exempts stays as it was.
-fn quotas(ca: &str, raw: &RawQuotas, builtin: &Quotas) -> Result<Quotas> {
-    let limit = |key, text: &Option<String>| {
+fn quotas(ca: &str, raw: &RawQuotas, builtin: &Quotas, problems: &mut Problems) -> Quotas {
+    let mut limit = |key, text: &Option<String>| {
         let text = text.as_deref();
         let limit = text.map(|text| limit(text).ok_or_else(|| format!("{text:?} {LIMIT}")));
-        limit
-            .transpose()
-            .map_err(|text| Problem::at(&["acme", "ca", ca, "quotas", key], text))
+        let place = ["acme", "ca", ca, "quotas", key];
+        problems.or_default(limit.transpose().map_err(|text| Problem::at(&place, text)))
     };
-    Ok(Quotas {
-        orders: limit("orders", &raw.orders)?,
-        domains: limit("domains", &raw.domains)?,
-        duplicates: limit("duplicates", &raw.duplicates)?,
-        failures: limit("failures", &raw.failures)?,
+    Quotas {
+        orders: limit("orders", &raw.orders),
+        domains: limit("domains", &raw.domains),
+        duplicates: limit("duplicates", &raw.duplicates),
+        failures: limit("failures", &raw.failures),
         exempt: builtin.exempt,
-    })
+    }
 }
 
 /// Reads `300 per 3h`.
@@ -130,7 +166,7 @@ fn limit(text: &str) -> Option<Limit> {
     Limit::new(count, u32::try_from(period / 1_000).ok()?)
 }
 
-fn given(text: Option<&String>) -> std::result::Result<Option<String>, String> {
+fn given(text: Option<&String>) -> Result<Option<String>, String> {
     match text {
         Some(text) if text.trim().is_empty() => Err("must not be empty; leave the key out".into()),
         text => Ok(text.cloned()),

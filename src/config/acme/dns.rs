@@ -12,26 +12,33 @@ use super::{Way, Zone};
 use crate::config::keys::{ZONE, key};
 use crate::config::locate::Problem;
 use crate::config::name_server::name_server;
+use crate::config::problems::Problems;
 use crate::config::secret::SecretSource;
 
-type Result<T> = std::result::Result<T, Problem>;
-
-pub(super) fn check(tables: &BTreeMap<String, RawZone>, base: &Path) -> Result<Vec<Zone>> {
+pub(super) fn check(
+    tables: &BTreeMap<String, RawZone>,
+    base: &Path,
+    problems: &mut Problems,
+) -> Vec<Zone> {
     let zone = |(name, raw): (&String, &RawZone)| {
-        let path = ["acme", "dns", name.as_str(), "propagation_timeout"];
+        let place = ["acme", "dns", name.as_str(), "propagation_timeout"];
         let wait = key(ZONE, "propagation_timeout").time(raw.propagation_timeout.as_ref());
-        Ok(Zone {
-            zone: parsed(name).map_err(|text| Problem::at(&["acme", "dns", name], text))?,
-            way: way(name, raw, base)?,
-            wait: wait.map_err(|problem| problem.moved(&path))?,
-            check: checked(name, raw)?,
+        let wait = problems.or_default(wait.map_err(|problem| problem.moved(&place)));
+        let check = problems.or_default(checked(name, raw));
+        let way = way(name, raw, base, problems);
+        let zone = parsed(name).map_err(|text| Problem::at(&["acme", "dns", name], text));
+        Some(Zone {
+            zone: problems.keep(zone)?,
+            way: way?,
+            wait,
+            check,
         })
     };
-    tables.iter().map(zone).collect()
+    tables.iter().filter_map(zone).collect()
 }
 
 /// Reads which servers are asked for a record.
-fn checked(zone: &str, raw: &RawZone) -> Result<Check> {
+fn checked(zone: &str, raw: &RawZone) -> Result<Check, Problem> {
     let at = |text: String| Problem::at(&["acme", "dns", zone, "servers"], text);
     match (raw.check, raw.servers.is_empty()) {
         (Some(false), true) => Ok(Check::Off),
@@ -39,14 +46,14 @@ fn checked(zone: &str, raw: &RawZone) -> Result<Check> {
         (None | Some(true), true) => Ok(Check::Authoritative),
         (None | Some(true), false) => {
             let addresses = raw.servers.iter().map(|text| name_server(text));
-            let addresses: std::result::Result<_, _> = addresses.collect();
+            let addresses: Result<_, _> = addresses.collect();
             Ok(Check::At(addresses.map_err(at)?))
         }
     }
 }
 
 /// Takes a name in the one form that other messages repeat.
-fn parsed(name: &str) -> std::result::Result<HostName, String> {
+fn parsed(name: &str) -> Result<HostName, String> {
     let zone = HostName::parse(name).map_err(|error| format!("{name:?} is no zone: {error}"))?;
     if zone.as_str() != name {
         return Err(format!("write this zone as \"{zone}\""));
@@ -54,64 +61,65 @@ fn parsed(name: &str) -> std::result::Result<HostName, String> {
     Ok(zone)
 }
 
-fn way(zone: &str, raw: &RawZone, base: &Path) -> Result<Way> {
+fn way(zone: &str, raw: &RawZone, base: &Path, problems: &mut Problems) -> Option<Way> {
     let at = |key: &'static str| move |text: String| Problem::at(&["acme", "dns", zone, key], text);
-    belongs(zone, raw)?;
+    belongs(zone, raw, problems);
     match (&raw.exec, &raw.webhook, &raw.rfc2136) {
         (Some(program), None, None) => {
-            Ok(Way::Exec(path_below(base, program).map_err(at("exec"))?))
+            let program = path_below(base, program).map_err(at("exec"));
+            Some(Way::Exec(problems.keep(program)?))
         }
         (None, Some(url), None) => {
             let root = raw.ca.as_deref().map(|path| path_below(base, path));
-            let login = match (&raw.user, &raw.password) {
-                (Some(user), Some(password)) => {
-                    let source = SecretSource::parse(password, base);
-                    Some((user.clone(), source.map_err(at("password"))?))
-                }
-                (None, None) => None,
-                (Some(_), None) => return Err(at("user")("only together with password".into())),
-                (None, Some(_)) => return Err(at("password")("only together with user".into())),
-            };
-            Ok(Way::Webhook {
+            let password = raw.password.as_ref();
+            let password = password.map(|text| SecretSource::parse(text, base));
+            let password = password.transpose().map_err(at("password"));
+            let password = problems.or_default(password);
+            Some(Way::Webhook {
                 url: url.clone(),
-                root: root.transpose().map_err(at("ca"))?,
-                login,
+                root: problems.or_default(root.transpose().map_err(at("ca"))),
+                login: raw.user.clone().zip(password),
             })
         }
         (None, None, Some(server)) => {
+            let server = problems.keep(name_server(server).map_err(at("rfc2136")));
             let Some(tsig) = &raw.tsig else {
-                let text = "is missing: updates are signed; write tsig = \"file:PATH\"";
-                return Err(at("tsig")(text.into()));
+                let problem =
+                    at("tsig")("is missing: updates are signed; write tsig = \"file:PATH\"".into());
+                problems.add_lack(&["acme", "dns", zone, "tsig"], problem);
+                return None;
             };
-            Ok(Way::Rfc2136 {
-                server: name_server(server).map_err(at("rfc2136"))?,
-                tsig: SecretSource::parse(tsig, base).map_err(at("tsig"))?,
-            })
+            let tsig = problems.keep(SecretSource::parse(tsig, base).map_err(at("tsig")));
+            let (server, tsig) = server.zip(tsig)?;
+            Some(Way::Rfc2136 { server, tsig })
         }
-        _ => Err(Problem::at(
-            &["acme", "dns", zone],
-            "write exactly one of exec, webhook and rfc2136",
-        )),
+        _ => {
+            let is_told = |key| problems.is_told(&["acme", "dns", zone, key]);
+            if !["exec", "webhook", "rfc2136"].into_iter().any(is_told) {
+                let text = "write exactly one of exec, webhook and rfc2136";
+                problems.add(Problem::at(&["acme", "dns", zone], text));
+            }
+            None
+        }
     }
 }
 
-/// Refuses keys of a way that is not chosen.
-fn belongs(zone: &str, raw: &RawZone) -> Result<()> {
-    for (key, is_given, way, is_chosen) in [
-        ("tsig", raw.tsig.is_some(), "rfc2136", raw.rfc2136.is_some()),
-        ("ca", raw.ca.is_some(), "webhook", raw.webhook.is_some()),
-        ("user", raw.user.is_some(), "webhook", raw.webhook.is_some()),
-        (
-            "password",
-            raw.password.is_some(),
-            "webhook",
-            raw.webhook.is_some(),
-        ),
+/// Refuses keys without the key that they belong to.
+fn belongs(zone: &str, raw: &RawZone, problems: &mut Problems) {
+    let (user, password) = (raw.user.is_some(), raw.password.is_some());
+    let (webhook, rfc2136) = (raw.webhook.is_some(), raw.rfc2136.is_some());
+    for (key, is_given, other, has_other) in [
+        ("tsig", raw.tsig.is_some(), "rfc2136", rfc2136),
+        ("ca", raw.ca.is_some(), "webhook", webhook),
+        ("user", user, "webhook", webhook),
+        ("password", password, "webhook", webhook),
+        ("user", user && webhook, "password", password),
+        ("password", password && webhook, "user", user),
     ] {
-        if is_given && !is_chosen {
-            let text = format!("only together with {way}; leave the key out");
-            return Err(Problem::at(&["acme", "dns", zone, key], text));
+        if is_given && !has_other {
+            let text = format!("only together with {other}; leave the key out");
+            let problem = Problem::at(&["acme", "dns", zone, key], text);
+            problems.add_lack(&["acme", "dns", zone, other], problem);
         }
     }
-    Ok(())
 }

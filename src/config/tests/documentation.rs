@@ -10,8 +10,10 @@ const DOCUMENTATION: &str = include_str!("../../../docs/configuration.md");
 /// Returns the names that the program knows behind `prefix`.
 fn known(prefix: &str) -> Vec<String> {
     let error = refusal(&format!("{prefix}qqqqqqqq = 1\n"));
-    let (_, known) = error.split_once("known here: ").unwrap();
-    known.split(", ").map(str::to_owned).collect()
+    let known = error
+        .lines()
+        .find_map(|line| line.split_once("known here: "));
+    known.unwrap().1.split(", ").map(str::to_owned).collect()
 }
 
 /// Returns all sections but `[default]`, whose keys are addresses, and `[site]`.

@@ -11,7 +11,7 @@ fn a_key_of_an_earlier_version_says_what_takes_its_place() {
         let error = refusal(&format!("{MINIMAL}{line} = [\"a\"]\n"));
         let (section, key) = line.split_once('.').unwrap();
         let expected = format!("/etc/sekisho/sekisho.toml:3: [{section}] {key}: {instead}");
-        assert_eq!(error, expected);
+        assert_eq!(error.lines().next(), Some(&*expected));
     }
 }
 

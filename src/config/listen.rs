@@ -1,0 +1,163 @@
+//! Checks `[listen]` and `[default]`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::path::Path;
+
+use sekisho_certs::HostName;
+use sekisho_server::Defaults;
+use sekisho_server::admin::Address;
+use sekisho_server::network::{Network, Networks};
+use sekisho_stores::url::path_below;
+
+use super::Listen;
+use super::keys::key;
+use super::locate::Problem;
+use super::problems::Problems;
+use super::raw::RawListen;
+use super::secret::SecretSource;
+
+type Result<T> = std::result::Result<T, Problem>;
+
+/// Checks `[listen]`.
+pub(super) fn check(raw: &RawListen, base: &Path, problems: &mut Problems) -> Listen {
+    let https = addresses("https", &raw.https, problems);
+    if raw.https.is_empty() {
+        let place = ["listen", "https"];
+        let text = "is missing; write https = [\"0.0.0.0:443\", \"[::]:443\"]";
+        problems.add_lack(&place, Problem::at(&place, text));
+    }
+    let http = addresses("http", &raw.http, problems);
+    let source = |text: &String| {
+        SecretSource::parse(text, base)
+            .map_err(|text| Problem::at(&["listen", "admin_token"], text))
+    };
+    let admin_token = problems.or_default(raw.admin_token.as_ref().map(source).transpose());
+    let admin = raw.admin.as_ref().map(|text| admin(text, base));
+    let admin = problems.or_default(admin.transpose());
+    if raw.admin_token.is_none() {
+        open_admin(admin.as_ref(), problems);
+    }
+    distinct(&https, &http, admin.as_ref(), problems);
+    let port = |number| {
+        let port = key("listen", "public_port").count(Some(number))?;
+        Ok(u16::try_from(port).expect("the range fits"))
+    };
+    Listen {
+        https,
+        http,
+        public_port: problems.or_default(raw.public_port.map(port).transpose()),
+        admin,
+        admin_token,
+        trusted: networks("trusted", &raw.trusted, problems),
+        proxy: networks("proxy", &raw.proxy, problems),
+    }
+}
+
+/// Checks `[default]`.
+pub(super) fn defaults(
+    raw: &BTreeMap<String, String>,
+    https: &[SocketAddr],
+    problems: &mut Problems,
+) -> Defaults {
+    let mut defaults = Defaults::default();
+    for (key, name) in raw {
+        let place = ["default", key.as_str()];
+        let host = HostName::parse(name)
+            .map_err(|error| Problem::at(&place, format!("{name:?} is no host name: {error}")));
+        let Some(host) = problems.keep(host) else {
+            continue;
+        };
+        if key == "*" {
+            defaults.any = Some(host);
+            continue;
+        }
+        let Some(address) = problems.keep(address(key, &place)) else {
+            continue;
+        };
+        if !https.contains(&address) {
+            let text =
+                format!("{address} does not stand in [listen] https; write one of those, or \"*\"");
+            problems.add_lack(&["listen", "https"], Problem::at(&place, text));
+        }
+        defaults.by_address.insert(address, host);
+    }
+    defaults
+}
+
+/// Refuses an admin listener without a token that others can reach.
+fn open_admin(admin: Option<&Address>, problems: &mut Problems) {
+    if let Some(Address::Tcp(address)) = admin
+        && !address.ip().to_canonical().is_loopback()
+    {
+        let text = format!(
+            "{address} can be reached from elsewhere; use 127.0.0.1, or write \
+             admin_token = \"file:PATH\" or \"env:NAME\""
+        );
+        let problem = Problem::at(&["listen", "admin"], text);
+        problems.add_lack(&["listen", "admin_token"], problem);
+    }
+}
+
+fn networks(key: &str, texts: &[String], problems: &mut Problems) -> Networks {
+    let networks = texts.iter().enumerate().filter_map(|(index, text)| {
+        let network = Network::parse(text)
+            .map_err(|error| Problem::at(&["listen", key, &index.to_string()], error.to_string()));
+        problems.keep(network)
+    });
+    networks.collect()
+}
+
+fn admin(text: &str, base: &Path) -> Result<Address> {
+    let place = ["listen", "admin"];
+    match text.strip_prefix("unix:") {
+        Some(path) => {
+            let path = path_below(base, path).map_err(|text| Problem::at(&place, text))?;
+            Ok(Address::Unix(path))
+        }
+        None => address(text, &place).map(Address::Tcp),
+    }
+}
+
+fn addresses(key: &str, texts: &[String], problems: &mut Problems) -> Vec<SocketAddr> {
+    let addresses = texts.iter().enumerate().filter_map(|(index, text)| {
+        problems.keep(address(text, &["listen", key, &index.to_string()]))
+    });
+    addresses.collect()
+}
+
+fn address(text: &str, place: &[&str]) -> Result<SocketAddr> {
+    text.parse().map_err(|_| {
+        Problem::at(
+            place,
+            format!(
+                "{text:?} is no address with a port; write \"127.0.0.1:8443\" or \"[::1]:8443\""
+            ),
+        )
+    })
+}
+
+/// Port 0 means any free port, and therefore may repeat.
+fn distinct(
+    https: &[SocketAddr],
+    http: &[SocketAddr],
+    admin: Option<&Address>,
+    problems: &mut Problems,
+) {
+    let mut seen = HashMap::new();
+    let https = https.iter().map(|address| ("https", address));
+    let http = http.iter().map(|address| ("http", address));
+    let admin = admin.and_then(|admin| match admin {
+        Address::Tcp(address) => Some(("admin", address)),
+        Address::Unix(_) => None,
+    });
+    for (key, address) in https.chain(http).chain(admin) {
+        if address.port() == 0 {
+            continue;
+        }
+        if let Some(first) = seen.insert(*address, key) {
+            let text = format!("{address} already stands in {first}; an address can be taken once");
+            problems.add(Problem::at(&["listen", key], text));
+        }
+    }
+}
