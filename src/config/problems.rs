@@ -18,7 +18,9 @@ impl Problems {
     /// Adds the problem of a key that is not known, or whose value has a wrong type.
     pub(super) fn add_unread(&mut self, problem: Problem) {
         let marks = ["did you mean `", "is called `"];
-        let mut meant = marks.iter().filter_map(|mark| problem.text.split_once(mark));
+        let mut meant = marks
+            .iter()
+            .filter_map(|mark| problem.text.split_once(mark));
         if let Some((_, meant)) = meant.next() {
             let mut place = problem.path.clone();
             place.pop();

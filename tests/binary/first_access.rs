@@ -1,5 +1,6 @@
 //! Tests that a name's first visit gets a certificate from a real CA.
 
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Instant;
 
@@ -109,6 +110,45 @@ fn the_first_visit_gets_a_certificate_over_tls_and_over_http() {
 #[test]
 fn the_first_visit_gets_a_certificate_into_postgresql() {
     visit_first(&Fixture::start(&Postgres::shared().database()));
+}
+
+/// What `init` says leads to a page, with the CA and the ports of this test.
+#[test]
+fn a_new_configuration_leads_to_a_page_without_files_of_certificates() {
+    let fixture = Fixture::start("sqlite:hosts.db");
+    let sandbox = &fixture.sandbox;
+    sandbox.ok(&["init", "new", "--state", "new", "--acme", "ops@example.com"]);
+    let text = fs::read_to_string(sandbox.path("new/sekisho.toml")).expect("a file");
+    let pages = format!("root = \"{}\"", sandbox.path("www/{host}").display());
+    let own = |line: &str| {
+        let begin = line.split_once(" = ").map_or(line, |(key, _)| key);
+        match begin {
+            "https" => fixture.chosen[0].1.clone(),
+            "http" => fixture.chosen[1].1.clone(),
+            "admin" => "admin = \"127.0.0.1:0\"".into(),
+            "root" => pages.clone(),
+            "cas" => {
+                let resolver = fixture.resolver;
+                format!("cas = [\"pebble\"]\nresolvers = [\"{resolver}\"]")
+            }
+            _ => line.to_owned(),
+        }
+    };
+    let lines: Vec<_> = text.lines().map(own).collect();
+    let ca = format!(
+        "\n[acme.ca.pebble]\ndirectory = \"{}\"\nca = \"{}\"\n",
+        fixture.directory,
+        fixture.pebble.root().display()
+    );
+    sandbox.write("new/sekisho.toml", &(lines.join("\n") + &ca));
+    let config = ["--config", "new/sekisho.toml"];
+    sandbox.page("a.example", "page of a.example");
+    sandbox.ok(&[&["host", "set", "a.example"], &config[..]].concat());
+    sandbox.ok(&[&["check"], &config[..]].concat());
+    let serve = [&["serve", "--log", "json"], &config[..]].concat();
+    let server = Server::start(sandbox.command(&serve));
+    fixture.assert_served(&server, "a.example");
+    server.stop();
 }
 
 fn visit_first(fixture: &Fixture) {

@@ -1,11 +1,15 @@
 //! Tests `sekisho init`, and the master key of an embedded store.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
 
+use rustix::process::geteuid;
 use sekisho_testkit::Key;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, Server, binary, needs};
+
+const NOBODY: u32 = 65_534;
 
 /// Makes a sandbox whose configuration names no master key.
 fn without_keys() -> Sandbox {
@@ -21,13 +25,12 @@ fn without_keys() -> Sandbox {
 #[test]
 fn init_writes_a_usable_configuration() {
     let sandbox = Sandbox::new();
-    let out = sandbox.ok(&["init", "made/here"]);
-    for command in ["cert import", "check", "serve"] {
+    let out = sandbox.ok(&["init", "made/here", "--state", "made/state"]);
+    for command in ["cert import", "host set", "check", "serve"] {
         let line = out.lines().find(|line| line.contains(command));
         let line = line.unwrap_or_else(|| panic!("{command}: {out}"));
         assert!(line.contains("--config made/here/sekisho.toml"), "{line}");
     }
-    assert_eq!(out.lines().count(), 4, "{out}");
     let config = fs::read_to_string(sandbox.path("made/here/sekisho.toml")).expect("a file");
     for line in config.lines().filter(|line| line.contains("443\"")) {
         assert!(
@@ -47,18 +50,121 @@ fn init_writes_a_usable_configuration() {
         .map(|line| line.replace("127.0.0.1:9443", "127.0.0.1:0"))
         .collect();
     sandbox.write("sekisho.toml", &lines.join("\n"));
-    sandbox.import(&["a.example"]);
+    // The store and its key are there: a server needs nothing else.
     sandbox.ok(&["check"]);
     let server = sandbox.serve();
+    sandbox.import(&["a.example"]);
     assert!(server.fetch("a.example").is_ok());
     server.stop();
 
     // The commented settings can be used as well.
     let (before, acme) = config.split_once("# [acme]").expect("a comment");
     let acme = acme.replace("\n# ", "\n");
-    sandbox.write("sekisho.toml", &format!("{before}[acme]{acme}"));
+    let written = format!("{before}[acme]{acme}");
+    sandbox.write("sekisho.toml", &written);
     sandbox.ok(&["host", "list"]);
     assert!(acme.contains("\ncas = ["), "{acme}");
+    sandbox.ok(&[
+        "init",
+        "with",
+        "--state",
+        "made/state",
+        "--acme",
+        "you@example.com",
+    ]);
+    let with = fs::read_to_string(sandbox.path("with/sekisho.toml")).expect("a file");
+    assert!(written.ends_with(with.split_once("[acme]").expect("a section").1));
+    let error = sandbox.fails(&["init", "no", "--state", "made/state", "--acme", "you"]);
+    assert!(
+        error.contains("[acme] contact[0]: \"mailto:you\" is no mailto: URI"),
+        "{error}"
+    );
+    assert!(!sandbox.path("no/sekisho.toml").exists());
+}
+
+#[test]
+fn the_user_of_the_service_gets_the_store_and_its_key() {
+    if !needs("root, to give files away", geteuid().is_root()) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let out = sandbox.ok(&["init", "made", "--state", "a/state", "--user", "nobody"]);
+    assert!(out.contains("sudo -u nobody sekisho host set"), "{out}");
+    let owner = |name: &str| fs::metadata(sandbox.path(name)).expect("it is made").uid();
+    for name in ["a/state", "a/state/hosts.db", "a/state/master.key"] {
+        assert_eq!(owner(name), NOBODY, "{name}");
+    }
+    assert_eq!((owner("made/sekisho.toml"), owner("a")), (0, 0));
+    let mode = |name: &str| {
+        let metadata = fs::metadata(sandbox.path(name)).expect("it is made");
+        metadata.permissions().mode() & 0o777
+    };
+    assert_eq!(
+        (mode("a/state"), mode("a/state/master.key")),
+        (0o700, 0o600)
+    );
+
+    let config = fs::read_to_string(sandbox.path("made/sekisho.toml")).expect("a file");
+    let config = config
+        .replace("0.0.0.0", "127.0.0.1")
+        .replace(", \"[::]:443\"", "");
+    let config = config
+        .replace(", \"[::]:80\"", "")
+        .replace(":443\"", ":0\"");
+    let config = config.replace(":80\"", ":0\"").replace(":9443\"", ":0\"");
+    sandbox.write("made/sekisho.toml", &config);
+    fs::set_permissions(sandbox.root(), fs::Permissions::from_mode(0o755)).expect("ours");
+    for folder in ["a", "made"] {
+        let open = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(sandbox.path(folder), open).expect("ours");
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(binary())
+        .args(["serve", "--log", "json", "--config", "made/sekisho.toml"])
+        .current_dir(sandbox.root())
+        .env_remove("SEKISHO_LOG");
+    Server::start(command).stop();
+}
+
+#[test]
+fn a_user_that_is_none_gets_nothing() {
+    let sandbox = Sandbox::new();
+    let error = sandbox.fails(&["init", "made", "--state", "state", "--user", "no-such-user"]);
+    let expected = match geteuid().is_root() {
+        true => "--user: there is no user no-such-user on this machine",
+        false => "--user: only root can give files to another user",
+    };
+    assert!(error.contains(expected), "{error}");
+    assert!(!sandbox.path("made").exists() && !sandbox.path("state").exists());
+}
+
+#[test]
+fn a_store_that_is_there_is_kept() {
+    let sandbox = Sandbox::new();
+    sandbox.ok(&["init", "first", "--state", "state"]);
+    let key = fs::read(sandbox.path("state/master.key")).expect("a key");
+    sandbox.ok(&["host", "set", "a.example", "--config", "first/sekisho.toml"]);
+    sandbox.ok(&["init", "second", "--state", "state"]);
+    let hosts = sandbox.ok(&["host", "list", "--config", "second/sekisho.toml"]);
+    assert!(hosts.contains("a.example"), "{hosts}");
+    let again = fs::read(sandbox.path("state/master.key")).expect("a key");
+    assert_eq!(key, again);
+}
+
+/// A store on a disk that is not mounted must not become an empty one.
+#[test]
+fn a_server_makes_no_store() {
+    let sandbox = Sandbox::new();
+    let config = fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
+    sandbox.write("sekisho.toml", &config.replace("sqlite:", "sqlite:disk/"));
+    fs::create_dir(sandbox.path("disk")).expect("a folder");
+    for command in ["serve", "check"] {
+        let error = sandbox.fails(&[command]);
+        assert!(error.contains("disk/hosts.db"), "{error}");
+    }
+    assert!(!sandbox.path("disk/hosts.db").exists() && !sandbox.path("master.key").exists());
 }
 
 #[test]

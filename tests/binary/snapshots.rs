@@ -69,14 +69,16 @@ fn every_error_is_as_it_was() {
     sandbox.write("cut.pem", broken);
     sandbox.write("empty.pem", "");
     sandbox.write("pairs/README", "");
-    sandbox.write("mistake.toml", "[listen]\nhtps = []\n");
+    let mistakes = "[listen]\nhtps = []\n[server]\nworkers = 0\nrequests = 100\n[tickets]\n\
+                    key_file = \"tickets.key\"\n";
+    sandbox.write("mistakes.toml", mistakes);
     sandbox.write("nothing/README", "");
     sandbox.ok(&["host", "set", "a.example"]);
     let mut text = String::new();
     for line in [
         "frobnicate",
         "check --config nowhere.toml",
-        "check --config mistake.toml",
+        "check --config mistakes.toml",
         "init",
         "host set a..b",
         "host set 127.0.0.1",
