@@ -1,4 +1,5 @@
-//! Load generator. It uses one thread: `taskset` then pins it to one core.
+//! Load generator. It uses one thread, and a second one to keep a schedule: `taskset` pins
+//! both to one core.
 
 pub(crate) mod client;
 mod failure;
@@ -40,6 +41,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     LocalSet::new().block_on(&runtime, async {
         if let Some(part) = options.hellos {
             hellos(run, options, part).await
+        } else if options.idle && options.http2.is_some() {
+            idle_multiplexed(run, options).await
         } else if options.idle {
             idle(run, options).await
         } else if let Some(streams) = options.http2 {
@@ -97,6 +100,14 @@ async fn idle(run: Rc<Run>, options: &Options) -> Result<()> {
     let connections = run.connections().await?;
     gate.ready()?;
     let outcome = run.hold(&connections, options.seconds).await?;
+    finish(gate, &outcome, options.json)
+}
+
+async fn idle_multiplexed(run: Rc<Run>, options: &Options) -> Result<()> {
+    let gate = Gate(options.gate);
+    let connections = run.multiplexed().await?;
+    gate.ready()?;
+    let outcome = run.hold_multiplexed(&connections, options.seconds).await?;
     finish(gate, &outcome, options.json)
 }
 

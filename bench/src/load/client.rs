@@ -63,6 +63,11 @@ impl Client {
         Self { net, ..self }
     }
 
+    /// Returns how long a connection or a request may take.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
     /// Connects, sends a request if there is a path, and ends the connection.
     pub(crate) async fn visit(
         &self,

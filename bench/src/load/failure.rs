@@ -12,6 +12,8 @@ pub(crate) enum Failure {
     Status(u16),
     Response(&'static str),
     Deadline,
+    /// As many connections as may be open were, for longer than the deadline.
+    NotBegun,
     /// The host name is invalid in TLS.
     Name,
 }
@@ -26,6 +28,7 @@ impl Failure {
             Self::Status(status) => format!("status {status}"),
             Self::Response(what) => format!("response: {what}"),
             Self::Deadline => "deadline".to_owned(),
+            Self::NotBegun => "not begun: all connections are in use".to_owned(),
             Self::Name => "bad host name".to_owned(),
         }
     }

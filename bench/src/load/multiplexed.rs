@@ -37,6 +37,10 @@ impl Multiplexed {
         Ok(Self { sender, uri })
     }
 
+    pub(crate) fn is_ended(&self) -> bool {
+        self.sender.is_closed()
+    }
+
     /// Sends one request and reads its answer to the end.
     pub(crate) async fn request(&self) -> Result<(), Failure> {
         let mut request = Request::new(Empty::new());

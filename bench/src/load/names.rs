@@ -66,6 +66,8 @@ pub(crate) enum Order {
     Random,
     /// The n-th host is requested in proportion to n^-s.
     Zipf(f64),
+    /// A walk over the first hosts, this many, and one over the others, in turn.
+    Half(usize),
 }
 
 impl FromStr for Order {
@@ -76,7 +78,8 @@ impl FromStr for Order {
             ("walk", _) => Self::Walk,
             ("random", _) => Self::Random,
             ("zipf", exponent) => Self::Zipf(exponent.parse().context("zipf:S takes a number")?),
-            _ => bail!("expected walk, random, zipf or zipf:S"),
+            ("half", first) => Self::Half(first.parse().context("half:N takes a number")?),
+            _ => bail!("expected walk, random, zipf, zipf:S or half:N"),
         })
     }
 }
@@ -86,6 +89,8 @@ impl FromStr for Order {
 pub(crate) struct Picker {
     len: usize,
     position: usize,
+    /// Half only: number of picks so far.
+    picked: usize,
     random: SplitMix,
     order: Order,
     /// Zipf only: for each host, the share of all picks up to and including it.
@@ -94,13 +99,18 @@ pub(crate) struct Picker {
 
 impl Picker {
     pub(crate) fn new(order: Order, len: usize, start: usize, seed: u64) -> Self {
+        let order = match order {
+            Order::Half(first) if first == 0 || first >= len => Order::Walk,
+            order => order,
+        };
         let cumulative = match order {
             Order::Zipf(exponent) => zipf_shares(len, exponent),
-            Order::Walk | Order::Random => Vec::new(),
+            Order::Walk | Order::Random | Order::Half(_) => Vec::new(),
         };
         Self {
             len,
             position: start % len,
+            picked: 0,
             random: SplitMix(seed),
             order,
             cumulative,
@@ -114,6 +124,7 @@ impl Picker {
                 self.position = (index + 1) % self.len;
                 index
             }
+            Order::Half(first) => self.pick_of_halves(first),
             Order::Random => ((self.random.unit() * self.len as f64) as usize).min(self.len - 1),
             Order::Zipf(_) => {
                 let point = self.random.unit();
@@ -121,6 +132,17 @@ impl Picker {
                 index.min(self.len - 1)
             }
         }
+    }
+
+    fn pick_of_halves(&mut self, first: usize) -> usize {
+        self.picked += 1;
+        if self.picked.is_multiple_of(2) {
+            return self.picked / 2 % first;
+        }
+        let others = self.len - first;
+        let other = self.position % others;
+        self.position = other + 1;
+        first + other
     }
 }
 
@@ -167,6 +189,15 @@ mod tests {
     }
 
     #[test]
+    fn every_second_host_of_a_half_is_a_first_one() {
+        let mut picker = Picker::new(Order::Half(2), 5, 1, 0);
+        let picks: Vec<usize> = (0..10).map(|_| picker.pick()).collect();
+        assert_eq!(picks, [3, 1, 4, 0, 2, 1, 3, 0, 4, 1]);
+        let mut all = Picker::new(Order::Half(2), 2, 0, 0);
+        assert_eq!([all.pick(), all.pick(), all.pick()], [0, 1, 0]);
+    }
+
+    #[test]
     fn zipf_follows_its_law() {
         let mut picker = Picker::new(Order::Zipf(1.0), 1_000, 0, 7);
         let mut counts = vec![0_u32; 1_000];
@@ -194,6 +225,8 @@ mod tests {
         assert_eq!("walk".parse::<Order>().unwrap(), Order::Walk);
         assert_eq!("zipf".parse::<Order>().unwrap(), Order::Zipf(1.0));
         assert_eq!("zipf:0.8".parse::<Order>().unwrap(), Order::Zipf(0.8));
+        assert_eq!("half:100".parse::<Order>().unwrap(), Order::Half(100));
+        assert!("half:x".parse::<Order>().is_err());
         assert!("zipf:x".parse::<Order>().is_err());
         assert!("sideways".parse::<Order>().is_err());
     }

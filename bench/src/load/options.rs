@@ -36,7 +36,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<usize>,
 
-    /// Order of the hosts: walk, random, zipf or zipf:S
+    /// Order of the hosts: walk, random, zipf, zipf:S, or half:N for a walk in which every
+    /// second host is one of the first N
     #[arg(long, default_value = "walk")]
     pub(crate) order: Order,
 
@@ -102,8 +103,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "REQUESTS", conflicts_with = "idle")]
     pub(crate) keepalive: Option<u64>,
 
-    /// Speak HTTP/2, with this many requests at a time on each connection
-    #[arg(long, value_name = "STREAMS", requires = "keepalive")]
+    /// Speak HTTP/2, with this many requests at a time on each connection; with --idle, one
+    #[arg(long, value_name = "STREAMS", conflicts_with_all = ["rate", "hellos"])]
     pub(crate) http2: Option<usize>,
 
     /// Upgrade each connection to a WebSocket; a request is then 64 bytes and their echo
@@ -166,6 +167,9 @@ impl Options {
         let bounded = self.handshakes.is_some() || self.seconds.is_some();
         if self.http2 == Some(0) {
             bail!("--http2 must be at least 1");
+        }
+        if self.http2.is_some() && self.keepalive.is_none() && !self.idle {
+            bail!("--http2 needs --keepalive or --idle");
         }
         if self.concurrency == 0 {
             bail!("--concurrency must be at least 1");

@@ -1,15 +1,18 @@
 //! Open-loop pace: connections begin by the clock, however long earlier ones
 //! take.
 
-use std::cell::Cell;
 use std::num::NonZeroU32;
+use std::thread;
 use std::time::{Duration, Instant};
 
-/// Schedule of the next connections.
+use anyhow::{Context, Result};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// Schedule of connections.
+#[derive(Clone, Copy)]
 pub(super) struct Pace {
     start: Instant,
     rate: NonZeroU32,
-    begun: Cell<u64>,
     most: u64,
 }
 
@@ -24,19 +27,28 @@ impl Pace {
         Self {
             start: Instant::now(),
             rate,
-            begun: Cell::new(0),
             most: most.min(MAX_NUMBER),
         }
     }
 
-    pub(super) fn next(&self) -> Option<Instant> {
-        let number = self.begun.get();
-        // A client that is late at the end begins no further connection.
-        if number >= self.most || Instant::now() > self.due(self.most) {
-            return None;
-        }
-        self.begun.set(number + 1);
-        Some(self.due(number))
+    /// Sends the time of each connection once it has come.
+    ///
+    /// A thread of its own sleeps between two: the runtime's timers have steps of 1 ms, which
+    /// would begin several connections at once.
+    pub(super) fn begin(self) -> Result<UnboundedReceiver<Instant>> {
+        let (sender, arrivals) = unbounded_channel();
+        let sending = move || {
+            for number in 0..self.most {
+                let due = self.due(number);
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+                if sender.send(due).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("pace".into()).spawn(sending);
+        thread.context("cannot start a thread")?;
+        Ok(arrivals)
     }
 
     /// Returns the length of the whole schedule, including the turn of its last
@@ -57,14 +69,18 @@ const MAX_NUMBER: u64 = u32::MAX as u64;
 mod tests {
     use super::*;
 
-    #[test]
-    fn connections_are_due_one_after_the_other() {
+    #[tokio::test]
+    async fn connections_are_due_one_after_the_other() {
         let rate = NonZeroU32::new(1_000).unwrap();
         let pace = Pace::new(rate, None, Some(60.0));
-        let due: Vec<Duration> = (0..3).map(|_| pace.next().unwrap() - pace.start).collect();
-        assert_eq!(due, [0, 1, 2].map(Duration::from_millis));
         assert_eq!(pace.duration(), Duration::from_secs(60));
-        let few = Pace::new(rate, Some(1), Some(60.0));
-        assert!(few.next().is_some() && few.next().is_none());
+        let few = Pace::new(rate, Some(3), Some(60.0));
+        let mut arrivals = few.begin().unwrap();
+        for number in 0..3 {
+            let due = arrivals.recv().await.unwrap();
+            assert_eq!(due - few.start, Duration::from_millis(number));
+            assert!(Instant::now() >= due);
+        }
+        assert!(arrivals.recv().await.is_none());
     }
 }

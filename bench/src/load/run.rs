@@ -1,10 +1,11 @@
 //! Phases of a run. All tasks run on one thread and share cells without locks.
 
 mod hellos;
+mod paced;
+mod streams;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -12,15 +13,13 @@ use anyhow::{Context, Result, anyhow};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
 use super::client::{Client, is_resumed};
 use super::failure::Failure;
-use super::multiplexed::Multiplexed;
 use super::names::{Names, Picker};
 use super::options::Options;
-use super::pace::Pace;
 use super::tally::{Outcome, Tally};
 use super::websocket;
 
@@ -98,30 +97,6 @@ impl Run {
         }))
         .await?;
         Ok(finished(tally)?.outcome(start.elapsed()))
-    }
-
-    /// Makes connections at the times of the schedule, within the bounds.
-    pub(crate) async fn paced(
-        self: &Rc<Self>,
-        rate: NonZeroU32,
-        count: Option<u64>,
-        seconds: Option<f64>,
-    ) -> Result<Outcome> {
-        let tally = Rc::new(RefCell::new(Tally::new()?));
-        let pace = Rc::new(Pace::new(rate, count, seconds));
-        all((0..self.concurrency).map(|_| {
-            let (run, tally, pace) = (self.clone(), tally.clone(), pace.clone());
-            async move {
-                let mut buffer = Vec::new();
-                while let Some(due) = pace.next() {
-                    sleep_until(due.into()).await;
-                    run.visit_next(due.elapsed(), &tally, &mut buffer).await;
-                }
-            }
-        }))
-        .await?;
-        // Connections may end after the schedule: the rate counts their starts.
-        Ok(finished(tally)?.outcome(pace.duration()))
     }
 
     /// Makes one connection and records it. `late` is how long ago it was due.
@@ -240,60 +215,6 @@ impl Run {
             }
         }
         held.stream.replace(Some(stream));
-    }
-
-    /// Opens as many HTTP/2 connections as `concurrency` says, and sends one
-    /// request on each.
-    pub(crate) async fn multiplexed(&self) -> Result<Vec<Multiplexed>> {
-        let mut open = Vec::with_capacity(self.concurrency);
-        for _ in 0..self.concurrency {
-            let host = self.next_name();
-            let failed = |failure: Failure| anyhow!("{host}: {}", failure.kind());
-            let stream = self.client.open(&host).await.map_err(failed)?;
-            let path = self.path.as_deref().unwrap_or("/");
-            let connection = Multiplexed::open(stream, path, &host).await;
-            let connection = connection.map_err(failed)?;
-            self.client
-                .bounded(connection.request())
-                .await
-                .map_err(failed)?;
-            open.push(connection);
-        }
-        Ok(open)
-    }
-
-    /// Sends requests on this many streams of each connection at a time, until the
-    /// bound is met.
-    pub(crate) async fn streams(
-        self: &Rc<Self>,
-        connections: &[Multiplexed],
-        streams: usize,
-        count: Option<u64>,
-        seconds: Option<f64>,
-    ) -> Result<Outcome> {
-        let tally = Rc::new(RefCell::new(Tally::new()?));
-        let budget = Rc::new(Budget::new(count, seconds));
-        let start = Instant::now();
-        let each = connections.iter().cloned();
-        all(each
-            .flat_map(|one| std::iter::repeat_n(one, streams))
-            .map(|one| {
-                let (run, tally, budget) = (self.clone(), tally.clone(), budget.clone());
-                async move {
-                    while budget.take() {
-                        let begun = Instant::now();
-                        match run.client.bounded(one.request()).await {
-                            Ok(()) => tally.borrow_mut().operation(begun.elapsed()),
-                            Err(failure) => {
-                                tally.borrow_mut().failure(&failure, "");
-                                return;
-                            }
-                        }
-                    }
-                }
-            }))
-        .await?;
-        Ok(finished(tally)?.outcome(start.elapsed()))
     }
 
     /// Holds the connections for this time, and counts those that the server

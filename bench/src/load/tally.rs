@@ -13,6 +13,7 @@ use super::failure::Failure;
 pub(crate) struct Tally {
     handshakes: Histogram<u64>,
     operations: Histogram<u64>,
+    lags: Histogram<u64>,
     resumed: u64,
     errors: BTreeMap<String, u64>,
 }
@@ -24,7 +25,8 @@ impl Tally {
         let empty = Histogram::new_with_bounds(1, 600_000_000, 3)?;
         Ok(Self {
             handshakes: empty.clone(),
-            operations: empty,
+            operations: empty.clone(),
+            lags: empty,
             resumed: 0,
             errors: BTreeMap::new(),
         })
@@ -40,10 +42,16 @@ impl Tally {
         self.operations.saturating_record(micros(took));
     }
 
+    /// Records how late a connection of a schedule began.
+    pub(crate) fn lag(&mut self, late: Duration) {
+        self.lags.saturating_record(micros(late));
+    }
+
     /// Adds the counts of another tally.
     pub(crate) fn add(&mut self, other: &Self) -> Result<()> {
         self.handshakes.add(&other.handshakes)?;
         self.operations.add(&other.operations)?;
+        self.lags.add(&other.lags)?;
         self.resumed += other.resumed;
         for (kind, count) in &other.errors {
             *self.errors.entry(kind.clone()).or_default() += count;
@@ -52,9 +60,12 @@ impl Tally {
     }
 
     /// Counts a failure by its kind. Without its host name, a message is the
-    /// same kind for all hosts.
+    /// same kind for all hosts. The name may be empty, if the message has none.
     pub(crate) fn failure(&mut self, failure: &Failure, host: &str) {
-        let mut kind = failure.kind().replace(host, "HOST");
+        let mut kind = failure.kind();
+        if !host.is_empty() {
+            kind = kind.replace(host, "HOST");
+        }
         if self.errors.len() >= MAX_KINDS && !self.errors.contains_key(&kind) {
             "others".clone_into(&mut kind);
         }
@@ -71,6 +82,7 @@ impl Tally {
             per_second: self.operations.len() as f64 / seconds.max(1e-9),
             operation_us: Latency::of(&self.operations),
             handshake_us: Latency::of(&self.handshakes),
+            lag_us: (!self.lags.is_empty()).then(|| Latency::of(&self.lags)),
             failed: self.errors.values().sum(),
             errors: self.errors,
         }
@@ -90,6 +102,8 @@ pub(crate) struct Outcome {
     pub(crate) operation_us: Latency,
     /// Time from the connection's start to the handshake's end.
     pub(crate) handshake_us: Latency,
+    /// Time from when a connection was due to its start; only with `--rate`.
+    pub(crate) lag_us: Option<Latency>,
     pub(crate) failed: u64,
     pub(crate) errors: BTreeMap<String, u64>,
 }
@@ -103,6 +117,9 @@ impl Outcome {
         );
         text += &format!("operation  {}\n", self.operation_us.describe());
         text += &format!("handshake  {}\n", self.handshake_us.describe());
+        if let Some(lag) = &self.lag_us {
+            text += &format!("own lag    {}\n", lag.describe());
+        }
         if self.failed == 0 {
             text += "no errors\n";
         }
@@ -172,8 +189,9 @@ mod tests {
         for status in [404, 404, 502] {
             tally.failure(&Failure::Status(status), "h0.example.test");
         }
+        tally.failure(&Failure::Deadline, "");
         let outcome = tally.outcome(Duration::from_secs(1));
-        assert_eq!(outcome.failed, 3);
+        assert_eq!((outcome.failed, outcome.errors["deadline"]), (4, 1));
         assert_eq!(outcome.errors["status 404"], 2);
         assert!(outcome.describe().contains("1 failed: status 502"));
     }

@@ -90,6 +90,40 @@ async fn requests_on_open_connections() {
     assert_eq!(outcome.failed, 0, "{outcome:?}");
 }
 
+#[tokio::test]
+async fn a_schedule_is_kept_and_its_lag_told() {
+    let target = serve().await;
+    let options = options(target, &["--rate", "200", "--no-verify"]);
+    let run = std::rc::Rc::new(Run::new(&options).unwrap());
+    let outcome = LocalSet::new()
+        .run_until(run.paced(options.rate.unwrap(), Some(20), None))
+        .await
+        .unwrap();
+    assert_eq!((outcome.operations, outcome.failed), (20, 0), "{outcome:?}");
+    assert_eq!((outcome.seconds, outcome.per_second), (0.1, 200.0));
+    let lag = outcome.lag_us.unwrap();
+    assert!(
+        lag.p50 <= outcome.handshake_us.p50,
+        "a time counts from when it was due"
+    );
+}
+
+/// Four connections at a time, of 20 ms at most, leave no time for 2,000.
+#[tokio::test]
+async fn what_has_no_place_in_the_schedule_is_told() {
+    let target = serve().await;
+    let arguments = ["--rate", "100000", "--deadline", "0.02", "--no-verify"];
+    let options = options(target, &arguments);
+    let run = std::rc::Rc::new(Run::new(&options).unwrap());
+    let outcome = LocalSet::new()
+        .run_until(run.paced(options.rate.unwrap(), Some(2_000), None))
+        .await
+        .unwrap();
+    assert_eq!(outcome.operations + outcome.failed, 2_000, "{outcome:?}");
+    let kind = "not begun: all connections are in use";
+    assert!(outcome.errors[kind] > 0, "{outcome:?}");
+}
+
 #[test]
 fn a_run_without_an_end_is_refused() {
     let target = "127.0.0.1:1".parse().unwrap();
