@@ -1,6 +1,7 @@
 //! Comparison of sekisho and nginx, with the same certificates and the same
 //! client.
 
+mod browsers;
 mod catalog;
 mod client;
 mod counters;
@@ -90,6 +91,8 @@ async fn compare(options: &Options) -> Result<()> {
     let workspace = Workspace::open(&options.work)?;
     let unprepared = prepare(options, &workspace, &rows).await;
     let services = services(options, &workspace, &rows, &unprepared).await?;
+    // Before the upstreams start: they have as many connections as the servers.
+    settle(options.client_core);
     let upstreams = Upstreams::start(&rows, &workspace, options).await?;
     let support = Support::probe();
     eprintln!("hardware counters: {}", support.describe());
@@ -99,7 +102,6 @@ async fn compare(options: &Options) -> Result<()> {
         facts: machine::facts(options, &support),
         rows: Vec::new(),
     };
-    settle(options.client_core);
     for row in rows {
         let place = Place {
             options,

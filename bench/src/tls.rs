@@ -106,6 +106,15 @@ pub(crate) enum Group {
 }
 
 impl Group {
+    /// Returns the name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::X25519 => "x25519",
+            Self::X25519mlkem768 => "x25519mlkem768",
+            Self::P256 => "p256",
+        }
+    }
+
     pub(crate) fn kx(self) -> &'static dyn SupportedKxGroup {
         match self {
             Self::X25519 => kx_group::X25519,

@@ -14,12 +14,13 @@ use tokio::time::timeout;
 use super::server::{LARGE_FILE, PAGE};
 use crate::load::Outcome;
 use crate::load::gate::READY;
-use crate::tls::Version;
+use crate::tls::{Group, Version};
 
 /// Load of a client. All other parameters are the same in all measurements.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) version: Version,
+    pub(crate) group: Group,
     /// Pattern of the host names, by number.
     pub(crate) pattern: String,
     /// Number of hosts to request in order, beginning with number `start`.
@@ -56,6 +57,7 @@ pub(crate) enum Work {
     },
     Idle {
         connections: usize,
+        http2: bool,
     },
     /// Connections that send a ClientHello, whole or its first half, and wait.
     Hellos {
@@ -67,6 +69,12 @@ pub(crate) enum Work {
         rate: u32,
         seconds: u32,
         deadline: u32,
+    },
+    /// Open-loop connections at a fixed rate, every second one to one of the first hosts.
+    Loaded {
+        rate: u32,
+        seconds: u32,
+        first: usize,
     },
     /// Connections to one host, all at the same time.
     Herd {
@@ -83,10 +91,12 @@ impl Load {
             Work::Requests { connections, each }
             | Work::AnyHost { connections, each }
             | Work::Echoes { connections, each } => connections as u64 * each,
-            Work::Idle { connections }
+            Work::Idle { connections, .. }
             | Work::Hellos { connections, .. }
             | Work::Herd { connections } => connections as u64,
-            Work::Paced { rate, seconds, .. } => u64::from(rate) * u64::from(seconds),
+            Work::Paced { rate, seconds, .. } | Work::Loaded { rate, seconds, .. } => {
+                u64::from(rate) * u64::from(seconds)
+            }
         }
     }
 
@@ -103,57 +113,12 @@ impl Load {
             format!("--start={}", self.start),
             format!("--warmup={}", self.warmup),
             format!("--tls={version}"),
+            format!("--group={}", self.group.name()),
             format!("--request={}", self.path()),
             format!("--deadline={}", self.deadline()),
             "--no-verify".to_owned(),
         ];
-        arguments.extend(match self.work {
-            Work::Handshakes { count, resumed } => vec![
-                format!("--handshakes={count}"),
-                format!("--concurrency={CONCURRENCY}"),
-                format!("--resume={}", if resumed { "resumed" } else { "full" }),
-            ],
-            Work::Requests { connections, each } => vec![
-                format!("--keepalive={each}"),
-                format!("--concurrency={connections}"),
-            ],
-            Work::AnyHost { connections, each } => vec![
-                "--any-host".into(),
-                format!("--keepalive={each}"),
-                format!("--concurrency={connections}"),
-            ],
-            Work::Streams { streams, count } => vec![
-                format!("--http2={streams}"),
-                format!("--keepalive={count}"),
-                "--concurrency=1".into(),
-            ],
-            Work::Downloads { count } => {
-                vec![format!("--keepalive={count}"), "--concurrency=1".into()]
-            }
-            Work::Echoes { connections, each } => vec![
-                "--websocket".into(),
-                format!("--keepalive={each}"),
-                format!("--concurrency={connections}"),
-            ],
-            Work::Idle { connections } => {
-                vec!["--idle".into(), format!("--concurrency={connections}")]
-            }
-            // 250 connections per network: `absent_per_prefix` bounds the lookups of each.
-            Work::Hellos { connections, whole } => vec![
-                format!("--hellos={}", if whole { "whole" } else { "half" }),
-                format!("--concurrency={connections}"),
-                format!("--sources={connections}"),
-            ],
-            Work::Paced { rate, seconds, .. } => vec![
-                format!("--rate={rate}"),
-                format!("--seconds={seconds}"),
-                format!("--concurrency={MAX_OPEN}"),
-            ],
-            Work::Herd { connections } => vec![
-                format!("--handshakes={connections}"),
-                format!("--concurrency={connections}"),
-            ],
-        });
+        arguments.extend(self.work.arguments());
         arguments
     }
 
@@ -169,6 +134,71 @@ impl Load {
         match self.work {
             Work::Paced { deadline, .. } => deadline,
             _ => DEADLINE_SECONDS,
+        }
+    }
+}
+
+impl Work {
+    /// Returns the arguments that tell this work from others.
+    fn arguments(self) -> Vec<String> {
+        match self {
+            Self::Handshakes { count, resumed } => vec![
+                format!("--handshakes={count}"),
+                format!("--concurrency={CONCURRENCY}"),
+                format!("--resume={}", if resumed { "resumed" } else { "full" }),
+            ],
+            Self::Requests { connections, each } => vec![
+                format!("--keepalive={each}"),
+                format!("--concurrency={connections}"),
+            ],
+            Self::AnyHost { connections, each } => vec![
+                "--any-host".into(),
+                format!("--keepalive={each}"),
+                format!("--concurrency={connections}"),
+            ],
+            Self::Streams { streams, count } => vec![
+                format!("--http2={streams}"),
+                format!("--keepalive={count}"),
+                "--concurrency=1".into(),
+            ],
+            Self::Downloads { count } => {
+                vec![format!("--keepalive={count}"), "--concurrency=1".into()]
+            }
+            Self::Echoes { connections, each } => vec![
+                "--websocket".into(),
+                format!("--keepalive={each}"),
+                format!("--concurrency={connections}"),
+            ],
+            Self::Idle { connections, http2 } => {
+                let http2 = http2.then(|| "--http2=1".to_owned());
+                let idle = ["--idle".into(), format!("--concurrency={connections}")];
+                idle.into_iter().chain(http2).collect()
+            }
+            // 250 connections per network: `absent_per_prefix` bounds the lookups of each.
+            Self::Hellos { connections, whole } => vec![
+                format!("--hellos={}", if whole { "whole" } else { "half" }),
+                format!("--concurrency={connections}"),
+                format!("--sources={connections}"),
+            ],
+            Self::Paced { rate, seconds, .. } => vec![
+                format!("--rate={rate}"),
+                format!("--seconds={seconds}"),
+                format!("--concurrency={MAX_OPEN}"),
+            ],
+            Self::Loaded {
+                rate,
+                seconds,
+                first,
+            } => vec![
+                format!("--rate={rate}"),
+                format!("--seconds={seconds}"),
+                format!("--concurrency={MAX_OPEN}"),
+                format!("--order=half:{first}"),
+            ],
+            Self::Herd { connections } => vec![
+                format!("--handshakes={connections}"),
+                format!("--concurrency={connections}"),
+            ],
         }
     }
 }

@@ -89,6 +89,9 @@ fn details(row: &RowResult) -> String {
             let _ = writeln!(text, "\n{} failed: {error}", case.label);
         }
     }
+    for case in &row.left_out {
+        let _ = writeln!(text, "\nLeft out: {case}.");
+    }
     text.push_str("\n```\n");
     for command in row.cases.iter().flat_map(|case| &case.commands) {
         let _ = writeln!(text, "{command}");
@@ -117,7 +120,8 @@ Each server has one core and one worker, the client has another core. The server
 side by side and are measured in turn, round by round, in the opposite order in every second round; medians \
 count. All of them have the same \
 certificates: leaf and intermediate in the sizes of Let's Encrypt's. The client offers TLS 1.3 \
-with AES-128-GCM and X25519 alone (TLS 1.2: ECDHE with AES-128-GCM, key exchange by X25519), \
+with AES-128-GCM and X25519 alone (row `pq`: X25519MLKEM768 alone; TLS 1.2: ECDHE with \
+AES-128-GCM, key exchange by X25519), \
 keeps 16 connections going, asks for a page of 612 bytes, checks the answer, and reads to the \
 end of the connection. It verifies no certificates while it measures; a verified request comes \
 first. The files that a sample will read are read once before it, for both servers.\n\n\
@@ -132,7 +136,7 @@ Start-up is the time from before the fork to the first answered request, with ab
 `taskset`.\n\n\
 Redis and PostgreSQL run on the client's core; what they use themselves stands beside the server \
 as Redis CPU and PostgreSQL CPU. A bound that depends on other figures of the row stands there as it came out. \
-[bench/README.md](../README.md) says what each row of the stores does.\n";
+[bench/README.md](../README.md) says what the rows of the stores and some others do.\n";
 
 #[cfg(test)]
 mod tests {
@@ -166,6 +170,7 @@ mod tests {
                 seconds: 1.0,
                 load: "0.5".to_owned(),
                 cases: vec![first, second, third],
+                left_out: vec!["other: it has no such group".to_owned()],
             }],
         });
         let line = "| cached | handshakes | sekisho | 110 server CPU µs | 0.275 | 0.36 | 0.27 \
@@ -173,6 +178,8 @@ mod tests {
         assert!(text.contains(line), "{text}");
         assert!(text.contains("| 100, 120, 110 |"), "{text}");
         assert!(text.contains("broken failed: it wrote x.log"), "{text}");
+        let left_out = "Left out: other: it has no such group.";
+        assert!(text.contains(left_out), "{text}");
     }
 
     #[test]

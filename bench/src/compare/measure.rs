@@ -2,6 +2,7 @@
 
 mod beside;
 mod herd;
+mod loaded;
 mod propagation;
 mod stuck;
 mod waiting;
@@ -12,6 +13,7 @@ use anyhow::{Context, Result};
 use tokio::time::sleep;
 
 use self::beside::Beside;
+use self::loaded::Rate;
 use super::client::{Client, Load, Work};
 use super::meter::{Meter, Used};
 use super::options::Binary;
@@ -39,6 +41,8 @@ pub(crate) struct Subject<'a> {
     /// Number of hosts requested so far. Each walk continues there: no host
     /// repeats before all had a turn.
     walked: usize,
+    /// Rate of this round, if connections begin by the clock.
+    pub(crate) rate: Option<Rate>,
     /// Commands of the last sample.
     pub(crate) commands: Vec<String>,
 }
@@ -59,6 +63,7 @@ impl<'a> Subject<'a> {
             name,
             server: None,
             walked: 0,
+            rate: None,
             commands: Vec::new(),
         }
     }
@@ -98,12 +103,15 @@ impl<'a> Subject<'a> {
                 let work = Work::Echoes { connections, each };
                 self.operations(work, 2 * connections as u64).await
             }
-            Measure::IdleMemory { connections } => self.idle_memory(connections).await,
+            Measure::IdleMemory { connections, http2 } => {
+                self.idle_memory(connections, http2).await
+            }
             Measure::HostMemory { from, to } => self.host_memory(from, to).await,
             Measure::WaitingMemory { connections } => self.waiting_memory(connections).await,
             Measure::WorkerMemory { workers } => self.worker_memory(workers).await,
             Measure::StartUp => self.start_up().await,
             Measure::Soak { handshakes } => self.soak(handshakes).await,
+            Measure::Loaded { seconds, .. } => self.loaded(seconds).await,
             Measure::Stuck { seconds, rate } => self.stuck(seconds, rate).await,
             Measure::HookStuck { seconds, rate } => self.hook_stuck(seconds, rate).await,
             Measure::Herd { connections } => self.herd(connections).await,
@@ -135,12 +143,17 @@ impl<'a> Subject<'a> {
         Ok(figures)
     }
 
-    async fn idle_memory(&mut self, connections: usize) -> Result<Sample> {
+    async fn idle_memory(&mut self, connections: usize, http2: bool) -> Result<Sample> {
         let server = self.launch(None).await?;
         let few = self.load(walk(500), 0);
         self.run(&few, &server).await?;
+        if http2 {
+            let (streams, count) = (1, 500);
+            let few = self.load(Work::Streams { streams, count }, 0);
+            self.run(&few, &server).await?;
+        }
         let before = server.memory()?;
-        let load = self.load(Work::Idle { connections }, 0);
+        let load = self.load(Work::Idle { connections, http2 }, 0);
         let mut client = self.client(&load, &server).await?;
         sleep(IDLE).await;
         let after = server.memory()?;
@@ -260,6 +273,7 @@ impl<'a> Subject<'a> {
         };
         let load = Load {
             version: self.row.version,
+            group: self.case.group,
             pattern: HOST_PATTERN.to_owned(),
             hosts,
             start: self.walked % hosts,
@@ -305,7 +319,7 @@ fn operation_figures(outcome: &Outcome, used: &Used, memory: Memory) -> Sample {
     figures.extend(counted.map(|(name, sum)| (*name, sum / operations)));
     figures.extend([
         (figure::RATE, outcome.per_second),
-        (figure::BUSY, 100.0 * seconds / outcome.seconds.max(1e-9)),
+        (figure::BUSY, busy(used, outcome)),
         (figure::P50, outcome.operation_us.p50 as f64),
         (figure::P99, outcome.operation_us.p99 as f64),
         (figure::RSS, mib(memory.rss)),
@@ -316,6 +330,11 @@ fn operation_figures(outcome: &Outcome, used: &Used, memory: Memory) -> Sample {
         figures.push((figure::RESUMED, share));
     }
     figures
+}
+
+/// Returns the percentage of its core that a server used.
+fn busy(used: &Used, outcome: &Outcome) -> f64 {
+    100.0 * used.cpu.as_secs_f64() / outcome.seconds.max(1e-9)
 }
 
 /// Returns the growth of PSS, in which a page shared by two processes counts

@@ -32,12 +32,15 @@ pub(crate) struct Nginx<'a> {
     /// Port of the upstreams, and their number; None for files.
     pub(crate) upstreams: Option<(u16, usize)>,
     pub(crate) http2: bool,
+    /// Key exchange groups, in OpenSSL's names.
+    pub(crate) groups: &'static str,
 }
 
 impl Nginx<'_> {
     pub(crate) fn config(&self) -> String {
         let scratch = self.scratch.display();
         let site = self.site.display();
+        let groups = self.groups;
         let file_cache = if self.file_cache {
             "    open_file_cache max=1000;\n"
         } else {
@@ -66,7 +69,7 @@ impl Nginx<'_> {
              {file_cache}\
              \x20   ssl_protocols TLSv1.2 TLSv1.3;\n\
              \x20   ssl_ciphers ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256;\n\
-             \x20   ssl_ecdh_curve X25519:prime256v1;\n\
+             \x20   ssl_ecdh_curve {groups};\n\
              \x20   ssl_session_cache off;\n\
              \x20   ssl_session_tickets on;\n\
              \x20   server_names_hash_max_size 4194304;\n\
@@ -184,10 +187,12 @@ mod tests {
             file_cache: false,
             upstreams: None,
             http2: false,
+            groups: "X25519",
         };
         let text = nginx.config();
         assert_eq!(text.matches("listen 127.0.0.1:443 ssl;").count(), 3);
         assert!(text.contains("ssl_certificate_key /f/hosts/h2.example.test.key;"));
+        assert!(text.contains("ssl_ecdh_curve X25519;"));
         nginx.certificates = Certificates::Variable;
         let text = nginx.config();
         assert!(text.contains("ssl_certificate /f/hosts/$ssl_server_name.crt;"));

@@ -24,6 +24,8 @@ pub(crate) struct RowResult {
     /// work.
     pub(crate) load: String,
     pub(crate) cases: Vec<CaseResult>,
+    /// Cases that a peer can't run, with the reason.
+    pub(crate) left_out: Vec<String>,
 }
 
 #[derive(Debug, Default, Serialize)]

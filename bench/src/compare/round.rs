@@ -8,8 +8,8 @@ use super::measure::{Sample, Subject};
 use super::options::{Binary, Options};
 use super::prepare::Unprepared;
 use super::report::{CaseResult, RowResult, TRAINED};
-use super::rows::{Case, Goal, Row, Scale, figure};
-use super::setup::Place;
+use super::rows::{Case, Goal, Measure, Row, Scale, figure};
+use super::setup::{self, Place};
 
 pub(crate) async fn measure(
     place: Place<'_>,
@@ -19,7 +19,8 @@ pub(crate) async fn measure(
     let options = place.options;
     eprintln!("{}: {}", row.id, row.title);
     let begin = Instant::now();
-    let turns = turns(options, row).into_iter().enumerate();
+    let (cases, left_out) = cases(place, row);
+    let turns = turns(options, &cases).into_iter().enumerate();
     let mut running: Vec<Running<'_>> = turns
         .map(|(index, turn)| Running {
             subject: Subject::new(
@@ -42,6 +43,9 @@ pub(crate) async fn measure(
         // A steady drift of the machine helps each case as often as it harms
         // it.
         let back = round % 2 == 0;
+        if let Measure::Loaded { percent, .. } = row.measure {
+            set_rate(&mut running, percent).await;
+        }
         for turn in 0..running.len() {
             let turn = if back { running.len() - 1 - turn } else { turn };
             running[turn].sample(&progress).await;
@@ -54,6 +58,41 @@ pub(crate) async fn measure(
         seconds: begin.elapsed().as_secs_f64(),
         load: machine::load_average(),
         cases: results(options, row, &running),
+        left_out,
+    }
+}
+
+/// Returns the cases of a run, and those that a peer can't run, with what it lacks.
+fn cases<'a>(place: Place<'_>, row: &'a Row) -> (Vec<&'a Case>, Vec<String>) {
+    let (mut cases, mut left_out) = (Vec::new(), Vec::new());
+    for case in row.cases.iter().filter(|case| is_run(place.options, case)) {
+        match setup::lacks(place, row, case) {
+            None => cases.push(case),
+            Some(what) => {
+                let case = format!("{}: {what}", case.label);
+                eprintln!("  left out: {case}");
+                left_out.push(case);
+            }
+        }
+    }
+    (cases, left_out)
+}
+
+/// Sets the rate of a round: a percentage of what the first server, which others are
+/// compared with, can take at this time.
+async fn set_rate(running: &mut [Running<'_>], percent: u32) {
+    let Some(first) = running.first_mut().filter(|first| first.error.is_none()) else {
+        return;
+    };
+    match first.subject.saturate(percent).await {
+        Ok(rate) => {
+            let cases = running.iter_mut();
+            cases.for_each(|running| running.subject.rate = Some(rate));
+        }
+        Err(error) => {
+            eprintln!("  {} failed: {error:#}", first.label());
+            first.error = Some(format!("{error:#}"));
+        }
     }
 }
 
@@ -74,25 +113,33 @@ struct Turn<'a> {
     divisor: usize,
 }
 
-/// Returns the turns in the order of the first round.
-fn turns<'a>(options: &Options, row: &'a Row) -> Vec<Turn<'a>> {
-    let mut turns = Vec::new();
-    for case in row.cases.iter().filter(|case| is_run(options, case)) {
-        let divisor = match options.against {
-            Some(_) => turns.len(),
-            None => 0,
-        };
-        let binaries = match case.setup.is_sekisho() {
-            true => options.binaries(),
-            false => &[Binary::Measured],
-        };
-        turns.extend(binaries.iter().map(|binary| Turn {
-            case,
-            binary: *binary,
-            divisor,
-        }));
+/// Returns the turns in the order of the first round. The first case divides the others: if
+/// it is one of sekisho, each build divides its own.
+fn turns<'a>(options: &Options, cases: &[&'a Case]) -> Vec<Turn<'a>> {
+    let mut turns: Vec<Turn<'a>> = Vec::new();
+    let firsts = cases
+        .first()
+        .map_or(0, |case| binaries(options, case).len());
+    for case in cases {
+        let baseline = options.against.as_ref().map(|_| turns.len());
+        for binary in binaries(options, case) {
+            let mut first = turns.iter().take(firsts);
+            let first = first.position(|turn| turn.binary == *binary);
+            turns.push(Turn {
+                case,
+                binary: *binary,
+                divisor: baseline.or(first).unwrap_or(0),
+            });
+        }
     }
     turns
+}
+
+fn binaries(options: &Options, case: &Case) -> &'static [Binary] {
+    match case.setup.is_sekisho() {
+        true => options.binaries(),
+        false => &[Binary::Measured],
+    }
 }
 
 /// Case with its samples so far.
@@ -195,6 +242,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::compare::browsers::PQ;
     use crate::compare::table::ROWS;
 
     #[derive(Parser)]
@@ -203,9 +251,11 @@ mod tests {
         options: Options,
     }
 
-    fn order(arguments: &[&str]) -> Vec<(&'static str, Binary, usize)> {
+    fn order(row: &'static Row, arguments: &[&str]) -> Vec<(&'static str, Binary, usize)> {
         let line = Line::parse_from(["compare"].iter().chain(arguments));
-        let turns = turns(&line.options, &ROWS[0]).into_iter();
+        let cases = row.cases.iter().filter(|case| is_run(&line.options, case));
+        let cases: Vec<_> = cases.collect();
+        let turns = turns(&line.options, &cases).into_iter();
         turns
             .map(|turn| (turn.case.label, turn.binary, turn.divisor))
             .collect()
@@ -215,6 +265,7 @@ mod tests {
     fn a_baseline_takes_the_place_of_the_peers() {
         let nginx = ("nginx, 100 hosts preloaded", Binary::Measured, 0);
         let sekisho = ("sekisho", Binary::Measured, 0);
+        let order = |arguments: &[&str]| order(&ROWS[0], arguments);
         assert_eq!(order(&[]), [nginx, sekisho]);
         assert_eq!(order(&["--peers-only"]), [nginx]);
         let baseline = ("sekisho", Binary::Baseline, 0);
@@ -222,6 +273,17 @@ mod tests {
         let trained = ("sekisho", Binary::Trained, 0);
         assert_eq!(order(&["--trained", "new"]), [nginx, sekisho, trained]);
         assert_eq!(order(&["--train"]), [("sekisho", Binary::Measured, 0)]);
+    }
+
+    #[test]
+    fn each_build_divides_its_own_cases() {
+        let divisors = |arguments: &[&str]| -> Vec<usize> {
+            let order = order(&PQ, arguments).into_iter();
+            order.map(|(_, _, divisor)| divisor).collect()
+        };
+        assert_eq!(divisors(&[]), [0, 0, 0]);
+        assert_eq!(divisors(&["--trained", "new"]), [0, 0, 0, 1, 0]);
+        assert_eq!(divisors(&["--against", "old"]), [0, 0, 2, 2]);
     }
 
     #[test]

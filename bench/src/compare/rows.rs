@@ -3,7 +3,7 @@
 use super::sekisho::Store;
 use super::services::Service;
 use crate::fixtures::KeyKind;
-use crate::tls::Version;
+use crate::tls::{Group, Version};
 
 /// Comparison of several servers, with the same work and certificates.
 #[derive(Debug)]
@@ -48,6 +48,7 @@ impl Row {
             | Measure::WaitingMemory { .. }
             | Measure::WorkerMemory { .. }
             | Measure::Soak { .. }
+            | Measure::Loaded { .. }
             | Measure::Stuck { .. }
             | Measure::HookStuck { .. }
             | Measure::Herd { .. }
@@ -75,8 +76,7 @@ impl Row {
     }
 
     pub(crate) fn needs_upstreams(&self) -> bool {
-        let proxied = |case: &Case| matches!(case.content, Content::Upstreams(_));
-        self.cases.iter().any(proxied)
+        self.cases.iter().any(|case| case.content.is_proxied())
     }
 }
 
@@ -119,7 +119,7 @@ pub(crate) enum Measure {
     /// CPU time of the server per message of 64 bytes and its echo.
     Echoes { connections: usize, each: u64 },
     /// Growth of memory per connection that has had one request.
-    IdleMemory { connections: usize },
+    IdleMemory { connections: usize, http2: bool },
     /// Growth of memory per host that is ready to be served.
     HostMemory { from: usize, to: usize },
     /// Growth of memory per handshake that waits.
@@ -131,6 +131,9 @@ pub(crate) enum Measure {
     /// Memory after this many handshakes, each for another host as long as
     /// there are any.
     Soak { handshakes: u64 },
+    /// Times of connections with one request that begin by the clock, at this percentage of
+    /// the rate that saturates the first case. Every second one is to one of 100 hosts.
+    Loaded { percent: u32, seconds: u32 },
     /// Handshakes for cached hosts at this rate, while the store answers and
     /// while it is paused.
     Stuck { seconds: u32, rate: u32 },
@@ -144,10 +147,21 @@ pub(crate) enum Measure {
     Propagation { changes: usize },
 }
 
+impl Measure {
+    pub(crate) fn is_http2(self) -> bool {
+        matches!(
+            self,
+            Self::Streams { .. } | Self::IdleMemory { http2: true, .. }
+        )
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     pub(crate) label: &'static str,
     pub(crate) setup: Setup,
+    /// Key exchange group that the client offers, alone.
+    pub(crate) group: Group,
     pub(crate) asked: Asked,
     pub(crate) content: Content,
     /// Script of the handshake hook, if there is one.
@@ -228,6 +242,18 @@ pub(crate) enum Content {
     /// An upstream in each host's record, of this many; all hosts share one
     /// certificate. nginx has one for each of its hosts.
     Upstreams(usize),
+    /// One upstream in all hosts' records, each of a tenant of its own; all hosts share one
+    /// certificate. nginx has an `upstream` block for each of its hosts.
+    Tenants,
+}
+
+impl Content {
+    fn is_proxied(self) -> bool {
+        match self {
+            Self::Files | Self::Roots => false,
+            Self::Upstreams(_) | Self::Tenants => true,
+        }
+    }
 }
 
 /// Certificates that nginx has.
@@ -304,6 +330,11 @@ pub(crate) mod figure {
     pub(crate) const RATE: &str = "per second";
     pub(crate) const P50: &str = "p50 µs";
     pub(crate) const P99: &str = "p99 µs";
+    pub(crate) const P999: &str = "p99.9 µs";
+    pub(crate) const LAG_P50: &str = "client's own lag p50 µs";
+    pub(crate) const LAG_P99: &str = "client's own lag p99 µs";
+    pub(crate) const DUE: &str = "due per second";
+    pub(crate) const SATURATED: &str = "first case's core % when saturated";
     pub(crate) const RESUMED: &str = "resumed %";
     pub(crate) const EACH: &str = "KiB each";
     pub(crate) const RSS: &str = "RSS MiB";

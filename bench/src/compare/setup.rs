@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -19,6 +20,7 @@ use super::services::{Service, Services};
 use super::upstreams::Upstreams;
 use super::workspace::Workspace;
 use crate::fixtures::{Folder, host_name};
+use crate::tls::Group;
 
 /// Options and resources of a comparison.
 #[derive(Clone, Copy)]
@@ -57,6 +59,7 @@ pub(crate) fn launch(
         fixture: place.workspace.fixture(row.key, hosts),
         site: place.workspace.site(),
         content: case.content,
+        group: case.group,
         hook: case.hook,
         scratch: place.workspace.scratch(name)?,
         log: place.log(name, "server"),
@@ -71,6 +74,21 @@ pub(crate) fn launch(
     }
 }
 
+/// Returns what a peer lacks to run a case: whether nginx has a key exchange group depends on
+/// its OpenSSL. It reads its configuration, and says what it refuses.
+pub(crate) fn lacks(place: Place<'_>, row: &Row, case: &Case) -> Option<&'static str> {
+    match (case.setup, case.group) {
+        (Setup::Nginx { .. }, Group::X25519mlkem768) => {}
+        _ => return None,
+    }
+    let name = format!("{}-peer", row.id);
+    let launch = launch(place, row, case, Binary::Measured, &name, None, 1).ok()?;
+    let mut test = Command::new(&launch.program);
+    let said = test.arg("-t").args(&launch.arguments).output().ok()?;
+    let is_refused = String::from_utf8_lossy(&said.stderr).contains(HYBRID);
+    (!said.status.success() && is_refused).then_some("its OpenSSL has no such group")
+}
+
 /// Parameters that all servers share.
 struct Frame<'a> {
     place: Place<'a>,
@@ -79,6 +97,7 @@ struct Frame<'a> {
     fixture: PathBuf,
     site: PathBuf,
     content: Content,
+    group: Group,
     hook: Option<&'static str>,
     scratch: PathBuf,
     log: PathBuf,
@@ -122,9 +141,14 @@ impl Frame<'_> {
             file_cache,
             upstreams: match self.content {
                 Content::Upstreams(count) => Some((self.place.upstreams.port()?, count)),
+                Content::Tenants => Some((self.place.upstreams.port()?, 1)),
                 Content::Files | Content::Roots => None,
             },
-            http2: matches!(self.row.measure, Measure::Streams { .. }),
+            http2: self.row.measure.is_http2(),
+            groups: match self.group {
+                Group::X25519 | Group::P256 => "X25519:prime256v1",
+                Group::X25519mlkem768 => HYBRID,
+            },
         };
         let text = config.config();
         let prefix = self.scratch.display().to_string();
@@ -203,6 +227,7 @@ impl Frame<'_> {
     }
 }
 
+const HYBRID: &str = "X25519MLKEM768:X25519:prime256v1";
 const START_BOUND: Duration = Duration::from_secs(20);
 /// nginx takes 1 ms per host.
 const PRELOAD_BOUND: Duration = Duration::from_millis(4);

@@ -1,6 +1,6 @@
 //! Table of the rows with sites in host records, above all upstreams.
 
-use super::rows::{Asked, Case, Content, Goal, Hosts, Measure, Row, Scale, figure};
+use super::rows::{Asked, Case, Content, Goal, Hosts, Loaded, Measure, Row, Scale, Setup, figure};
 use super::sekisho::Store;
 use super::table::{BASE, NGINX, SEKISHO, ratio, sekisho};
 
@@ -48,6 +48,37 @@ pub(crate) const PROXY_COLD: Row = Row {
         aim: None,
         case: Some(COLD_PROXY),
     }],
+    ..BASE
+};
+
+/// Each of the connections is kept for the host of another tenant. Each tenant has its own
+/// state of the upstream, as each `upstream` block of nginx has.
+pub(crate) const PROXIED_TENANTS: Row = Row {
+    id: "proxied-tenants",
+    title: "Proxied requests of 1,000 tenants in turn, a host each, to one upstream",
+    hosts: Hosts::Thousand,
+    measure: Measure::Requests {
+        connections: 1_000,
+        each: 50,
+    },
+    cases: &[
+        Case {
+            label: "nginx, an upstream block per tenant",
+            setup: Setup::Nginx {
+                loaded: Loaded::All,
+                file_cache: false,
+            },
+            asked: Asked::All,
+            content: Content::Tenants,
+            ..NGINX
+        },
+        Case {
+            asked: Asked::All,
+            content: Content::Tenants,
+            ..SEKISHO
+        },
+    ],
+    goals: &[ratio(1.1, None)],
     ..BASE
 };
 

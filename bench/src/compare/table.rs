@@ -1,11 +1,12 @@
 //! Table of the rows with local stores.
 
+use super::browsers::{IDLE_H2, LOADED, PQ};
 use super::rows::{Asked, Case, Content, Goal, Hosts, Loaded, Measure, Row, Scale, Setup, figure};
 use super::scripts::{HOOK, HOOK_CACHED, HOOK_MEMORY, HOOK_STATE, HOOK_STUCK};
 use super::sekisho::Store;
-use super::sites::{DOWNLOAD, H2_100, PROXY_10, PROXY_100, PROXY_COLD, WEBSOCKET};
+use super::sites::{DOWNLOAD, H2_100, PROXIED_TENANTS, PROXY_10, PROXY_100, PROXY_COLD, WEBSOCKET};
 use crate::fixtures::KeyKind;
-use crate::tls::Version;
+use crate::tls::{Group, Version};
 
 pub(crate) const ROWS: &[Row] = &[
     Row {
@@ -32,6 +33,8 @@ pub(crate) const ROWS: &[Row] = &[
         goals: &[ratio(0.54, Some(0.40))],
         ..BASE
     },
+    PQ,
+    LOADED,
     Row {
         id: "tls12",
         title: "Full TLS 1.2 handshake and one request, ECDSA P-256, cached",
@@ -103,6 +106,7 @@ pub(crate) const ROWS: &[Row] = &[
     PROXY_10,
     PROXY_100,
     PROXY_COLD,
+    PROXIED_TENANTS,
     H2_100,
     DOWNLOAD,
     WEBSOCKET,
@@ -114,10 +118,14 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         id: "idle-memory",
         title: "Memory per idle TLS 1.3 connection, after one request",
-        measure: Measure::IdleMemory { connections: 2_000 },
+        measure: Measure::IdleMemory {
+            connections: 2_000,
+            http2: false,
+        },
         goals: &[absolute(figure::EACH, 10.0, Some(8.0))],
         ..BASE
     },
+    IDLE_H2,
     Row {
         id: "host-memory",
         title: "Memory per host: preloaded in nginx, cached in sekisho",
@@ -185,7 +193,7 @@ pub(crate) const FULL: Measure = Measure::Handshakes {
 
 pub(crate) const NGINX: Case = nginx("nginx, 100 hosts preloaded", Loaded::Hundred);
 
-const NGINX_ALL: Case = Case {
+pub(crate) const NGINX_ALL: Case = Case {
     asked: Asked::All,
     optional: true,
     ..nginx("nginx, all hosts preloaded", Loaded::All)
@@ -216,6 +224,7 @@ pub(crate) const fn nginx(label: &'static str, loaded: Loaded) -> Case {
             loaded,
             file_cache: false,
         },
+        group: Group::X25519,
         asked: Asked::Hundred,
         content: Content::Files,
         hook: None,
@@ -227,6 +236,7 @@ pub(crate) const fn sekisho(label: &'static str, store: Store, memory: &'static 
     Case {
         label,
         setup: Setup::Sekisho { store, memory },
+        group: Group::X25519,
         asked: Asked::Hundred,
         content: Content::Files,
         hook: None,
@@ -235,7 +245,7 @@ pub(crate) const fn sekisho(label: &'static str, store: Store, memory: &'static 
 }
 
 /// Case whose cache holds a few hundred of the many hosts.
-const fn cold(store: Store) -> Case {
+pub(crate) const fn cold(store: Store) -> Case {
     Case {
         asked: Asked::All,
         ..sekisho("sekisho, memory = \"1MiB\"", store, "1MiB")

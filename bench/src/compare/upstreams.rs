@@ -11,7 +11,9 @@ use rcgen::KeyPair;
 use sekisho_certs::credential::{Credential, Dates};
 use sekisho_certs::seal::KeyRing;
 use sekisho_certs::store::{Precondition, Write};
-use sekisho_certs::{Clock, CredentialId, HostPattern, HostRecord, KeyType, Sealer, Secret, Site};
+use sekisho_certs::{
+    Clock, CredentialId, HostPattern, HostRecord, KeyType, Sealer, Secret, Site, Tenant,
+};
 use sekisho_stores::Mode;
 use sekisho_stores::sqlite::Sqlite;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -81,10 +83,15 @@ impl Upstreams {
         let numbers: Vec<usize> = (0..hosts).collect();
         for some in numbers.chunks(CHUNK) {
             let put = |number: &usize| {
-                let site = self.site(workspace, *number, content)?;
-                host(*number, id, site)
+                let mut record = host(*number, id)?;
+                record.site = Some(self.site(workspace, *number, content)?);
+                if content == Content::Tenants {
+                    let tenant = format!("tenant{number}");
+                    record.tenant = Tenant::parse(&tenant).map_err(anyhow::Error::msg)?;
+                }
+                Ok(Write::PutHost(record, Precondition::Absent))
             };
-            let writes: Result<Vec<_>> = some.iter().map(put).collect();
+            let writes: Result<Vec<Write<Secret>>> = some.iter().map(put).collect();
             sealer.write(writes?).await?;
         }
         Ok(())
@@ -96,14 +103,16 @@ impl Upstreams {
                 let root = workspace.site();
                 (1, serde_json::json!({ "root": root }))
             }
-            Content::Upstreams(count) => {
-                let address = upstream::address(number % count, self.port()?);
-                let url = format!("http://{address}");
-                (2, serde_json::json!({ "upstream": url }))
-            }
+            Content::Upstreams(count) => (2, self.proxied(number % count)?),
+            Content::Tenants => (2, self.proxied(0)?),
         };
         let json = json.to_string().into();
         Ok(Site { format, json })
+    }
+
+    fn proxied(&self, number: usize) -> Result<serde_json::Value> {
+        let address = upstream::address(number, self.port()?);
+        Ok(serde_json::json!({ "upstream": format!("http://{address}") }))
     }
 }
 
@@ -143,11 +152,10 @@ fn wildcard(id: CredentialId, fixture: Folder<'_>) -> Result<Write<Secret>> {
     Ok(Write::PutCredential(stored, Precondition::Absent))
 }
 
-fn host(number: usize, id: CredentialId, site: Site) -> Result<Write<Secret>> {
+fn host(number: usize, id: CredentialId) -> Result<HostRecord> {
     let mut record = HostRecord::new(HostPattern::parse(&host_name(number))?);
     record.references.set(KeyType::Ecdsa, Some(id));
-    record.site = Some(site);
-    Ok(Write::PutHost(record, Precondition::Absent))
+    Ok(record)
 }
 
 /// Hosts of one transaction.

@@ -66,6 +66,7 @@ impl Workspace {
         let name = match content {
             Content::Files | Content::Roots => format!("roots-{hosts}"),
             Content::Upstreams(count) => format!("upstreams-{count}-{hosts}"),
+            Content::Tenants => format!("tenants-{hosts}"),
         };
         self.root.join("catalogs").join(name)
     }

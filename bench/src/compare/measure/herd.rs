@@ -44,6 +44,7 @@ impl Subject<'_> {
         self.walked += 1;
         Load {
             version: self.row.version,
+            group: self.case.group,
             pattern: HOST_PATTERN.replace("{n}", &format!("{}{{n}}", self.walked)),
             hosts: 1,
             start: 0,

@@ -62,6 +62,7 @@ impl Subject<'_> {
                 deadline: IN_TIME,
             },
             version: self.row.version,
+            group: self.case.group,
         };
         let uncached = Work::Paced {
             rate: TRICKLE,
@@ -107,6 +108,7 @@ impl Subject<'_> {
             warmup: 0,
             work,
             version: self.row.version,
+            group: self.case.group,
         };
         self.walked += load.operations() as usize;
         load

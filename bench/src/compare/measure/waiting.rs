@@ -19,6 +19,7 @@ impl Subject<'_> {
         let before = server.memory()?;
         let hellos = Load {
             version: self.row.version,
+            group: self.case.group,
             pattern: HOST_PATTERN.to_owned(),
             hosts: self.row.hosts.count(self.place.options.is_short()),
             start: NEVER_WAIT,
