@@ -3,6 +3,7 @@
 
 mod hostile;
 mod setting;
+mod spoilt;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -120,6 +121,11 @@ fn attacks() -> Vec<(String, Kind, Place)> {
         attacks.push((hostile.name().to_owned(), Kind::Visits, place));
     }
     attacks.push((
+        Hostile::Spoilt.name().to_owned(),
+        Kind::Spoils,
+        Place::Scripted(Hostile::Spoilt),
+    ));
+    attacks.push((
         "closed windows, proxied".to_owned(),
         Kind::ClosedWindows,
         Place::Scripted(Hostile::Lavish),
@@ -191,17 +197,30 @@ async fn judge(options: &Options, kind: Kind, place: Place) -> Result<Judged> {
     let before = resident(pid)?;
     let (mut quiet, mut flood) = (Vec::new(), Vec::new());
     let (mut most, mut frames, mut connections) = (0, 0, 0);
+    let (mut asked, mut pages) = (0, 0);
     for _ in 0..options.rounds {
         quiet.push(clients(kind, &neighbour, over).await?.operation_us.p99);
         let flooding = Flooding::start(&target, kind)?;
+        let answered = setting.hostile.pages();
         let measured = measure(kind, &neighbour, over, pid, &mut most).await;
         let sent = flooding.stop()?;
-        flood.push(measured?);
+        let measured = measured?;
+        flood.push(measured.operation_us.p99);
+        asked += measured.operations;
+        pages += setting.hostile.pages() - answered;
         frames += sent.frames;
         connections += sent.connections;
         sleep(REST).await;
     }
     ensure!(frames > 0, "nothing was sent to {}", target.host);
+    if place == Place::Scripted(Hostile::Spoilt) {
+        let ejections = setting.ejections().await?;
+        ensure!(ejections > 0.0, "the attacker's backend was never ejected");
+        ensure!(
+            pages >= asked / 4,
+            "the spoilt backend got {pages} of the {asked} requests of another tenant"
+        );
+    }
     setting.end().await?;
     Ok(Judged {
         kind,
@@ -214,24 +233,24 @@ async fn judge(options: &Options, kind: Kind, place: Place) -> Result<Judged> {
     })
 }
 
-/// Measures the neighbour's p99, and the most memory, once the attack has begun.
+/// Measures the neighbour's clients, and the most memory, once the attack has begun.
 async fn measure(
     kind: Kind,
     neighbour: &Target,
     over: Duration,
     pid: u32,
     most: &mut u64,
-) -> Result<u64> {
+) -> Result<Outcome> {
     sleep(WARM_UP).await;
-    let mut watching = async || -> Result<()> {
+    let mut watching = async || -> Result<Outcome> {
         loop {
             *most = resident(pid)?.max(*most);
             sleep(WATCH).await;
         }
     };
     tokio::select! {
-        outcome = clients(kind, neighbour, over) => Ok(outcome?.operation_us.p99),
-        failed = watching() => failed.map(|()| 0),
+        outcome = clients(kind, neighbour, over) => outcome,
+        failed = watching() => failed,
     }
 }
 

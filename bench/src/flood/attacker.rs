@@ -2,6 +2,7 @@
 
 mod frames;
 mod slow;
+mod spoils;
 mod uploads;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,6 +21,8 @@ use tokio::runtime;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+
+pub(crate) use self::spoils::Way;
 
 use crate::tls::{Group, Offer, Trust, Version};
 
@@ -68,6 +71,8 @@ pub(crate) enum Kind {
     Requests,
     /// Requests of few clients, one after the other: the upstream that they ask attacks
     Visits,
+    /// Requests at which an upstream fails, each connection in its way
+    Spoils,
 }
 
 impl Kind {
@@ -120,6 +125,7 @@ impl Kind {
             Self::Handshakes => "handshakes",
             Self::Requests => "requests",
             Self::Visits => "visits",
+            Self::Spoils => "spoils",
         }
     }
 
@@ -135,6 +141,7 @@ impl Kind {
             Self::PingingConnections => 230,
             Self::SilentConnections => 6000,
             Self::Visits => 2,
+            Self::Spoils => 4 * Way::ALL.len(),
             _ => 1,
         }
     }
@@ -166,6 +173,7 @@ impl Kind {
                 | Self::Connections
                 | Self::Requests
                 | Self::Visits
+                | Self::Spoils
         )
     }
 }
@@ -270,7 +278,7 @@ impl Attacker {
         while !self.is_stopped() {
             let connection = async {
                 let socket = self.connect(number).await?;
-                self.connection(socket).await
+                self.connection(number, socket).await
             };
             let stopped = async {
                 while !self.is_stopped() {
@@ -302,7 +310,7 @@ impl Attacker {
         Ok(socket)
     }
 
-    async fn connection(&self, socket: TcpStream) -> io::Result<()> {
+    async fn connection(&self, number: usize, socket: TcpStream) -> io::Result<()> {
         match self.kind {
             Kind::Handshakes => return self.unfinished_handshake(socket).await,
             Kind::SilentConnections => return self.silent(socket).await,
@@ -331,6 +339,7 @@ impl Attacker {
                 self.idle(&mut stream).await
             }
             Kind::Requests | Kind::Visits => self.requests(&mut stream).await,
+            Kind::Spoils => self.spoil(&mut stream, Way::of(number)).await,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 use anyhow::Result;
@@ -16,6 +17,7 @@ use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
+use super::spoilt;
 use crate::hosting::frames::{PING, SETTINGS, frame};
 
 /// Behaviour of an upstream towards each connection.
@@ -35,6 +37,8 @@ pub(super) enum Hostile {
     Tickets,
     /// Answers in chunks of one byte
     Chunks,
+    /// Fails as its requests ask for, or answers
+    Spoilt,
 }
 
 impl Hostile {
@@ -50,6 +54,7 @@ impl Hostile {
             Self::Settings => "an upstream's SETTINGS",
             Self::Tickets => "an upstream's tickets",
             Self::Chunks => "an upstream's tiny chunks",
+            Self::Spoilt => "a spoilt backend",
         }
     }
 }
@@ -58,6 +63,9 @@ impl Hostile {
 pub(super) struct Attacking {
     /// Site whose requests it gets.
     pub(super) site: Value,
+    pub(super) address: SocketAddr,
+    /// Pages that a spoilt upstream has answered with.
+    pages: Arc<AtomicU64>,
     /// Ends the thread when it is dropped.
     _end: oneshot::Sender<()>,
 }
@@ -66,13 +74,18 @@ impl Attacking {
     pub(super) fn start(hostile: Hostile) -> Result<Self> {
         let listener = listen(hostile)?;
         let ca = TestCa::new();
-        let site = site(hostile, listener.local_addr()?, &ca);
+        let address = listener.local_addr()?;
+        let site = site(hostile, address, &ca);
         let tls = TlsAcceptor::from(Arc::new(tickets(&ca)?));
         let (end, ended) = oneshot::channel();
+        let pages = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&pages);
         thread::Builder::new()
             .name("upstream".into())
             .spawn(move || {
-                let _ = rustix::process::nice(NICENESS);
+                if hostile != Hostile::Spoilt {
+                    let _ = rustix::process::nice(NICENESS);
+                }
                 let runtime = runtime::Builder::new_current_thread()
                     .enable_all()
                     .build()?;
@@ -80,11 +93,20 @@ impl Attacking {
                     let listener = TcpListener::from_std(listener)?;
                     tokio::select! {
                         _ = ended => Ok(()),
-                        failed = accept(listener, hostile, tls) => failed,
+                        failed = accept(listener, hostile, tls, counted) => failed,
                     }
                 })
             })?;
-        Ok(Self { site, _end: end })
+        Ok(Self {
+            site,
+            address,
+            pages,
+            _end: end,
+        })
+    }
+
+    pub(super) fn pages(&self) -> u64 {
+        self.pages.load(Relaxed)
     }
 }
 
@@ -110,6 +132,7 @@ fn site(hostile: Hostile, address: SocketAddr, ca: &TestCa) -> Value {
             "servers": [format!("https://{address}")],
             "tls": { "name": NAME, "ca": ca.root_pem() },
         } }),
+        Hostile::Spoilt => spoilt::site(address, ca),
     }
 }
 
@@ -125,10 +148,15 @@ fn tickets(ca: &TestCa) -> Result<ServerConfig> {
     Ok(config)
 }
 
-async fn accept(listener: TcpListener, hostile: Hostile, tls: TlsAcceptor) -> io::Result<()> {
+async fn accept(
+    listener: TcpListener,
+    hostile: Hostile,
+    tls: TlsAcceptor,
+    pages: Arc<AtomicU64>,
+) -> io::Result<()> {
     loop {
         let (socket, _) = listener.accept().await?;
-        let tls = tls.clone();
+        let (tls, pages) = (tls.clone(), Arc::clone(&pages));
         // The server ends what attacks it.
         tokio::spawn(async move {
             let _ = match hostile {
@@ -139,6 +167,7 @@ async fn accept(listener: TcpListener, hostile: Hostile, tls: TlsAcceptor) -> io
                 Hostile::Settings => repeat(socket, frame(SETTINGS, 0, 0, &[])).await,
                 Hostile::Tickets => read(tls.accept(socket).await?).await,
                 Hostile::Chunks => chunks(socket).await,
+                Hostile::Spoilt => spoilt::answer(socket, tls, &pages).await,
             };
             io::Result::Ok(())
         });
@@ -151,7 +180,7 @@ async fn read(mut from: impl tokio::io::AsyncRead + Unpin) -> io::Result<()> {
 }
 
 /// Keeps a connection until a reset ends it, also amid bytes that nobody reads.
-async fn stay(socket: TcpStream) -> io::Result<()> {
+pub(super) async fn stay(socket: TcpStream) -> io::Result<()> {
     while !socket.ready(Interest::ERROR).await?.is_error() {}
     Ok(())
 }
@@ -199,7 +228,7 @@ async fn chunks(mut socket: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Niceness: neighbours share the core.
+/// Niceness: neighbours share the core. One of whom they ask has none.
 const NICENESS: i32 = 19;
 const NAME: &str = "up.test";
 /// Twice as many as a server takes at once: to make them costs the attacker more.

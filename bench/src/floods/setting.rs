@@ -9,15 +9,15 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::Place;
 use super::hostile::{Attacking, Hostile};
+use super::{Place, spoilt};
 use crate::flood::attacker::Target;
 use crate::hosting::{Host, Hosting, Kind, Upstream};
 use crate::server::Server;
 
 pub(super) struct Setting {
     pub(super) server: Server,
-    _hostile: Attacking,
+    pub(super) hostile: Attacking,
     _upstream: Upstream,
     _hosting: Hosting,
 }
@@ -34,6 +34,12 @@ impl Setting {
             _ => Hostile::Silent,
         })?;
         let files = json!({ "root": pages });
+        let neighbour = match place {
+            Place::Scripted(Hostile::Spoilt) => {
+                spoilt::other_site(hostile.address, upstream.address)
+            }
+            _ => files.clone(),
+        };
         let proxied = json!({ "upstream": format!("http://{}", upstream.address) });
         let host = |name: &str, tenant: &str, site: &Value| Host {
             name: name.to_owned(),
@@ -43,7 +49,7 @@ impl Setting {
         };
         hosting
             .put(&[
-                host("neighbour.test", "good", &files),
+                host("neighbour.test", "good", &neighbour),
                 host("files.test", "bad", &files),
                 host("proxied.test", "bad", &proxied),
                 host("hostile.test", "bad", &hostile.site),
@@ -56,13 +62,14 @@ impl Setting {
         pin(std::process::id(), CLIENT_CORE).await?;
         Ok(Self {
             server,
-            _hostile: hostile,
+            hostile,
             _upstream: upstream,
             _hosting: hosting,
         })
     }
 
-    /// Returns what is measured: a page of the other tenant, or the attacked host itself.
+    /// Returns what is measured: a page of the other tenant, half of whose requests go to a
+    /// spoilt upstream, or the attacked host itself.
     pub(super) fn neighbour(&self, place: Place) -> Result<Target> {
         let host = match place {
             Place::Shared => "proxied.test",
@@ -92,6 +99,12 @@ impl Setting {
             net: Some(ATTACKERS),
             per_prefix: PER_PREFIX,
         })
+    }
+
+    /// Returns how often the server has ejected an upstream server.
+    pub(super) async fn ejections(&self) -> Result<f64> {
+        let metrics = self.server.metrics().await?;
+        metrics.value("sekisho_upstream_ejections_total")
     }
 
     pub(super) async fn end(self) -> Result<()> {
