@@ -2,13 +2,12 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use sekisho_certs::store::BoxFuture;
 use sekisho_certs::{HostName, Outcome};
 use sekisho_hook::{
-    Admission, CallError, Found, HttpAnswer, HttpRequest, Owner, Pair, PassOn, RedisCommand,
-    RedisReply, SqlRow, SqlValue, Turn, Turns,
+    Admission, CallError, Found, HttpAnswer, HttpRequest, Owner, Pair, RedisCommand, RedisReply,
+    SqlRow, SqlValue,
 };
 use sekisho_server::hook::{self, Token};
 use sekisho_server::{Made, Publisher, VirtualHost};
@@ -65,17 +64,6 @@ impl sekisho_hook::Imports for Imports {
         Some(Box::new(Admitted(token)))
     }
 
-    fn turns(&self) -> Turns {
-        let turns = hook::Turns::new();
-        Box::new(move |client| {
-            let turns = turns.clone();
-            Box::pin(async move {
-                let turn = turns.take(client).await?;
-                Some(Box::new(OfWorker(turn)) as Turn)
-            })
-        })
-    }
-
     fn redis<'a>(
         &'a self,
         url: &'a str,
@@ -114,15 +102,6 @@ impl sekisho_hook::Imports for Imports {
 
     fn weight(&self, made: &Served) -> u64 {
         made.weight()
-    }
-}
-
-/// Turn of a client's network on a worker.
-struct OfWorker(hook::Turn);
-
-impl PassOn for OfWorker {
-    fn rest(self: Box<Self>, pause: Duration) {
-        self.0.rest(pause);
     }
 }
 

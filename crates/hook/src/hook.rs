@@ -24,7 +24,7 @@ use crate::run::call::call;
 use crate::run::state::State;
 use crate::settings::{OnError, Settings};
 use crate::shared::{Shared, register};
-use crate::turn::WorkerTime;
+use crate::worker_time::WorkerTime;
 
 /// Script with its bounds and all that its runs share. Each worker thread that asks
 /// it has a Luau state of its own.
@@ -60,7 +60,7 @@ impl<I: Imports> Hook<I> {
             settings,
         });
         // Dropped again: the workers make their own.
-        let time = Arc::new(WorkerTime::new(shared.imports.turns()));
+        let time = Arc::new(WorkerTime::new());
         let state = State::new(&shared, time)?;
         let (kept, memory) = (state.kept(), shared.settings.memory);
         if kept > memory / 2 {

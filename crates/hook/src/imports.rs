@@ -39,9 +39,6 @@ pub trait Imports: Send + Sync + 'static {
     /// Takes a token of the client's prefix without a wait; none if there is none now.
     fn try_admit(&self, client: IpAddr) -> Option<Box<dyn Admission>>;
 
-    /// Makes the turns of one worker.
-    fn turns(&self) -> Turns;
-
     /// Sends a command to the Redis server at `url`.
     fn redis<'a>(
         &'a self,
@@ -71,20 +68,6 @@ pub trait Imports: Send + Sync + 'static {
 
     /// Returns the bytes of memory that `made` takes.
     fn weight(&self, made: &Self::Made) -> u64;
-}
-
-/// Turns of one worker's runs while they take much of its time. Called with the client of
-/// a run; one turn is given at a time, round robin to the networks that wait. None if too
-/// many wait.
-pub type Turns = Box<dyn Fn(IpAddr) -> BoxFuture<'static, Option<Turn>> + Send + Sync>;
-
-/// Turn of a run. Dropping it passes the turn on.
-pub type Turn = Box<dyn PassOn>;
-
-/// What a turn can do but for being dropped.
-pub trait PassOn: Send {
-    /// Passes the turn on. Its network has none for `pause`.
-    fn rest(self: Box<Self>, pause: Duration);
 }
 
 /// Failure of a call of a client.

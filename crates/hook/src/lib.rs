@@ -24,15 +24,15 @@ mod run;
 mod settings;
 mod shared;
 mod token;
-mod turn;
+mod worker_time;
 
 pub use choice::{Answer, Choice, Made, Source};
 pub use error::Error;
 pub use hello::{Hello, Lists, Offers};
 pub use hook::Hook;
 pub use imports::{
-    Admission, CallError, Found, HttpAnswer, HttpRequest, Imports, Owner, Pair, PassOn,
-    RedisCommand, RedisReply, SqlRow, SqlValue, Turn, Turns, Unlimited,
+    Admission, CallError, Found, HttpAnswer, HttpRequest, Imports, Owner, Pair, RedisCommand,
+    RedisReply, SqlRow, SqlValue, Unlimited,
 };
 pub use report::{Called, RegionUse, Report};
 pub use settings::{OnError, Settings};

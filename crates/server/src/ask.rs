@@ -34,8 +34,8 @@ impl Hosts {
     /// - 1, a cached result, costs nothing;
     /// - 2, joining a load in flight, costs nothing either (singleflight);
     /// - 3, a load, needs a permit of the prefix, and waits for it;
-    /// - 4, a certificate that is not there at once, needs a place of the host's
-    ///   tenant, with or without a permit before. The load gives its permit back.
+    /// - 4, a certificate that is not there at once, counts for the host's tenant, with or
+    ///   without a permit before. The load gives its permit back.
     ///
     /// Where too many wait, the answer is a [`LookupError`] that says which bound
     /// was met. Steps 2 to 4 end at `deadline` with [`LookupError::Late`]. Step 4
@@ -72,7 +72,7 @@ impl Hosts {
             }
             Ok((Progress::Obtaining { tenant, outcome }, how)) => {
                 spend(charge, &Outcome::Absent(Absence::NoCredential));
-                *deadline = Instant::now() + self.budget.certificates.time;
+                *deadline = Instant::now() + self.budget.certificate_time;
                 let certificate = self.certificate(tenant, outcome, *deadline);
                 // Boxed: no other lookup has room for it.
                 (Box::pin(certificate).await, how)
@@ -169,7 +169,7 @@ impl Hosts {
         }
     }
 
-    /// Does step 4 of [`Self::ask`]: waits for a certificate in a place of the tenant.
+    /// Does step 4 of [`Self::ask`]: waits for a certificate of the tenant.
     async fn certificate(
         &self,
         tenant: Option<Tenant>,
@@ -177,8 +177,8 @@ impl Hosts {
         deadline: Instant,
     ) -> Outcome<VirtualHost> {
         let _waiting = self.metrics.waits_for_certificate();
-        let places = &self.budget.certificates;
-        match places.wait(tenant, timeout_at(deadline, outcome)).await {
+        let outcome = timeout_at(deadline, outcome);
+        match self.budget.wait(tenant, outcome).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Outcome::Failed(LookupError::Late),
             Err(_) => Outcome::Failed(LookupError::Crowded),

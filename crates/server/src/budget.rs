@@ -3,35 +3,37 @@
 //! A name that is not cached costs a load, which makes 1 to 8 store calls. Two
 //! limits bound the loads of a client prefix. Absent names are charged to a token
 //! bucket per prefix. Permits for loads in flight go round robin to the prefixes
-//! that wait, and to the tenants with looks at their hosts. A load gives its permit back with the store's answer: who then waits
-//! for a certificate has a place of the host's tenant instead. A read of a challenge
-//! counts as a load, and an unknown challenge as an absent name.
+//! that wait, and to the tenants with looks at their hosts. A load gives its permit back
+//! with the store's answer: a lookup that then waits for a certificate is counted for the
+//! host's tenant instead. A read of a challenge counts as a load, and an unknown challenge
+//! as an absent name.
 
 mod absences;
-mod certificates;
-mod fair;
 mod over;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) use sekisho_certs::Prefix;
 use sekisho_certs::Tenant;
+use sekisho_gate::{self as gate, Gate, Sharing};
 use tokio::time::Instant;
 
 use crate::settings::Limits;
 use absences::Absences;
-pub(crate) use certificates::Places;
-pub(crate) use fair::{FairPermit, FairSemaphore};
 use over::Over;
 
-/// Source of permits for loads, and of places for what takes longer.
+/// Source of permits for loads, and bound on waits for certificates.
 #[derive(Debug)]
 pub(crate) struct Budget {
     absences: Arc<Absences>,
     over: Over,
-    in_flight: Arc<FairSemaphore<Account>>,
-    /// Places of lookups that wait for a certificate.
-    pub(crate) certificates: Places,
+    in_flight: Gate<Account>,
+    /// Waits for a certificate. This gate has no permit to give: its queue is the waits. All
+    /// names without a record share those of one tenant: anybody can make up such names.
+    certificates: Gate<Option<Tenant>>,
+    /// Time that a handshake has from then on if it waits for a certificate.
+    pub(crate) certificate_time: Duration,
 }
 
 /// Account that a load in flight stands on.
@@ -48,12 +50,13 @@ impl Budget {
         Self {
             absences: Arc::new(Absences::new(limits.prefix_absent_budget)),
             over: Over::default(),
-            in_flight: Arc::new(FairSemaphore::new(
+            in_flight: Gate::new(
                 limits.loads,
-                limits.prefix_in_flight,
+                Sharing::WhileOthersWait(limits.prefix_in_flight),
                 limits.loads_waiting,
-            )),
-            certificates: Places::new(limits.certificates),
+            ),
+            certificates: Gate::new(0, Sharing::FewerThanLeft, limits.certificates.places),
+            certificate_time: limits.certificates.time,
         }
     }
 
@@ -68,7 +71,7 @@ impl Budget {
     pub(crate) async fn admit(&self, prefix: Prefix, deadline: Instant) -> Result<Permit, Denied> {
         // Taken before the wait: a caller that leaves gives the token back.
         let token = self.token(prefix, deadline).await?;
-        let in_flight = FairSemaphore::enter(&self.in_flight, Account::Client(prefix)).await?;
+        let in_flight = self.in_flight.enter(Account::Client(prefix)).await?;
         Ok(Permit {
             token,
             _in_flight: in_flight,
@@ -80,8 +83,26 @@ impl Budget {
     ///
     /// # Errors
     /// [`Denied::Full`], if too many wait already, most of them for looks of the tenant.
-    pub(crate) async fn admit_look(&self, tenant: Tenant) -> Result<FairPermit<Account>, Denied> {
-        FairSemaphore::enter(&self.in_flight, Account::Looks(tenant)).await
+    pub(crate) async fn admit_look(&self, tenant: Tenant) -> Result<gate::Permit<Account>, Denied> {
+        Ok(self.in_flight.enter(Account::Looks(tenant)).await?)
+    }
+
+    /// Waits for `outcome`, a certificate of `tenant`, whether the caller started the load or
+    /// joined it. When too many wait, the newest of the tenant with most of them gives way
+    /// to a tenant with fewer.
+    ///
+    /// # Errors
+    /// [`Denied::Full`], if too many wait, or this one gave way.
+    pub(crate) async fn wait<T>(
+        &self,
+        tenant: Option<Tenant>,
+        outcome: impl Future<Output = T>,
+    ) -> Result<T, Denied> {
+        tokio::select! {
+            biased;
+            outcome = outcome => Ok(outcome),
+            _ = self.certificates.enter(tenant) => Err(Denied::Full),
+        }
     }
 
     /// Takes a token of the prefix without a wait; none if there is none now.
@@ -93,8 +114,8 @@ impl Budget {
         })
     }
 
-    /// Waits for a token of the prefix, without a place among the loads in flight. The
-    /// caller bounds the wait by `deadline`.
+    /// Waits for a token of the prefix, without a permit for a load. The caller bounds the
+    /// wait by `deadline`.
     ///
     /// # Errors
     /// As [`Self::admit`].
@@ -120,8 +141,7 @@ impl Budget {
 #[derive(Debug)]
 pub(crate) struct Permit {
     token: AbsenceToken,
-    /// Place among the loads in flight, held until it is dropped.
-    _in_flight: FairPermit<Account>,
+    _in_flight: gate::Permit<Account>,
 }
 
 impl Permit {
@@ -163,6 +183,12 @@ pub(crate) enum Denied {
     OverBudget,
     /// The queue for permits is full.
     Full,
+}
+
+impl From<gate::Denied> for Denied {
+    fn from(_: gate::Denied) -> Self {
+        Self::Full
+    }
 }
 
 #[cfg(test)]

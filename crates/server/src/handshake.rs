@@ -17,6 +17,7 @@ use rustls::{HandshakeKind, ServerConfig};
 use sekisho_certs::{
     Absence, Clock, HostName, LoadedCredential, LoadedHost, Outcome, Served, Tenant,
 };
+use sekisho_gate::Gate;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
@@ -29,7 +30,7 @@ use crate::metrics::{HandshakeResult, LookupResult};
 use crate::peer::Peer;
 use crate::refuse::refuse;
 use crate::settings::Defaults;
-use crate::signing::{SigningTurn, SigningTurns};
+use crate::signing::SigningPermit;
 use crate::timeouts::{ConnTimeouts, LINGER};
 use crate::tls::{Broken, Stream};
 use crate::virtual_host::VirtualHost;
@@ -74,7 +75,7 @@ pub(crate) async fn establish(
     peer: Peer,
     begun: Instant,
     parts: &Handshakes,
-    signing: &SigningTurns,
+    signing: &Gate<Prefix>,
 ) -> Option<Established> {
     let mut report = Report::new(peer.address, begun);
     let mut deadline = begun + parts.limit;
@@ -124,7 +125,7 @@ pub(crate) async fn establish(
     let stream = finish(
         stream,
         &chosen.served,
-        chosen.turn,
+        chosen.permit,
         deadline,
         parts,
         &report,
@@ -147,12 +148,12 @@ pub(crate) async fn establish(
 async fn finish(
     mut stream: Stream,
     served: &Served<VirtualHost>,
-    turn: SigningTurn<'_>,
+    permit: SigningPermit<'_>,
     deadline: Instant,
     parts: &Handshakes,
     report: &Report,
 ) -> Option<Stream> {
-    let signing = Some((turn, served.host()));
+    let signing = Some((permit, served.host()));
     let result = timeout_at(deadline, exchange(&mut stream, signing)).await;
     let tls = stream.tls();
     let counted = match failure(&result) {
@@ -182,37 +183,40 @@ async fn finish(
     None
 }
 
-/// Drives the handshake. A slow signature is made while `turn` is held, with
+/// Drives the handshake. A slow signature is made while `permit` is held, with
 /// the ClientHello. After a HelloRetryRequest the client repeats it (RFC 8446,
 /// section 4.1.4), perhaps with other signature schemes: if `host` has any slow key, the
-/// turn is taken for what follows.
+/// permit is taken for what follows.
 async fn exchange(
     stream: &mut Stream,
-    signing: Option<(SigningTurn<'_>, &LoadedHost)>,
+    signing: Option<(SigningPermit<'_>, &LoadedHost)>,
 ) -> Result<(), Broken> {
     stream.process_received()?;
-    if let Some((mut turn, host)) = signing {
-        turn.give_back().await;
+    if let Some((mut permit, host)) = signing {
+        permit.give_back().await;
         let kind = stream.tls().handshake_kind();
         if kind == Some(HandshakeKind::FullWithHelloRetryRequest)
             && host.credentials.iter().any(|one| one.signs_slowly())
         {
-            return exchange_in_turns(stream, turn).await;
+            return exchange_with_permits(stream, permit).await;
         }
     }
     poll_fn(|cx| stream.poll_handshake(cx)).await
 }
 
-/// Takes a signing turn before each read: any read may complete the ClientHello
+/// Takes the permit to sign before each read: any read may complete the ClientHello
 /// that is signed.
-async fn exchange_in_turns(stream: &mut Stream, mut turn: SigningTurn<'_>) -> Result<(), Broken> {
+async fn exchange_with_permits(
+    stream: &mut Stream,
+    mut permit: SigningPermit<'_>,
+) -> Result<(), Broken> {
     loop {
         poll_fn(|cx| stream.poll_send(cx)).await?;
         poll_fn(|cx| stream.poll_readable(cx)).await;
-        let denied = |_| rustls::Error::General("no turn to sign".into());
-        turn.take().await.map_err(denied).map_err(Broken::Tls)?;
+        let denied = |_| rustls::Error::General("no permit to sign".into());
+        permit.take().await.map_err(denied).map_err(Broken::Tls)?;
         let step = poll_fn(|cx| Poll::Ready(stream.poll_handshake(cx))).await;
-        turn.give_back().await;
+        permit.give_back().await;
         if let Poll::Ready(ended) = step {
             return ended;
         }
@@ -274,11 +278,11 @@ impl Report {
     }
 }
 
-/// Record, name and signing turn that a handshake continues with.
+/// Record, name and permit to sign that a handshake continues with.
 struct Chosen<'a> {
     served: Arc<Served<VirtualHost>>,
-    /// The right to sign; taken for keys that sign slowly.
-    turn: SigningTurn<'a>,
+    /// Taken for keys that sign slowly.
+    permit: SigningPermit<'a>,
     name: HostName,
     named: bool,
     revision: u64,
@@ -305,13 +309,13 @@ impl Chosen<'_> {
 /// 3. absent, or without a credential: `unrecognized_name`;
 /// 4. lookup failed, overloaded or not answered before the deadline, which
 ///    [`Hosts::ask`] may move: `internal_error`;
-/// 5. found, with a key that signs slowly: as 2 when its turn comes, else as 4.
+/// 5. found, with a key that signs slowly: as 2 when its permit comes, else as 4.
 async fn decide<'a>(
     hello: &Hello,
     peer: Peer,
     deadline: &mut Instant,
     parts: &Handshakes,
-    signing: &'a SigningTurns,
+    signing: &'a Gate<Prefix>,
     report: &mut Report,
 ) -> Result<Chosen<'a>, Refusal> {
     let (name, named) = match (&hello.sni, parts.defaults.of(peer.listen)) {
@@ -334,10 +338,10 @@ async fn decide<'a>(
             return Err(Refusal::failed(overloaded));
         }
     };
-    let turn = sign(&served, hello, &name, (prefix, *deadline), parts, signing).await?;
+    let permit = sign(&served, hello, &name, (prefix, *deadline), parts, signing).await?;
     Ok(Chosen {
         served,
-        turn,
+        permit,
         name,
         named,
         revision,
@@ -346,24 +350,24 @@ async fn decide<'a>(
     })
 }
 
-/// Chooses the credential as rustls will, and takes a turn if its key signs slowly.
+/// Chooses the credential as rustls will, and takes the permit to sign if its key signs slowly.
 async fn sign<'a>(
     served: &Served<VirtualHost>,
     hello: &Hello,
     name: &HostName,
     (prefix, deadline): (Prefix, Instant),
     parts: &Handshakes,
-    signing: &'a SigningTurns,
-) -> Result<SigningTurn<'a>, Refusal> {
-    let mut turn = signing.turn(prefix, deadline);
+    signing: &'a Gate<Prefix>,
+) -> Result<SigningPermit<'a>, Refusal> {
+    let mut permit = SigningPermit::new(signing, prefix, deadline);
     let Some(chosen) = choose(served, &hello.accepted.client_hello()) else {
-        return Ok(turn);
+        return Ok(permit);
     };
     note_expiry(chosen, (name, &served.host().record.tenant), parts);
     if chosen.signs_slowly() {
-        turn.take().await.map_err(|_| Refusal::failed(true))?;
+        permit.take().await.map_err(|_| Refusal::failed(true))?;
     }
-    Ok(turn)
+    Ok(permit)
 }
 
 /// Returns the credential that rustls will choose: before it asks the resolver, it drops

@@ -10,7 +10,6 @@ mod kept;
 mod question;
 mod reads;
 mod resolve;
-mod turns;
 
 use std::sync::Arc;
 
@@ -22,7 +21,6 @@ pub use clients::{Clients, Token};
 pub(crate) use kept::{Hooked, Kept};
 pub use question::{ClientFacts, Question};
 pub(crate) use resolve::{Asking, Chooser, Resolved, Unserved, is_failure};
-pub use turns::{Turn, Turns};
 
 pub use crate::ask::Charge;
 use crate::virtual_host::VirtualHost;

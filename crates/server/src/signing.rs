@@ -1,48 +1,42 @@
-//! Signing turns: a worker makes one slow signature at a time.
+//! Permits to sign: a worker makes one slow signature at a time.
 //!
 //! A handshake with an RSA key of 4096 bits costs the client little and the
 //! server 1.5 ms: 700 ClientHellos per second fill a core. A worker therefore
-//! lets all other tasks run between two such signatures. Turns go round robin
-//! to the client networks that wait. A network alone may use all turns.
+//! lets all other tasks run between two such signatures. Its permit goes round robin
+//! to the client networks that wait. A network alone may always have it.
 
-use std::sync::Arc;
-
+use sekisho_gate::{Denied, Gate, Permit, Sharing};
 use tokio::task::yield_now;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use crate::budget::{Denied, FairPermit, FairSemaphore, Prefix};
+use crate::budget::Prefix;
 
-/// Signing turns of one worker.
-#[derive(Debug)]
-pub(crate) struct SigningTurns(Arc<FairSemaphore<Prefix>>);
-
-/// The right to make one slow signature, while it is taken.
-#[derive(Debug)]
-pub(crate) struct SigningTurn<'a> {
-    turns: &'a SigningTurns,
-    prefix: Prefix,
-    deadline: Instant,
-    permit: Option<FairPermit<Prefix>>,
+/// Makes the gate of a worker's slow signatures.
+pub(crate) fn gate() -> Gate<Prefix> {
+    Gate::new(1, Sharing::AtMost(|_| 1), MAX_WAITING)
 }
 
-impl SigningTurns {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(FairSemaphore::new(1, 1, MAX_WAITING)))
-    }
+/// Permit to make one slow signature, while it is taken.
+#[derive(Debug)]
+pub(crate) struct SigningPermit<'a> {
+    gate: &'a Gate<Prefix>,
+    prefix: Prefix,
+    deadline: Instant,
+    permit: Option<Permit<Prefix>>,
+}
 
-    /// Returns a turn of a client that is not taken yet.
-    pub(crate) fn turn(&self, prefix: Prefix, deadline: Instant) -> SigningTurn<'_> {
-        SigningTurn {
-            turns: self,
+impl<'a> SigningPermit<'a> {
+    /// Makes the permit of a client, which is not taken yet.
+    pub(crate) fn new(gate: &'a Gate<Prefix>, prefix: Prefix, deadline: Instant) -> Self {
+        Self {
+            gate,
             prefix,
             deadline,
             permit: None,
         }
     }
-}
 
-impl SigningTurn<'_> {
-    /// Gives the turn back, if it is taken, once every other task that is ready has run.
+    /// Gives the permit back, if it is taken, once every other task that is ready has run.
     pub(crate) async fn give_back(&mut self) {
         if self.permit.is_some() {
             yield_now().await;
@@ -50,19 +44,18 @@ impl SigningTurn<'_> {
         }
     }
 
-    /// Waits for the turn.
+    /// Waits for the permit.
     ///
     /// # Errors
-    /// [`Denied`], if too many wait, or the turn does not come before the
+    /// [`Denied`], if too many wait, or the permit does not come before the
     /// deadline.
     pub(crate) async fn take(&mut self) -> Result<(), Denied> {
-        let permit = FairSemaphore::enter(&self.turns.0, self.prefix);
-        let permit = timeout_at(self.deadline, permit).await;
-        self.permit = Some(permit.map_err(|_| Denied::Full)??);
+        let permit = self.gate.enter_until(self.prefix, self.deadline);
+        self.permit = Some(permit.await?);
         Ok(())
     }
 }
 
-/// Handshakes of a worker that wait for a turn: as many as it signs in 6 s. A
+/// Handshakes of a worker that wait for the permit: as many as it signs in 6 s. A
 /// handshake has 10 s by default.
 const MAX_WAITING: usize = 4096;

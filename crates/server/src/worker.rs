@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use sekisho_gate::Gate;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, OwnedSemaphorePermit, watch};
@@ -16,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::accept::accept;
+use crate::budget::Prefix;
 use crate::connections::{Activity, Connections, Unnamed};
 use crate::files::READS_IN_FLIGHT;
 use crate::handshake::{Handshakes, establish};
@@ -26,7 +28,7 @@ use crate::peer::Peer;
 use crate::proxy_protocol;
 use crate::settings::Limits;
 use crate::shutdown::{Phase, Shutdown};
-use crate::signing::SigningTurns;
+use crate::signing;
 use crate::stage::Stage;
 use crate::upstream::{self, Upstreams};
 
@@ -66,7 +68,7 @@ pub(crate) struct Socket {
 /// State that belongs to a worker; its connections share it.
 struct Local {
     common: Arc<Common>,
-    signing: SigningTurns,
+    signing: Gate<Prefix>,
     http: Arc<http::Local>,
     /// Open connections. The AcqRel decrement pairs with the Acquire load in
     /// `all_closed`.
@@ -117,7 +119,7 @@ impl Worker {
     pub(crate) async fn run(self, shutdown: Shutdown) -> io::Result<()> {
         let upstreams = Arc::clone(&self.common.upstreams);
         let local = Arc::new(Local {
-            signing: SigningTurns::new(),
+            signing: signing::gate(),
             http: Arc::new(http::Local {
                 service: Arc::clone(&self.common.service),
                 http: Http::new(),

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use mlua::{Function, IntoLuaMulti, Thread};
 use sekisho_certs::Prefix;
+use sekisho_gate::Permit;
 use tokio::task::yield_now;
 use tokio::time::timeout_at;
 
 use crate::error::Error;
 use crate::failure::Failure;
-use crate::imports::{Imports, Turn};
+use crate::imports::Imports;
 use crate::run::Run;
 use crate::run::api::Reply;
 use crate::run::state::Wait;
@@ -27,48 +28,45 @@ pub(crate) async fn call<I: Imports>(
     function: &Function,
     arguments: impl IntoLuaMulti,
 ) -> Result<(), Failure> {
-    let turn = take_turn(run).await?;
+    let permit = take_permit(run).await?;
     let begun = Called::begin(run, function, arguments);
-    end_stretch(run, turn, has_ended(&begun)).await;
+    end_stretch(run, permit, has_ended(&begun)).await;
     let Some(called) = begun? else {
         return Ok(());
     };
     // Boxed: a run that waits for nothing has neither timer nor place.
     let ended = Box::pin(called.go_on()).await;
     if let Err(Failure::Deadline | Failure::Overloaded | Failure::BrokenOff) = ended {
-        // Ended while it waited: no turn counts the collection.
+        // Ended while it waited: no permit counts the collection.
         run.state.retire_if_full();
     }
     ended
 }
 
-/// Waits for a turn if runs take much of the worker's time.
-async fn take_turn<I: Imports>(run: &Run<I>) -> Result<Option<Turn>, Failure> {
+/// Waits for the worker's permit if runs take much of its time.
+async fn take_permit<I: Imports>(run: &Run<I>) -> Result<Option<Permit<Prefix>>, Failure> {
     let time = &run.state.time;
     let Some(hello) = run.hello.as_ref().filter(|_| time.is_busy()) else {
         return Ok(None);
     };
     // Boxed: runs of a worker that is not busy have no room for it.
-    let turn = Box::pin(timeout_at(run.deadline, time.turn(hello.client_addr.ip())));
-    match turn.await {
-        Ok(Some(turn)) => Ok(Some(turn)),
-        Ok(None) | Err(_) => Err(Failure::Overloaded),
-    }
+    let permit = Box::pin(time.permit(hello.client_addr.ip().into(), run.deadline));
+    permit.await.map(Some).map_err(|_| Failure::Overloaded)
 }
 
-/// Ends a stretch and passes its turn on. What the end of a run takes is part of its
-/// turn: its own network rests after a long collection of garbage.
+/// Ends a stretch and passes its permit on. What the end of a run takes counts as well: its
+/// own network rests after a long collection of garbage.
 ///
 /// While runs take much of the worker's time, it first looks at its sockets: Tokio by
 /// itself looks once per 61 polls, each of which may be a stretch.
-async fn end_stretch<I: Imports>(run: &Run<I>, turn: Option<Turn>, has_ended: bool) {
+async fn end_stretch<I: Imports>(run: &Run<I>, permit: Option<Permit<Prefix>>, has_ended: bool) {
     if has_ended {
         run.state.retire_if_full();
     }
     let time = &run.state.time;
-    let is_busy = turn.is_some() || time.is_busy();
-    if let Some(turn) = turn {
-        time.pass_on(turn);
+    let is_busy = permit.is_some() || time.is_busy();
+    if let Some(permit) = permit {
+        time.pass_on(permit);
     }
     if is_busy {
         yield_now().await;
@@ -129,9 +127,9 @@ impl<'a, I: Imports> Called<'a, I> {
             let mut called = self;
             loop {
                 let reply = poll_fn(|context| called.poll(context)).await?;
-                let turn = take_turn(run).await?;
+                let permit = take_permit(run).await?;
                 let resumed = called.go_on_with(reply);
-                end_stretch(run, turn, has_ended(&resumed)).await;
+                end_stretch(run, permit, has_ended(&resumed)).await;
                 match resumed? {
                     Some(waits) => called = waits,
                     None => return Ok(()),

@@ -18,7 +18,7 @@ use crate::meter::Meter;
 use crate::run::Run;
 use crate::run::api::{self, Reply};
 use crate::shared::Shared;
-use crate::turn::WorkerTime;
+use crate::worker_time::WorkerTime;
 use slots::local;
 use waiting::Waiting;
 
@@ -144,7 +144,8 @@ impl<I: Imports> State<I> {
     /// that hold most, and collects garbage. `own` is the network of the run and what the
     /// run holds itself; without it, no run is broken off.
     pub(crate) fn make_room(&self, own: Option<(Option<Prefix>, usize)>) {
-        let begun = Instant::now();
+        // Not Tokio's clock, which tests pause: collecting takes real time.
+        let begun = std::time::Instant::now();
         let memory = self.shared.settings.memory;
         let broken = own.map(|own| self.waiting.break_off(memory, own));
         for coroutine in broken.into_iter().flatten() {
@@ -164,7 +165,7 @@ impl<I: Imports> State<I> {
         if !is_full() {
             return;
         }
-        let begun = Instant::now();
+        let begun = std::time::Instant::now();
         self.collect_garbage();
         self.time.spend(begun.elapsed());
         if is_full() {

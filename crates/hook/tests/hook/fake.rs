@@ -11,10 +11,9 @@ use futures_util::future::BoxFuture;
 use sekisho_certs::HostName;
 use sekisho_hook::{
     Admission, Answer, CallError, Choice, Found, Hello, Hook, HttpAnswer, HttpRequest, Imports,
-    OnError, Owner, Pair, PassOn, RedisCommand, RedisReply, Report, Settings, SqlRow, SqlValue,
-    Turn, Turns,
+    OnError, Owner, Pair, RedisCommand, RedisReply, Report, Settings, SqlRow, SqlValue,
 };
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// Certificate as the fake makes it.
@@ -42,10 +41,6 @@ pub(crate) struct World {
     /// Tokens in use, and spent.
     pub(crate) tokens: AtomicUsize,
     pub(crate) spent: Arc<AtomicUsize>,
-    /// Turns so far.
-    pub(crate) turns: Arc<AtomicUsize>,
-    /// Clients whose networks were to rest after their turns.
-    pub(crate) rested: Arc<Mutex<Vec<IpAddr>>>,
     /// Commands that were dropped before their answer.
     pub(crate) dropped: AtomicUsize,
 }
@@ -61,19 +56,6 @@ struct Waits<'a>(&'a World);
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
         self.0.dropped.fetch_add(1, SeqCst);
-    }
-}
-
-/// Turn of a worker that gives one at a time, and lets no network rest.
-struct Held {
-    _permit: OwnedSemaphorePermit,
-    client: IpAddr,
-    rested: Arc<Mutex<Vec<IpAddr>>>,
-}
-
-impl PassOn for Held {
-    fn rest(self: Box<Self>, _: Duration) {
-        self.rested.lock().unwrap().push(self.client);
     }
 }
 
@@ -119,24 +101,6 @@ impl Imports for Fake {
         }
         self.0.tokens.fetch_add(1, SeqCst);
         Some(Box::new(Token(Arc::clone(&self.0.spent))))
-    }
-
-    fn turns(&self) -> Turns {
-        let (turns, rested) = (Arc::clone(&self.0.turns), Arc::clone(&self.0.rested));
-        let one = Arc::new(Semaphore::new(1));
-        Box::new(move |client| {
-            let (turns, rested) = (Arc::clone(&turns), Arc::clone(&rested));
-            let one = Arc::clone(&one);
-            Box::pin(async move {
-                let turn = Held {
-                    _permit: one.acquire_owned().await.ok()?,
-                    client,
-                    rested,
-                };
-                turns.fetch_add(1, SeqCst);
-                Some(Box::new(turn) as Turn)
-            })
-        })
     }
 
     fn redis<'a>(

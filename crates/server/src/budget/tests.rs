@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::time::{advance, timeout, timeout_at};
 
 use super::*;
-use crate::settings::CertificateWaits;
 
 fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
@@ -16,8 +15,9 @@ fn budget(absent: usize, loads: usize, per_prefix: usize, waiting: usize) -> Bud
     Budget {
         absences: Arc::new(Absences::new(absent)),
         over: Over::default(),
-        in_flight: Arc::new(FairSemaphore::new(loads, per_prefix, waiting)),
-        certificates: Places::new(CertificateWaits::default()),
+        in_flight: Gate::new(loads, Sharing::WhileOthersWait(per_prefix), waiting),
+        certificates: Gate::new(0, Sharing::FewerThanLeft, 0),
+        certificate_time: Duration::ZERO,
     }
 }
 
@@ -152,33 +152,6 @@ async fn many_prefixes_share_a_wider_budget() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_keeps_nobody_elses_turn() {
-    let budget = budget(600, 2, 1, 3);
-    let (crowd, other) = (prefix("192.0.2.1"), prefix("198.51.100.1"));
-    // Idle permits may all go to one prefix.
-    let first = admit(&budget, crowd).await.unwrap();
-    let _second = admit(&budget, crowd).await.unwrap();
-    let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(admit(&budget, crowd))).collect();
-    for wait in &mut waiting {
-        assert!(poll(wait.as_mut()).is_pending());
-    }
-    assert_eq!(admit(&budget, crowd).await.unwrap_err(), Denied::Full);
-    let mut others = Box::pin(admit(&budget, other));
-    assert!(poll(others.as_mut()).is_pending());
-    let Poll::Ready(Err(denied)) = poll(waiting[2].as_mut()) else {
-        panic!("the newest of the crowd still waits");
-    };
-    assert_eq!(denied, Denied::Full);
-    drop(first);
-    assert!(
-        poll(others.as_mut()).is_ready(),
-        "the crowd has its share, so the other prefix comes first"
-    );
-    let next = poll(waiting[0].as_mut());
-    assert!(next.is_ready(), "then the crowd, since nobody else waits");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_look_at_a_host_is_charged_to_no_prefix() {
     let budget = budget(4, 1, 1, 2);
     let crowd = prefix("192.0.2.1");
@@ -197,24 +170,4 @@ async fn a_look_at_a_host_is_charged_to_no_prefix() {
     assert!(matches!(refused, Poll::Ready(Err(Denied::Full))));
     drop(held);
     assert!(poll(look.as_mut()).is_ready(), "the crowd has its share");
-}
-
-#[tokio::test(start_paused = true)]
-async fn those_who_left_make_room() {
-    let budget = budget(600, 1, 1, 2);
-    let [holder, one, other] = ["192.0.2.1", "198.51.100.1", "203.0.113.1"].map(prefix);
-    let held = admit(&budget, holder).await.unwrap();
-    let mut gone: Vec<_> = (0..2).map(|_| Box::pin(admit(&budget, one))).collect();
-    for wait in &mut gone {
-        assert!(poll(wait.as_mut()).is_pending());
-    }
-    drop(gone);
-    let mut first = Box::pin(admit(&budget, other));
-    let mut second = Box::pin(admit(&budget, other));
-    assert!(poll(first.as_mut()).is_pending());
-    assert!(poll(second.as_mut()).is_pending());
-    drop(held);
-    drop(poll(first.as_mut()));
-    drop(first);
-    assert!(poll(second.as_mut()).is_ready());
 }

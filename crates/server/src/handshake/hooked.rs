@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sekisho_certs::Absence;
+use sekisho_gate::Gate;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
@@ -14,7 +15,6 @@ use crate::hello::{Hello, Sni};
 use crate::hook::{Asking, ClientFacts, Hooked, Kept, Unserved};
 use crate::metrics::HandshakeResult;
 use crate::refuse::Alert;
-use crate::signing::SigningTurns;
 
 /// Decides what a ClientHello gets, as [`super::decide`] does, with the hook asked
 /// first:
@@ -29,7 +29,7 @@ pub(super) async fn decide<'a>(
     (socket, peer): (&TcpStream, Peer),
     deadline: &mut Instant,
     parts: &Handshakes,
-    signing: &'a SigningTurns,
+    signing: &'a Gate<Prefix>,
     report: &mut Report,
 ) -> Result<Chosen<'a>, Refusal> {
     let server_name = match &hello.sni {
@@ -66,10 +66,10 @@ pub(super) async fn decide<'a>(
     let own = server_name.map(|name| Kept::new(name.clone(), &resolved));
     let served = resolved.served;
     let prefix = Prefix::from(address.ip());
-    let turn = sign(&served, hello, &name, (prefix, *deadline), parts, signing).await?;
+    let permit = sign(&served, hello, &name, (prefix, *deadline), parts, signing).await?;
     Ok(Chosen {
         served,
-        turn,
+        permit,
         name,
         named: server_name.is_some(),
         revision: resolved.revision,

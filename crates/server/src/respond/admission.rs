@@ -68,11 +68,11 @@ fn keep_rates(
     };
     if let Some(rate) = options.rate_client {
         let client = Prefix::from(context.client);
-        let taken = rates.take_of_client(scope, client, rate);
+        let taken = rates.take(scope, Some(client), rate);
         taken.map_err(|wait| Refused::until(RequestRefusal::ClientRate, wait))?;
     }
     if let Some(rate) = options.rate_host {
-        let taken = rates.take_of_host(scope, rate);
+        let taken = rates.take(scope, None, rate);
         taken.map_err(|wait| Refused::until(RequestRefusal::HostRate, wait))?;
     }
     Ok(())

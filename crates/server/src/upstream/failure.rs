@@ -75,7 +75,7 @@ pub(crate) enum Waited {
     Opening,
     Socket,
     Descriptor,
-    Turn,
+    Begin,
     /// Several of them: the server had less than half of the time.
     Several,
 }
@@ -88,7 +88,7 @@ impl fmt::Display for Waited {
             Self::Opening => "another request to open a connection of HTTP/2",
             Self::Socket => "a thread to open the Unix socket",
             Self::Descriptor => "one of the connections to upstreams that this process may open",
-            Self::Turn => "a turn to open a connection",
+            Self::Begin => "a permit to open a connection",
             Self::Several => "this server itself, not for the upstream",
         })
     }
@@ -127,7 +127,7 @@ impl Own {
             Self::Lacking(_) => {
                 "this machine has no descriptor, memory or local port left: see its limits"
             }
-            Self::Full | Self::Late(Waited::Turn | Waited::Several) => {
+            Self::Full | Self::Late(Waited::Begin | Waited::Several) => {
                 "this machine is overloaded: see its CPU, and which clients send most requests"
             }
         }

@@ -1,49 +1,55 @@
-//! Turns to open connections: a worker begins few of them at a time.
+//! Permits to open connections: a worker begins few of them at a time.
 //!
 //! A request over HTTP/2 that its client resets at once costs the server a socket: 300
-//! of them, opened one after the other, let all other tasks wait for 50 ms. A turn
-//! lasts until all tasks that are ready have run. Turns go round robin to the client
+//! of them, opened one after the other, let all other tasks wait for 50 ms. A permit
+//! lasts until all tasks that are ready have run. Permits go round robin to the client
 //! prefixes that wait. A request that is reset meanwhile opens nothing.
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::Poll;
 
+use sekisho_gate::{Denied, Gate, Sharing};
 use tokio::task::yield_now;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::failure::{Failure, Own, Waited};
-use crate::budget::{FairSemaphore, Prefix};
+use crate::budget::Prefix;
 
-/// Turns of one worker.
+/// Permits of one worker.
 #[derive(Debug)]
-pub(crate) struct Openings(Arc<FairSemaphore<Prefix>>);
+pub(crate) struct Openings(Gate<Prefix>);
 
 impl Openings {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(FairSemaphore::new(AT_ONCE, AT_ONCE, MAX_WAITING)))
+        Self(Gate::new(
+            AT_ONCE,
+            Sharing::AtMost(|_| AT_ONCE),
+            MAX_WAITING,
+        ))
     }
 
-    /// Begins to open a connection in a turn of the client's prefix. The wait for the
-    /// server itself keeps no turn: a server that does not answer holds up no other.
+    /// Begins to open a connection with a permit of the client's prefix. The wait for the
+    /// server itself keeps no permit: a server that does not answer holds up no other.
     ///
     /// # Errors
-    /// Returns those of `open`, [`Own::Full`] if too many wait for a turn, and
-    /// [`Waited::Turn`] if there is none until `until`.
+    /// Returns those of `open`, [`Own::Full`] if too many wait for a permit, and
+    /// [`Waited::Begin`] if there is none until `until`.
     pub(super) async fn begin<T>(
         &self,
         prefix: Prefix,
         until: Instant,
         open: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        let turn = timeout_at(until, FairSemaphore::enter(&self.0, prefix)).await;
-        let turn = turn.map_err(|_| Own::Late(Waited::Turn))?;
-        let turn = turn.map_err(|_| Own::Full)?;
+        let permit = self.0.enter_until(prefix, until).await;
+        let permit = permit.map_err(|denied| match denied {
+            Denied::Full => Own::Full,
+            Denied::Late => Own::Late(Waited::Begin),
+        })?;
         let mut open = pin!(open);
         let begun = poll_fn(|cx| Poll::Ready(open.as_mut().poll(cx))).await;
         yield_now().await;
-        drop(turn);
+        drop(permit);
         match begun {
             Poll::Ready(opened) => opened,
             Poll::Pending => open.await,
@@ -60,6 +66,7 @@ const MAX_WAITING: usize = 4096;
 mod tests {
     use std::future::pending;
     use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use std::time::Duration;
 
@@ -76,7 +83,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_tasks_run_between_turns() {
+    async fn other_tasks_run_between_permits() {
         let (openings, begun) = (Arc::new(Openings::new()), Arc::new(AtomicUsize::new(0)));
         let mut opening = JoinSet::new();
         for _ in 0..1000 {
@@ -100,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_answer_keeps_no_turn() {
+    async fn a_server_that_does_not_answer_keeps_no_permit() {
         let openings = Arc::new(Openings::new());
         let mut hung = JoinSet::new();
         for _ in 0..2 * AT_ONCE {
@@ -116,11 +123,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_for_a_turn_ends() {
+    async fn a_wait_for_a_permit_ends() {
         let openings = Openings::new();
-        let held = (0..AT_ONCE).map(|_| FairSemaphore::enter(&openings.0, prefix(1)));
-        let _held = futures_util::future::join_all(held).await;
+        let _held = [(); AT_ONCE].map(|()| openings.0.try_enter(prefix(1)).unwrap());
         let late = openings.begin(prefix(2), later(), async { Ok(()) }).await;
-        assert!(matches!(late, Err(Failure::Own(Own::Late(Waited::Turn)))));
+        assert!(matches!(late, Err(Failure::Own(Own::Late(Waited::Begin)))));
     }
 }

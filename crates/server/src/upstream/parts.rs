@@ -34,7 +34,7 @@ pub(crate) struct Upstreams {
 pub(crate) struct Worker {
     pub(crate) upstreams: Arc<Upstreams>,
     pub(crate) pools: Pools,
-    /// Turns to open connections.
+    /// Permits to open connections.
     pub(super) openings: Openings,
 }
 

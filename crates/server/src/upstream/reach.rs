@@ -231,7 +231,7 @@ impl Sending<'_> {
         Descriptors::enter(descriptors, tenant, connecting.until).await
     }
 
-    /// Begins to open a connection, in a turn.
+    /// Begins to open a connection, with a permit of the worker.
     async fn begin(
         &self,
         target: &Target<'_>,

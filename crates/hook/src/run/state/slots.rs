@@ -10,7 +10,7 @@ use super::State;
 use crate::error::Error;
 use crate::imports::Imports;
 use crate::shared::Shared;
-use crate::turn::WorkerTime;
+use crate::worker_time::WorkerTime;
 
 /// States of this worker for one hook.
 pub(super) struct Slot<I: Imports> {
@@ -44,7 +44,7 @@ pub(super) fn local<I: Imports, R>(
             let slot = Slot::<I> {
                 state: None,
                 retired: Vec::new(),
-                time: Arc::new(WorkerTime::new(shared.imports.turns())),
+                time: Arc::new(WorkerTime::new()),
                 failed: None,
             };
             slots.push((shared.alive.clone(), Box::new(slot)));

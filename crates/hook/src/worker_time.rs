@@ -1,17 +1,17 @@
-//! Turns of a worker's runs, by network, once runs take much of its time.
+//! Time that a worker's runs use, and its permit: once runs take much of the time, they
+//! wait for it, in turns of networks.
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sekisho_certs::Prefix;
+use sekisho_gate::{Denied, Gate, Permit, Sharing};
 use tokio::time::Instant;
 
-use crate::imports::{Turn, Turns};
-
-/// Time that the runs of one worker have used, and their turns.
+/// Time that the runs of one worker have used, and the permit to run.
 pub(crate) struct WorkerTime {
-    turns: Turns,
+    gate: Gate<Prefix>,
     /// Spares runs of a worker that is not busy the lock and the clock. Relaxed: one
     /// thread runs the worker's scripts.
     is_busy: AtomicBool,
@@ -23,21 +23,21 @@ struct Used {
     since: Instant,
     time: Duration,
     busy_until: Instant,
-    /// Time used since the last turn was granted.
-    in_turn: Duration,
+    /// Time used since the permit was last given.
+    with_permit: Duration,
 }
 
 impl WorkerTime {
-    pub(crate) fn new(turns: Turns) -> Self {
+    pub(crate) fn new() -> Self {
         let now = Instant::now();
         Self {
-            turns,
+            gate: Gate::new(1, Sharing::AtMost(|_| 1), MAX_WAITING),
             is_busy: AtomicBool::new(false),
             used: Mutex::new(Used {
                 since: now,
                 time: Duration::ZERO,
                 busy_until: now,
-                in_turn: Duration::ZERO,
+                with_permit: Duration::ZERO,
             }),
         }
     }
@@ -53,7 +53,7 @@ impl WorkerTime {
             (used.since, used.time) = (now, Duration::ZERO);
         }
         used.time += time;
-        used.in_turn += time;
+        used.with_permit += time;
         if used.time >= MOST {
             used.busy_until = now + WINDOW;
             self.is_busy.store(true, Relaxed);
@@ -70,22 +70,29 @@ impl WorkerTime {
         is_busy
     }
 
-    /// Waits for a turn; none if too many runs wait for one. The turn's time counts from
-    /// here on: runs before may have used some without a turn, or of another network.
-    pub(crate) async fn turn(&self, client: IpAddr) -> Option<Turn> {
-        let turn = (self.turns)(client).await?;
-        self.used().in_turn = Duration::ZERO;
-        Some(turn)
+    /// Waits for the permit until `until`. Its time counts from here on: runs before may
+    /// have used some without a permit, or of another network.
+    ///
+    /// # Errors
+    /// [`Denied`].
+    pub(crate) async fn permit(
+        &self,
+        prefix: Prefix,
+        until: Instant,
+    ) -> Result<Permit<Prefix>, Denied> {
+        let permit = self.gate.enter_until(prefix, until).await?;
+        self.used().with_permit = Duration::ZERO;
+        Ok(permit)
     }
 
-    /// Passes a turn on. If it took long, its network has the next one as much later:
-    /// clients of others, whose handshakes take several round trips, would else wait for
-    /// a stretch in each.
-    pub(crate) fn pass_on(&self, turn: Turn) {
-        let used = std::mem::take(&mut self.used().in_turn);
+    /// Passes the permit on. If it was in use for long, its network has it as much later
+    /// again: clients of others, whose handshakes take several round trips, would else wait
+    /// for a stretch in each.
+    pub(crate) fn pass_on(&self, permit: Permit<Prefix>) {
+        let used = std::mem::take(&mut self.used().with_permit);
         match used >= LONG {
-            true => turn.rest(used),
-            false => drop(turn),
+            true => permit.rest(used),
+            false => drop(permit),
         }
     }
 
@@ -96,27 +103,29 @@ impl WorkerTime {
 }
 
 const WINDOW: Duration = Duration::from_millis(100);
-/// Time within a window from which on runs take turns: that of one run that is cut by
+/// Time within a window from which on runs need the permit: that of one run that is cut by
 /// the default of `[hook] cpu`.
 const MOST: Duration = Duration::from_millis(20);
 /// Shorter stretches are not counted: 400 of them in a window would make a worker busy,
 /// and the handshakes around them take more.
 const LEAST: Duration = Duration::from_micros(50);
-/// Time of a turn from which on a pause follows. Useful scripts take less.
+/// Time with the permit from which on a pause follows. Useful scripts take less.
 const LONG: Duration = Duration::from_millis(5);
+/// Runs of a worker that wait for the permit: four times what the longest runs use of a
+/// handshake's default deadline of 5 s.
+const MAX_WAITING: usize = 1024;
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::net::{IpAddr, Ipv4Addr};
 
     use tokio::time::advance;
 
     use super::*;
-    use crate::imports::PassOn;
 
     #[tokio::test(start_paused = true)]
     async fn a_fifth_of_a_window_makes_a_worker_busy_for_a_window() {
-        let time = WorkerTime::new(Box::new(|_| Box::pin(async { None })));
+        let time = WorkerTime::new();
         let ms = Duration::from_millis;
         time.spend(ms(10));
         time.spend(Duration::from_micros(49));
@@ -138,58 +147,47 @@ mod tests {
             assert!(time.is_busy());
         }
     }
+
     /// The worker's own time, as of a run that began before it was busy, is nobody's.
     #[tokio::test(start_paused = true)]
-    async fn a_stretch_without_a_turn_lets_no_network_rest() {
-        let (time, rests) = recording();
-        let turn = async || time.turn(NEIGHBOUR).await.expect("a turn");
+    async fn a_stretch_without_the_permit_lets_no_network_rest() {
+        let time = WorkerTime::new();
         time.spend(Duration::from_millis(20));
-        let short = turn().await;
+        let (short, _) = permit(&time).await;
         time.spend(Duration::from_micros(49));
         time.pass_on(short);
-        // Nor is it after a turn.
+        // Nor is it after a permit.
         time.spend(Duration::from_millis(20));
-        let short = turn().await;
+        let (short, rested) = permit(&time).await;
+        assert_eq!(rested, Duration::ZERO);
         time.spend(Duration::from_millis(4));
         time.pass_on(short);
-        assert!(rests.lock().unwrap().is_empty());
+        assert_eq!(permit(&time).await.1, Duration::ZERO);
     }
 
     /// A run that found no memory spends its stretch and then a short collection.
     #[tokio::test(start_paused = true)]
-    async fn all_of_a_turn_counts() {
-        let (time, rests) = recording();
+    async fn all_of_the_time_with_the_permit_counts() {
+        let time = WorkerTime::new();
         let ms = Duration::from_millis;
-        for spent in [[20, 1], [3, 2], [1, 20], [2, 2]] {
-            let turn = time.turn(NEIGHBOUR).await.expect("a turn");
+        for (spent, rests) in [([20, 1], 21), ([3, 2], 5), ([1, 20], 21), ([2, 2], 0)] {
+            let (taken, _) = permit(&time).await;
             for spent in spent {
                 time.spend(ms(spent));
             }
-            time.pass_on(turn);
-        }
-        assert_eq!(*rests.lock().unwrap(), [ms(21), ms(5), ms(21)]);
-    }
-
-    const NEIGHBOUR: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-
-    type Rests = Arc<Mutex<Vec<Duration>>>;
-
-    /// Turn that records the pause after it.
-    struct Recorded(Rests);
-
-    impl PassOn for Recorded {
-        fn rest(self: Box<Self>, pause: Duration) {
-            self.0.lock().unwrap().push(pause);
+            time.pass_on(taken);
+            let (next, rested) = permit(&time).await;
+            assert!((ms(rests)..=ms(rests + 1)).contains(&rested), "{rested:?}");
+            time.pass_on(next);
         }
     }
 
-    fn recording() -> (WorkerTime, Rests) {
-        let rests = Rests::default();
-        let all = Arc::clone(&rests);
-        let turns: Turns = Box::new(move |_| {
-            let turn: Turn = Box::new(Recorded(Arc::clone(&all)));
-            Box::pin(async { Some(turn) })
-        });
-        (WorkerTime::new(turns), rests)
+    /// Waits for the permit, and returns how long that took.
+    async fn permit(time: &WorkerTime) -> (Permit<Prefix>, Duration) {
+        let begun = Instant::now();
+        let neighbour = IpAddr::from(Ipv4Addr::LOCALHOST).into();
+        let until = begun + Duration::from_secs(1);
+        let permit = time.permit(neighbour, until).await.expect("a permit");
+        (permit, begun.elapsed())
     }
 }

@@ -1,0 +1,187 @@
+//! Token buckets by key, in a table of bounded size.
+
+use std::hash::{BuildHasher, Hash};
+use std::num::NonZeroU32;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use foldhash::quality::RandomState;
+use quick_cache::UnitWeighter;
+use quick_cache::unsync::{Cache, DefaultLifecycle};
+use tokio::time::Instant;
+
+/// Token buckets by key. Each is kept as the time at which it is full again (generic cell
+/// rate algorithm).
+///
+/// The table is bounded: a new bucket may evict another, which is then full again. Eviction
+/// prefers buckets that were asked for once, which lack one token at most. A client that
+/// evicts its own bucket must have taken of as many other buckets as the table holds, and
+/// gains one bucket by that.
+#[derive(Debug)]
+pub struct Rate<K> {
+    epoch: Instant,
+    /// Nanoseconds in which an empty bucket becomes full.
+    period: u64,
+    shards: Box<[Mutex<Shard<K>>]>,
+    hasher: RandomState,
+}
+
+type Shard<K> = Cache<K, u64, UnitWeighter, RandomState>;
+
+impl<K: Eq + Hash> Rate<K> {
+    /// Makes buckets that are full at first. An empty one is full after `period`.
+    #[must_use]
+    pub fn new(period: Duration) -> Self {
+        let hasher = RandomState::default();
+        let shard = || {
+            Mutex::new(Cache::with(
+                SHARD_ENTRIES,
+                SHARD_ENTRIES as u64,
+                UnitWeighter,
+                hasher.clone(),
+                DefaultLifecycle::default(),
+            ))
+        };
+        Self {
+            epoch: Instant::now(),
+            period: nanoseconds(period),
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+            hasher,
+        }
+    }
+
+    /// Takes a token of a bucket that holds `most`.
+    ///
+    /// # Errors
+    /// The wait until there is one.
+    pub fn take(&self, key: K, most: NonZeroU32) -> Result<(), Duration> {
+        let now = nanoseconds(self.epoch.elapsed());
+        let taken = |full_at: u64| {
+            let full_at = full_at.max(now) + self.token(most);
+            match (full_at - now).checked_sub(self.period) {
+                None | Some(0) => Ok(full_at),
+                Some(wait) => Err(Duration::from_nanos(wait)),
+            }
+        };
+        let mut shard = self.shard(&key);
+        if let Some(mut full_at) = shard.get_mut(&key) {
+            *full_at = taken(*full_at)?;
+            return Ok(());
+        }
+        shard.insert(key, taken(0)?);
+        Ok(())
+    }
+
+    /// Gives a token back to a bucket that holds `most`.
+    pub fn give_back(&self, key: &K, most: NonZeroU32) {
+        if let Some(mut full_at) = self.shard(key).peek_mut(key) {
+            *full_at = full_at.saturating_sub(self.token(most));
+        }
+    }
+
+    /// Returns the nanoseconds in which a bucket that holds `most` gets a token.
+    fn token(&self, most: NonZeroU32) -> u64 {
+        self.period / u64::from(most.get())
+    }
+
+    fn shard(&self, key: &K) -> MutexGuard<'_, Shard<K>> {
+        // The table takes other bits of the hash.
+        let hash = self.hasher.hash_one(key) >> 32;
+        let index = usize::try_from(hash % SHARDS as u64).expect("below SHARDS");
+        let shard = self.shards[index].lock();
+        shard.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Number of locks, against contention between workers.
+const SHARDS: usize = 16;
+/// Bounds the table at 65,536 buckets, some 8 MB with keys of 24 bytes.
+const SHARD_ENTRIES: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn rate(rate: u32) -> NonZeroU32 {
+        NonZeroU32::new(rate).unwrap()
+    }
+
+    fn per_second() -> Rate<u32> {
+        Rate::new(Duration::from_secs(1))
+    }
+
+    /// Returns how many tokens a bucket gives at once.
+    fn burst(buckets: &Rate<u32>, key: u32, most: u32) -> u32 {
+        let take = |_: &u32| buckets.take(key, rate(most)).is_ok();
+        (0..10_000).take_while(take).count().try_into().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_period_holds_the_rate() {
+        let buckets = per_second();
+        for most in [1, 2, 3, 7, 50, 1000] {
+            assert_eq!(burst(&buckets, most, most), most);
+        }
+        advance(Duration::from_millis(500)).await;
+        assert_eq!(burst(&buckets, 50, 50), 25);
+        advance(Duration::from_secs(60)).await;
+        assert_eq!(burst(&buckets, 50, 50), 50);
+        let per_minute = Rate::new(Duration::from_secs(60));
+        assert_eq!(burst(&per_minute, 1, 3), 3);
+        advance(Duration::from_secs(40)).await;
+        assert_eq!(burst(&per_minute, 1, 3), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_says_when_and_takes_nothing() {
+        let buckets = per_second();
+        assert_eq!(burst(&buckets, 1, 2), 2);
+        for _ in 0..5 {
+            let refused = buckets.take(1, rate(2));
+            assert_eq!(refused, Err(Duration::from_millis(500)));
+        }
+        advance(Duration::from_millis(500)).await;
+        assert_eq!(buckets.take(1, rate(2)), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_that_is_given_back_is_there_again_and_no_more() {
+        let buckets = per_second();
+        assert_eq!(burst(&buckets, 1, 3), 3);
+        buckets.give_back(&1, rate(3));
+        assert_eq!(burst(&buckets, 1, 3), 1);
+        for _ in 0..9 {
+            buckets.give_back(&1, rate(3));
+        }
+        assert_eq!(burst(&buckets, 1, 3), 3);
+        buckets.give_back(&2, rate(3));
+        assert_eq!(burst(&buckets, 2, 3), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_keys_keeps_the_table_bounded_and_busy_buckets_in_it() {
+        let buckets = Rate::new(Duration::from_secs(1));
+        let key = |number: u64| [number, 0, 0];
+        let burst = || (0..20).take_while(|_| buckets.take(key(0), rate(10)).is_ok());
+        assert_eq!(burst().count(), 10);
+        for number in 1..200_000 {
+            assert_eq!(buckets.take(key(number), rate(10)), Ok(()));
+            if number % 1000 == 0 {
+                assert_eq!(burst().count(), 0, "{number}");
+            }
+        }
+        let shards = &buckets.shards;
+        let kept: usize = shards.iter().map(|shard| shard.lock().unwrap().len()).sum();
+        let used = |shard: &Mutex<Shard<_>>| shard.lock().unwrap().memory_used().total();
+        let bytes: usize = shards.iter().map(used).sum();
+        assert!(bytes <= 8 << 20, "{bytes}");
+        assert!(kept <= SHARDS * SHARD_ENTRIES, "{kept}");
+        assert!(kept >= SHARDS * SHARD_ENTRIES / 2, "{kept}");
+    }
+}
