@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU32;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
@@ -22,7 +22,8 @@ pub struct Rate<K> {
     epoch: Instant,
     /// Nanoseconds in which an empty bucket becomes full.
     period: u64,
-    shards: Box<[Mutex<Shard<K>>]>,
+    /// Made by the first bucket.
+    shards: OnceLock<Box<[Mutex<Shard<K>>]>>,
     hasher: RandomState,
 }
 
@@ -32,21 +33,11 @@ impl<K: Eq + Hash> Rate<K> {
     /// Makes buckets that are full at first. An empty one is full after `period`.
     #[must_use]
     pub fn new(period: Duration) -> Self {
-        let hasher = RandomState::default();
-        let shard = || {
-            Mutex::new(Cache::with(
-                SHARD_ENTRIES,
-                SHARD_ENTRIES as u64,
-                UnitWeighter,
-                hasher.clone(),
-                DefaultLifecycle::default(),
-            ))
-        };
         Self {
             epoch: Instant::now(),
             period: nanoseconds(period),
-            shards: (0..SHARDS).map(|_| shard()).collect(),
-            hasher,
+            shards: OnceLock::new(),
+            hasher: RandomState::default(),
         }
     }
 
@@ -85,10 +76,22 @@ impl<K: Eq + Hash> Rate<K> {
     }
 
     fn shard(&self, key: &K) -> MutexGuard<'_, Shard<K>> {
+        let shards = self.shards.get_or_init(|| {
+            let shard = || {
+                Cache::with(
+                    SHARD_ENTRIES,
+                    SHARD_ENTRIES as u64,
+                    UnitWeighter,
+                    self.hasher.clone(),
+                    DefaultLifecycle::default(),
+                )
+            };
+            (0..SHARDS).map(|_| Mutex::new(shard())).collect()
+        });
         // The table takes other bits of the hash.
         let hash = self.hasher.hash_one(key) >> 32;
         let index = usize::try_from(hash % SHARDS as u64).expect("below SHARDS");
-        let shard = self.shards[index].lock();
+        let shard = shards[index].lock();
         shard.unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -176,7 +179,7 @@ mod tests {
                 assert_eq!(burst().count(), 0, "{number}");
             }
         }
-        let shards = &buckets.shards;
+        let shards = buckets.shards.get().unwrap();
         let kept: usize = shards.iter().map(|shard| shard.lock().unwrap().len()).sum();
         let used = |shard: &Mutex<Shard<_>>| shard.lock().unwrap().memory_used().total();
         let bytes: usize = shards.iter().map(used).sum();

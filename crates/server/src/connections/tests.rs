@@ -147,9 +147,7 @@ async fn a_network_closes_its_own_after_a_second_without_a_request() {
     newcomers.push(enter(&connections, 1).await);
     assert_eq!(given_up(&crowd), [2, 3]);
     assert!(try_enter(&connections, 1).await.is_none(), "all are active");
-    newcomers
-        .iter()
-        .for_each(|place| establish(place).begin());
+    newcomers.iter().for_each(|place| establish(place).begin());
     pass(5000).await;
     newcomers.push(enter(&connections, 1).await);
     assert_eq!(given_up(&crowd), [1, 2, 3]);
@@ -206,9 +204,7 @@ async fn networks_of_one_customer_keep_no_other_out() {
         newcomers.push(enter(&connections, 1).await);
         assert_eq!(given_up(&crowd).len(), closed);
     }
-    newcomers
-        .iter()
-        .for_each(|place| establish(place).begin());
+    newcomers.iter().for_each(|place| establish(place).begin());
     // The customer's 241 count as 15.
     assert!(try_enter(&connections, 1).await.is_none());
     assert!(
