@@ -9,7 +9,6 @@
 
 mod backup;
 pub(crate) mod documents;
-mod events;
 mod fault;
 mod file;
 mod find;
