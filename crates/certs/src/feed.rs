@@ -1,5 +1,27 @@
 //! Follows a catalog's change log and hands each page to those who cache what
 //! the catalog said.
+//!
+//! # The way of a change
+//!
+//! ```text
+//!  crates/stores/src                        crates/certs/src
+//!  ─────────────────                        ────────────────
+//!  plan.rs        what a batch changes
+//!  postgres/write.rs, sqlite/write.rs       one transaction: lock the counter, write,
+//!    │                                      log, notify; in PostgreSQL, one that announces
+//!    │                                      nothing locks only its own rows
+//!  postgres/listen.rs, sqlite/watch.rs  ──► feed.rs   reads pages after the last one
+//!                                             │
+//!    redis_cache.rs, disk_cache.rs  ◄─────────┤ 1 both caches at once, 40 ms at most
+//!                                             ├ 2 store/seen.rs: no older answer counts now
+//!                                             ├ 3 seal/sealer.rs: schedules a check of which
+//!                                             │   master key seals
+//!                                             ├ 4 lookup/apply.rs: drops entries, absences and
+//!                                             │   aliases, marks wildcards shadowed and
+//!                                             │   credentials superseded
+//!                                             └ 5 feed/documents.rs: server's tickets.rs
+//!                                                 reads its keys again
+//! ```
 
 mod documents;
 

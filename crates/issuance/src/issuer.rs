@@ -11,6 +11,36 @@
 //!
 //! All that a step needs is in the lineage's row before the step: any process goes on
 //! where another one ended.
+//!
+//! # The way of a certificate
+//!
+//! ```text
+//!  crates/issuance/src
+//!  ───────────────────
+//!  issuer/first_access.rs   a visitor waits    issuer.rs `issue`   a command
+//!    ├─ `OnDemand`: to the thread of orders      │
+//!    ├─ admission.rs          may this name?   issuer/renewal.rs   what is due, first
+//!    ├─ the lineage is not due: its last error   │                 certificates too
+//!    └─ else its row is written                  │
+//!    ▼                                           ▼
+//!  issuer/working.rs        one work per lineage in this process: others join
+//!  issuer/claimed.rs        the claim, prolonged; or the wait for another server
+//!    ▼
+//!  issuer/attempt.rs        which names, CAs (authorities.rs) and challenges (solver.rs)
+//!    ├─ issuer/in_use.rs      names that hosts still need
+//!    ├─ issuer/kind.rs        what the CA's limits allow: quota.rs, ledger.rs
+//!    └─ issuer/order.rs     the steps at a CA (acme.rs), as its account (accounts.rs)
+//!         │  issuer/under_way.rs  what is saved: the order's URL, then its key
+//!         └─ issuer/prove.rs      answers of challenges, in the catalog before the CA is
+//!              │                    told; removed afterwards
+//!              └► any server shows them: handshake/challenge.rs, http.rs
+//!    ▼
+//!  issuer/outcome.rs        certificate, hosts and lineage in one batch, fenced by the
+//!                           claim; or the failure, and when it is tried again: schedule.rs
+//! ```
+//!
+//! The batch is a change like any other: the feed carries it to all servers. The visitor
+//! does not wait for that: the load reads the store again.
 
 mod attempt;
 mod claimed;

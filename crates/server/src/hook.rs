@@ -4,6 +4,20 @@
 //! handshakes too. Clients that validate a challenge (RFC 8737) never reach the hook.
 //! A connection keeps the choice for its own name; its requests for other names ask
 //! the hook again.
+//!
+//! The server's side is small, and knows nothing of scripts:
+//!
+//! ```text
+//!  crates/server/src
+//!  ─────────────────
+//!  hook.rs        the trait that the binary implements: a question, an answer
+//!    ├─ hook/resolve.rs   from the answer to a record; charges what leads to nothing
+//!    ├─ hook/kept.rs      choices that a connection keeps for its requests
+//!    ├─ hook/clients.rs   what a script may cost a client's prefix, and its lookups;
+//!    │                      hook/reads.rs shares those where a load would order
+//!    └─ virtual_host/made.rs  certificates that a script gave, each with a pattern of
+//!                               its own: tickets are bound to it
+//! ```
 
 mod clients;
 mod kept;

@@ -6,6 +6,62 @@
 //! `upload` streams the body while the head of the answer is awaited; `answer`
 //! passes that back, with the body as it comes, and gives the connection back.
 //! What leaves HTTP goes through `upgrade` and `tunnel`.
+//!
+//! # The way to an upstream
+//!
+//! Nothing is kept whole: a body moves as fast as its reader takes it, in both
+//! directions. Connections to upstreams belong to the worker that opened them. What is
+//! known of a server is shared by all workers; its key is the *backend*: the owner (a tenant,
+//! or the operator for `[site]`), the settings, and the address.
+//!
+//! ```text
+//!  crates/server/src/upstream
+//!  ──────────────────────────
+//!  head.rs        the request's head, changed in place: fields.rs says what is removed
+//!    │              and never taken from a client; 508 for a loop
+//!    ▼
+//!  send.rs        a server, and the head of its answer; another connection where nothing
+//!    │              can have been acted on
+//!    ├─ choice.rs     which server: choice/draw.rs by load, choice/rendezvous.rs by client
+//!    │                  or cookie; servers.rs has the state of each backend, in a table
+//!    │                  of which an owner has its part (owned.rs): ejection.rs ejects it,
+//!    │                  check.rs asks it, permits.rs bounds its connections, by client
+//!    │                  prefix (permits/used.rs), and its retries;
+//!    │                  chosen.rs is its use by one request
+//!    ├─ resolve.rs    its addresses; resolve/ask.rs asks, on the background runtime, in
+//!    │                  turns of the tenants (places.rs)
+//!    ├─ reach.rs      a connection within one deadline; identity.rs has the site's TLS
+//!    │                  identity, site/guard.rs judges addresses, and sockets are opened in
+//!    │                  turns (sockets.rs); descriptors.rs bounds those of the process
+//!    ├─ pool.rs       connections by address, protocol, TLS identity and owner;
+//!    │                  pool/room.rs says which unused ones make room;
+//!    │                  lease.rs is one in use, ended where its request ends early
+//!    ├─ opening.rs    a permit to begin a new one
+//!    ├─ connect.rs    opens it: transport.rs (TCP, TLS, Unix), tls.rs (CA, name and
+//!    │                  client certificate of the site), then HTTP/1.1 or HTTP/2;
+//!    │                  metered.rs bounds records of TLS without data
+//!    ├─ upload.rs     the body, while the answer is awaited; exchange.rs tells a slow
+//!    │                  client from a slow upstream
+//!    └─ watched.rs    bounds informational answers, and frames of HTTP/2 by the budget
+//!                       of frames.rs; watch.rs reads informational answers of HTTP/1.1
+//!    ▼
+//!  answer.rs      the answer's head, cleaned, and its body as it comes; its end gives
+//!    │              the connection back
+//!    └─ upgrade.rs    101 where it was asked for: tunnel.rs copies bytes both ways,
+//!                       behind an HTTP/1.1 connection or a stream of HTTP/2
+//! ```
+//!
+//! Each time limit of an upstream stands where the wait is:
+//!
+//! | key of `timeouts` | begins | kept in |
+//! | --- | --- | --- |
+//! | `connect` | with the choice of a server; one deadline over all steps and addresses | `upstream/reach.rs` |
+//! | `first_byte` | when the request is sent; anew while its body moves | `upstream/send.rs` |
+//! | `idle` | when the upstream sends nothing of a body; also bounds an unused connection | `upstream/answer.rs` |
+//! | `upgraded` | with the last byte, in either direction | `upstream/tunnel.rs`, for streams of events `answer.rs` |
+//!
+//! A client that is slow is ended by `timeouts.rs` instead. hyper polls the body of an answer
+//! only if the client takes what came before.
 
 mod answer;
 mod check;

@@ -1,4 +1,24 @@
 //! Stages of a connection behind its handshake.
+//!
+//! # The life of a connection
+//!
+//! System calls of a connection of HTTP/1.1 over TLS 1.3 that gets one answer, and what it holds:
+//!
+//! | step | system calls | memory and timers | file |
+//! | --- | --- | --- | --- |
+//! | accept | `accept4`, `epoll_ctl` | a task, and a future of the handshake; deadline `handshake_timeout` | worker.rs, handshake.rs |
+//! | ClientHello | `recv` into a buffer of the worker | | hello.rs |
+//! | server's flight | `writev` | rustls's connection; the future of the handshake ends | tls/wire.rs |
+//! | Finished and the request | `recv` | hyper with two buffers of 8 KiB; one timer, first after 20 ms, when tickets wait no longer for an answer | http/connection.rs, http/drive.rs |
+//! | tickets and the answer | `send` | the request's future, in memory that the request before has freed | http.rs |
+//! | the answer was the last | `shutdown`, `epoll_ctl`, `close` | the end leaves in one segment with an answer that is whole in memory | tls/wire.rs |
+//! | a check of its timer finds it idle for 100 ms; checks are 100 ms apart at first, on a busy connection up to 5 s | none | parked: hyper and its buffers are dropped | http/connection.rs |
+//! | parked for 2 s | `madvise` | the page of rustls's read buffer is given back; 6.4 KiB are left. HTTP/2: at the check, since it is not parked | tls/vacate.rs |
+//! | next request | `recv`, `send` | hyper is made anew, 1 µs | http/connection.rs |
+//!
+//! A kept request is one `recv` and one `send`. Three clocks: `clock::monotonic()` is for the
+//! limits and ages that each request notes, and reads the clock once within a poll of a
+//! connection. Rarer steps read `Instant::now()`. `Clock` is the wall clock, which tests move.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
