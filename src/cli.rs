@@ -4,10 +4,8 @@ mod acme;
 mod cert;
 mod check;
 mod completions;
-mod configuration;
 mod demo;
 mod edit;
-pub(crate) mod failure;
 #[cfg(feature = "hook")]
 mod hook;
 mod host;
@@ -16,9 +14,6 @@ mod issuance;
 mod key;
 mod lineage;
 mod named;
-mod open;
-mod output;
-mod progress;
 mod serve;
 mod store;
 
@@ -27,7 +22,7 @@ use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 
-use failure::{Ended, Result};
+use crate::terminal::failure::{Ended, Result};
 
 /// HTTPS for very many domains: each host's certificate is loaded from its
 /// store during the TLS handshake.

@@ -5,9 +5,9 @@
 
 mod cli;
 mod config;
-#[cfg_attr(not(feature = "hook"), path = "hook/without.rs")]
-mod hook;
 mod process;
+mod terminal;
+mod wiring;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -23,6 +23,6 @@ fn main() -> ExitCode {
     process::give_up_privileges();
     match cli.run(begun) {
         Ok(ended) => ended.into(),
-        Err(error) => cli::failure::report(&error),
+        Err(error) => terminal::failure::report(&error),
     }
 }

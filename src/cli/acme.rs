@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::Subcommand;
 
-use crate::cli::failure::{Ended, Result};
+use crate::terminal::failure::{Ended, Result};
 
 /// Commands on the CAs of `[acme]`.
 #[derive(Debug, Subcommand)]

@@ -17,8 +17,9 @@ use std::path::Path;
 use clap::Subcommand;
 use sekisho_certs::KeyType;
 
-use crate::cli::failure::{Ended, Result};
-use crate::cli::{configuration, open};
+use crate::terminal::configuration;
+use crate::terminal::failure::{Ended, Result};
+use crate::wiring::open;
 
 pub(super) use issue::order_one;
 pub(super) use leaf::{Leaf, check_covers, hexadecimal, joined};

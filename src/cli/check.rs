@@ -11,12 +11,12 @@ use sekisho_certs::Clock;
 use sekisho_server::tickets::{Keeper, Ring, Source};
 use tokio::runtime::Handle;
 
-use crate::cli::configuration;
-use crate::cli::failure::{self, Ended, Result};
-use crate::cli::open::{self, Opened};
-use crate::cli::output::Output;
 use crate::config::Config;
-use crate::hook;
+use crate::terminal::configuration;
+use crate::terminal::failure::{self, Ended, Result};
+use crate::terminal::output::Output;
+use crate::wiring::hook;
+use crate::wiring::open::{self, Opened};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -6,8 +6,8 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::cli::Cli;
-use crate::cli::failure::{Ended, Result};
-use crate::cli::output::Output;
+use crate::terminal::failure::{Ended, Result};
+use crate::terminal::output::Output;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -13,10 +13,10 @@ use sekisho_certs::HostPattern;
 use sekisho_certs::credential::Dates;
 
 use crate::cli::cert::import::{self, Checked, Hosts, Older, Refusal, Report, Roots};
-use crate::cli::failure::{Ended, Result};
-use crate::cli::open;
-use crate::cli::serve::Serving;
 use crate::config::Config;
+use crate::terminal::failure::{Ended, Result};
+use crate::wiring::open;
+use crate::wiring::serving::Serving;
 use authority::Authority;
 use folder::{Folder, host};
 

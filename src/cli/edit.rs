@@ -4,8 +4,8 @@ use anyhow::bail;
 use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{HostPattern, HostRecord, Sealer, StoreError};
 
-use crate::cli::failure::Result;
 use crate::cli::lineage::{self, Changed};
+use crate::terminal::failure::Result;
 
 /// Edit of a record.
 pub(crate) enum Edit {

@@ -12,10 +12,11 @@ use sekisho_certs::{Clock, HostName, Outcome};
 use sekisho_hook::{Answer, Choice, Hello, Lists, Report, Source};
 use tokio::time::Instant;
 
-use crate::cli::failure::{Ended, Result};
-use crate::cli::output::Output;
-use crate::cli::{configuration, open};
-use crate::hook::{self, Opened, Served};
+use crate::terminal::configuration;
+use crate::terminal::failure::{Ended, Result};
+use crate::terminal::output::Output;
+use crate::wiring::hook::{self, Opened, Served};
+use crate::wiring::open;
 
 /// Commands on the handshake hook.
 #[derive(Debug, Subcommand)]

@@ -13,8 +13,9 @@ use std::path::Path;
 
 use clap::Subcommand;
 
-use crate::cli::failure::{Ended, Result};
-use crate::cli::{configuration, open};
+use crate::terminal::configuration;
+use crate::terminal::failure::{Ended, Result};
+use crate::wiring::open;
 
 /// Commands on hosts.
 #[derive(Debug, Subcommand)]

@@ -10,9 +10,9 @@ use anyhow::{Context, anyhow, bail};
 use rustix::process::geteuid;
 use sekisho_certs::seal::KeySource;
 
-use crate::cli::failure::{Ended, Result};
-use crate::cli::open;
 use crate::config::Config;
+use crate::terminal::failure::{Ended, Result};
+use crate::wiring::open;
 use owner::{Made, SERVICE, User};
 
 #[derive(Debug, clap::Args)]

@@ -13,8 +13,8 @@ use sekisho_issuance::issuer::Issuer;
 use sekisho_issuance::settings::Settings;
 use sekisho_issuance::solver::Solvers;
 
-use crate::cli::failure::{Result, Usage};
 use crate::config::{Acme, Config};
+use crate::terminal::failure::{Result, Usage};
 
 pub(crate) use order::Ordering;
 pub(crate) use wanted::Wanted;

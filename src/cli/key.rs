@@ -12,8 +12,9 @@ use std::str::FromStr;
 
 use clap::Subcommand;
 
-use crate::cli::failure::{Ended, Result};
-use crate::cli::{configuration, open};
+use crate::terminal::configuration;
+use crate::terminal::failure::{Ended, Result};
+use crate::wiring::open;
 
 /// Commands on master keys.
 #[derive(Debug, Subcommand)]

@@ -15,9 +15,9 @@ use sekisho_issuance::schedule::{self, Seed, Validity, renewal_due};
 use serde::Serialize;
 
 use crate::cli::cert::joined;
-use crate::cli::failure::Result;
 use crate::cli::named::Named;
-use crate::cli::output::rfc3339;
+use crate::terminal::failure::Result;
+use crate::terminal::output::rfc3339;
 
 pub(crate) use claims::Claims;
 pub(crate) use ended::{Changed, end};

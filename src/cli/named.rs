@@ -8,8 +8,8 @@ use sekisho_certs::{
     Catalog, CredentialId, HostPattern, HostRecord, LastError, SealedBytes, StoredCredential,
 };
 
-use crate::cli::failure::Result;
 use crate::cli::lineage;
+use crate::terminal::failure::Result;
 
 /// Host by its pattern, or credential by its id.
 #[derive(Clone, Debug)]

@@ -1,20 +1,12 @@
 //! `sekisho serve`
 
-mod bind_error;
-mod issuance;
-mod log;
-mod metrics;
-mod serving;
-mod upstreams;
-
 use std::path::Path;
 use std::time::Instant;
 
-use crate::cli::failure::{Ended, Result};
 use crate::config::{Config, Exposure};
-use log::Format;
-
-pub(super) use serving::Serving;
+use crate::terminal::failure::{Ended, Result};
+use crate::wiring::log::{self, Format};
+use crate::wiring::serving::Serving;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

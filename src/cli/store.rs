@@ -7,7 +7,7 @@ use std::path::Path;
 
 use clap::Subcommand;
 
-use crate::cli::failure::{Ended, Result};
+use crate::terminal::failure::{Ended, Result};
 
 /// Commands on a store.
 #[derive(Debug, Subcommand)]

@@ -12,9 +12,10 @@ use sekisho_certs::{Clock, Sealer};
 use sekisho_issuance::accounts::Accounts;
 use sekisho_issuance::acme::Ca;
 
-use crate::cli::failure::{Ended, Result, Usage};
-use crate::cli::{configuration, open};
 use crate::config::Config;
+use crate::terminal::configuration;
+use crate::terminal::failure::{Ended, Result, Usage};
+use crate::wiring::open;
 
 /// Commands on accounts.
 #[derive(Debug, Subcommand)]

@@ -6,9 +6,9 @@ use anyhow::{anyhow, bail};
 use sekisho_certs::{KeyType, Sealer, StoredCredential};
 
 use crate::cli::cert::{key_type, pem};
-use crate::cli::failure::{Ended, Result};
 use crate::cli::named::Named;
-use crate::cli::output::Output;
+use crate::terminal::failure::{Ended, Result};
+use crate::terminal::output::Output;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

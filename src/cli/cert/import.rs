@@ -18,8 +18,8 @@ use sekisho_certs::credential::Dates;
 use sekisho_certs::{Clock, HostPattern, Sealer};
 use tokio::runtime::Runtime;
 
-use crate::cli::failure::{Ended, Result};
 use crate::config::Config;
+use crate::terminal::failure::{Ended, Result};
 use layout::Layout;
 use renew::Renewal;
 use source::{Files, Source};

@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use sekisho_certs::{HostPattern, LineageName, Sealer, Tenant, printable};
 
 use crate::cli::cert::joined;
-use crate::cli::failure::{Ended, Result, Usage};
 use crate::cli::issuance::{Issuance, Wanted, WishArgs};
-use crate::cli::open;
-use crate::cli::output::PAGE;
 use crate::config::Config;
+use crate::terminal::failure::{Ended, Result, Usage};
+use crate::terminal::output::PAGE;
+use crate::wiring::open;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

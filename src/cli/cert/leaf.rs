@@ -6,7 +6,7 @@ use sekisho_certs::{HostPattern, StoredCredential};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::cli::failure::Result;
+use crate::terminal::failure::Result;
 
 /// Fields of a leaf certificate that are shown.
 pub(crate) struct Leaf {

@@ -4,9 +4,9 @@ use sekisho_certs::{Catalog, Clock, Listed, SealedBytes, StoredCredential};
 
 use crate::cli::cert::Leaf;
 use crate::cli::cert::view::{self, View};
-use crate::cli::failure::{Ended, Result};
 use crate::cli::lineage;
-use crate::cli::output::{Listing, Output, PAGE};
+use crate::terminal::failure::{Ended, Result};
+use crate::terminal::output::{Listing, Output, PAGE};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

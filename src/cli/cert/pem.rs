@@ -5,7 +5,7 @@ use rustls::pki_types::PrivateKeyDer;
 use sekisho_certs::{Secret, StoredCredential};
 use zeroize::Zeroizing;
 
-use crate::cli::failure::Result;
+use crate::terminal::failure::Result;
 
 /// Writes the whole chain, leaf first.
 pub(super) fn chain<K>(credential: &StoredCredential<K>) -> String {

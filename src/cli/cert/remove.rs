@@ -6,10 +6,10 @@ use sekisho_certs::{CredentialId, HostPattern, HostRecord, KeyType, Sealer, Secr
 
 use crate::cli::cert::key_type;
 use crate::cli::edit::{Edit, edit};
-use crate::cli::failure::{Ended, Result};
 use crate::cli::lineage::{self, Changed};
 use crate::cli::named::Named;
-use crate::cli::output::PAGE;
+use crate::terminal::failure::{Ended, Result};
+use crate::terminal::output::PAGE;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -5,12 +5,12 @@ use std::str::FromStr;
 use anyhow::anyhow;
 use sekisho_certs::{Lineage, LineageName, SealedBytes, Sealer};
 
-use crate::cli::failure::{Ended, Result, Usage};
 use crate::cli::issuance::Issuance;
 use crate::cli::lineage;
 use crate::cli::named::Named;
-use crate::cli::open;
 use crate::config::Config;
+use crate::terminal::failure::{Ended, Result, Usage};
+use crate::wiring::open;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -5,11 +5,11 @@ use sekisho_certs::KeyType;
 use sekisho_issuance::acme::RevocationReason;
 
 use crate::cli::cert::{export, key_type, renew};
-use crate::cli::failure::{Ended, Result};
 use crate::cli::issuance::Issuance;
 use crate::cli::named::Named;
-use crate::cli::open;
 use crate::config::Config;
+use crate::terminal::failure::{Ended, Result};
+use crate::wiring::open;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -6,10 +6,10 @@ use sekisho_certs::{Catalog, Clock, CredentialId, SealedBytes, StoredCredential}
 
 use crate::cli::cert::Leaf;
 use crate::cli::cert::view::{self, Hosts, View};
-use crate::cli::failure::{Ended, Result};
 use crate::cli::lineage;
 use crate::cli::named::Named;
-use crate::cli::output::{Listing, Output};
+use crate::terminal::failure::{Ended, Result};
+use crate::terminal::output::{Listing, Output};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

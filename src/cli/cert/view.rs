@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::cli::cert::{Leaf, joined};
 use crate::cli::lineage;
-use crate::cli::output::{name, rfc3339};
+use crate::terminal::output::{name, rfc3339};
 
 /// JSON form of a credential.
 #[derive(Serialize)]

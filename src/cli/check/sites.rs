@@ -7,8 +7,8 @@ use anyhow::Result;
 use sekisho_certs::{Catalog, ClientCa, HostRecord};
 use sekisho_server::site::{Guard, Site, SiteError};
 
-use crate::cli::output::{Output, PAGE};
 use crate::config::Config;
+use crate::terminal::output::{Output, PAGE};
 
 /// Hosts whose site or client CA the servers of a configuration refuse.
 #[derive(Default)]

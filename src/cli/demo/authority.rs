@@ -13,7 +13,7 @@ use rcgen::{
 use time::{Duration, OffsetDateTime, Time};
 
 use crate::cli::demo::folder::replace;
-use crate::cli::failure::Result;
+use crate::terminal::failure::Result;
 
 /// Authority that signs certificates for the demo's hosts.
 pub(super) struct Authority {

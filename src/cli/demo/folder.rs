@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use crate::cli::failure::Result;
+use crate::terminal::failure::Result;
 
 /// Folder that belongs to the demo.
 pub(super) struct Folder {

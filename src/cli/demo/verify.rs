@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::{authority, folder};
-use crate::cli::failure::Result;
-use crate::cli::open;
+use crate::terminal::failure::Result;
+use crate::wiring::open;
 
 /// Fetches the first host's page, and requests an unknown host. Returns a
 /// description of both.

@@ -11,7 +11,7 @@ use sekisho_certs::ClientCa;
 use serde::Serialize;
 
 use crate::cli::cert::hexadecimal;
-use crate::cli::failure::Result;
+use crate::terminal::failure::Result;
 
 /// Client CA to set, or none of both to leave it.
 #[derive(Debug, clap::Args)]

@@ -2,9 +2,9 @@
 
 use sekisho_certs::{Catalog, HostPattern};
 
-use crate::cli::failure::{Ended, Result};
 use crate::cli::host::view::{self, View};
-use crate::cli::output::{Listing, Output, PAGE};
+use crate::terminal::failure::{Ended, Result};
+use crate::terminal::output::{Listing, Output, PAGE};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

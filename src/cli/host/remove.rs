@@ -4,7 +4,7 @@ use anyhow::bail;
 use sekisho_certs::{HostPattern, Sealer};
 
 use crate::cli::edit::{Edit, edit};
-use crate::cli::failure::{Ended, Result};
+use crate::terminal::failure::{Ended, Result};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

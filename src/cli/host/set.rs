@@ -11,14 +11,14 @@ use sekisho_issuance::admission::FirstAccess;
 
 use crate::cli::cert::{self, Leaf, check_covers};
 use crate::cli::edit::{Edit, edit};
-use crate::cli::failure::{self, Ended, Result, Usage};
 use crate::cli::host::client_ca::ClientCaArgs;
 use crate::cli::host::running;
 use crate::cli::host::site::{Chosen, SiteArgs, check_record};
 use crate::cli::issuance::{Issuance, WishArgs};
 use crate::cli::named::Named;
-use crate::cli::open;
 use crate::config::{Acme, Config};
+use crate::terminal::failure::{self, Ended, Result, Usage};
+use crate::wiring::open;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -4,10 +4,10 @@ use std::io::Write;
 
 use sekisho_certs::{Catalog, Clock, HostPattern};
 
-use crate::cli::failure::{Ended, Result};
 use crate::cli::host::view::{self, View};
-use crate::cli::output::Output;
 use crate::cli::{lineage, named};
+use crate::terminal::failure::{Ended, Result};
+use crate::terminal::output::Output;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -10,8 +10,8 @@ use sekisho_certs::{HostRecord, Site, Tenant};
 use sekisho_server::site::{self, Guard, MAX_DOCUMENT, SiteDocument, SiteError};
 use serde_json::{Value, json};
 
-use crate::cli::failure::{Result, Usage};
 use crate::config::Config;
+use crate::terminal::failure::{Result, Usage};
 
 /// Site of a host.
 #[derive(Debug, clap::Args)]

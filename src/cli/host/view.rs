@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::cli::host::{client_ca, site};
 use crate::cli::lineage;
-use crate::cli::output::{self, rfc3339};
+use crate::terminal::output::{self, rfc3339};
 
 /// JSON form of a record.
 #[derive(Serialize)]

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
-use crate::cli::failure::Result;
+use crate::terminal::failure::Result;
 
 /// User of this machine.
 #[derive(Debug)]

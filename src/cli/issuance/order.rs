@@ -10,10 +10,10 @@ use sekisho_issuance::issuer::{Issued, Issuer, NoCertificate};
 use tokio::task::JoinSet;
 
 use crate::cli::cert::joined;
-use crate::cli::failure::{Ended, Result};
-use crate::cli::output::rfc3339;
-use crate::cli::progress;
 use crate::config::Config;
+use crate::terminal::failure::{Ended, Result};
+use crate::terminal::output::rfc3339;
+use crate::terminal::progress;
 
 /// Orders of one command.
 pub(crate) struct Ordering<'a> {

@@ -11,8 +11,8 @@ use sekisho_certs::{
 use sekisho_issuance::schedule::first_turn;
 
 use super::WishArgs;
-use crate::cli::failure::Result;
 use crate::cli::lineage::Claims;
+use crate::terminal::failure::Result;
 
 /// Certificates for these names, each with what it covers.
 pub(crate) struct Wanted<'a> {

@@ -4,7 +4,7 @@ use sekisho_certs::{KeyType, Wishes};
 use sekisho_issuance::acme::ChallengeType;
 use sekisho_issuance::settings::Settings;
 
-use crate::cli::failure::{Result, Usage};
+use crate::terminal::failure::{Result, Usage};
 
 /// Where a certificate differs from `[acme]`, for its renewals, too.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::KeyId;
 use super::tally::{Sealings, Tally};
-use crate::cli::failure::{Ended, Result};
-use crate::cli::output::{Listing, Output};
-use crate::cli::progress;
+use crate::terminal::failure::{Ended, Result};
+use crate::terminal::output::{Listing, Output};
+use crate::terminal::progress;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

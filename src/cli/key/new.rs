@@ -5,8 +5,8 @@ use std::io::Write;
 use sekisho_certs::seal::{KeyRing, KeySource};
 
 use super::KeyId;
-use crate::cli::failure::{Ended, Result, Usage};
-use crate::cli::output::Output;
+use crate::terminal::failure::{Ended, Result, Usage};
+use crate::terminal::output::Output;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -6,9 +6,10 @@ use sekisho_certs::seal::{KeyRing, KeySource};
 use super::KeyId;
 use super::list::KEPT;
 use super::tally::Tally;
-use crate::cli::failure::{Ended, Result};
-use crate::cli::{open, progress};
 use crate::config::Config;
+use crate::terminal::failure::{Ended, Result};
+use crate::terminal::progress;
+use crate::wiring::open;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -10,8 +10,8 @@ use tokio::time::sleep;
 
 use super::KeyId;
 use super::tally::{PAGE, Tally};
-use crate::cli::failure::{Ended, Result};
-use crate::cli::progress;
+use crate::terminal::failure::{Ended, Result};
+use crate::terminal::progress;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -6,7 +6,7 @@ use std::fmt;
 use indicatif::{HumanCount, ProgressBar};
 use sekisho_certs::seal::{SealedSecret, Sealer, Walk};
 
-use crate::cli::failure::Result;
+use crate::terminal::failure::Result;
 
 /// Counts of secrets by the key that seals them.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use sekisho_certs::{Fence, Lineage, LineageName, Sealer, Secret, ToClaim};
 use sekisho_issuance::holder;
 use tokio::time::{Instant, sleep};
 
-use crate::cli::failure::Result;
+use crate::terminal::failure::Result;
 
 /// Claims on the lineages that a batch changes: a server may work on one, and what it
 /// has saved of its order must not be lost.

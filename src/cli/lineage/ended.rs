@@ -10,7 +10,7 @@ use sekisho_certs::{
 };
 use sekisho_issuance::issuer::end_of;
 
-use crate::cli::failure::Result;
+use crate::terminal::failure::Result;
 
 /// References to credentials that a batch changes.
 #[derive(Default)]

@@ -12,9 +12,10 @@ use sekisho_stores::Url;
 use sekisho_stores::sqlite::{Mode, Sqlite};
 
 use super::copy;
-use crate::cli::failure::{Ended, Result};
-use crate::cli::{configuration, open};
 use crate::config::Config;
+use crate::terminal::configuration;
+use crate::terminal::failure::{Ended, Result};
+use crate::wiring::open;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -15,9 +15,10 @@ use sekisho_stores::Url;
 
 use self::contents::{Contents, Digested, Item, Summary};
 use self::target::{Followed, Target};
-use crate::cli::failure::{Ended, Result, Usage};
-use crate::cli::{configuration, open, progress};
 use crate::config::Config;
+use crate::terminal::failure::{Ended, Result, Usage};
+use crate::terminal::{configuration, progress};
+use crate::wiring::open;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -1,7 +1,7 @@
 //! `sekisho acme account deactivate`
 
 use super::AtCas;
-use crate::cli::failure::{Ended, Result, Usage};
+use crate::terminal::failure::{Ended, Result, Usage};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -1,7 +1,7 @@
 //! `sekisho acme account rotate`
 
 use super::AtCas;
-use crate::cli::failure::{Ended, Result};
+use crate::terminal::failure::{Ended, Result};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

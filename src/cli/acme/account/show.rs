@@ -7,8 +7,8 @@ use sekisho_issuance::acme::{Account, Ca, Error};
 use serde::Serialize;
 
 use super::AtCas;
-use crate::cli::failure::{Ended, Result};
-use crate::cli::output::{Listing, Output, PAGE};
+use crate::terminal::failure::{Ended, Result};
+use crate::terminal::output::{Listing, Output, PAGE};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

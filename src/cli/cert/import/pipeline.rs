@@ -18,7 +18,7 @@ use super::renew::Renewal;
 use super::report::Report;
 use super::source::Refusal;
 use super::write::Writer;
-use crate::cli::failure::{Interrupted, Result};
+use crate::terminal::failure::{Interrupted, Result};
 
 /// Makes a pair of each job, and stores it unless it is refused. Returns the
 /// report.

@@ -15,7 +15,7 @@ use super::renew::Subject;
 use super::report::Counts;
 use super::settled::Settled;
 use crate::cli::lineage::Changed;
-use crate::cli::output::rfc3339;
+use crate::terminal::output::rfc3339;
 
 /// Handling of a certificate that was issued before the stored one.
 #[derive(Clone, Copy, Debug)]

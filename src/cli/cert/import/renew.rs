@@ -14,9 +14,9 @@ use sekisho_issuance::schedule::{Seed, Validity, first_look, renewal_due, renewa
 
 use super::plan::Plan;
 use crate::cli::cert::joined;
-use crate::cli::failure::{self, Result};
 use crate::cli::lineage::{Claims, end};
 use crate::config::{Acme, Config};
+use crate::terminal::failure::{self, Result};
 
 /// Renewal of what is imported.
 #[derive(Clone, Copy, Debug)]

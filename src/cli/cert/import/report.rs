@@ -12,9 +12,9 @@ use serde_json::json;
 use super::check::Checked;
 use super::source::Refusal;
 use crate::cli::cert::joined;
-use crate::cli::failure::{Ended, Result};
-use crate::cli::output::Output;
-use crate::cli::progress;
+use crate::terminal::failure::{Ended, Result};
+use crate::terminal::output::Output;
+use crate::terminal::progress;
 
 /// Report that counts results and shows them: a progress bar, and the first
 /// refusals and notes as they come.

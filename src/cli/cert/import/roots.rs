@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::cli::failure::Result;
+use crate::terminal::failure::Result;
 
 /// Roots of `--ca`, then the system's. The latter are read when the first leaf
 /// needs them.

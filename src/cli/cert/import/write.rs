@@ -9,8 +9,8 @@ use super::plan::{Older, Plan};
 use super::renew::{self, Renewal};
 use super::report::Counts;
 use super::settled::Settled;
-use crate::cli::failure::Result;
 use crate::cli::lineage::Claims;
+use crate::terminal::failure::Result;
 
 /// Writer of batches of pairs into a catalog.
 pub(super) struct Writer<'a> {

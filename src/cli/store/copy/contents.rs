@@ -12,7 +12,7 @@ use sekisho_certs::{
 };
 
 use super::marker;
-use crate::cli::failure::Result;
+use crate::terminal::failure::Result;
 
 /// Item of a store, in listing order: referenced items come first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -12,7 +12,7 @@ use sekisho_certs::{
 
 use super::contents::Item;
 use super::marker::{self, Marker};
-use crate::cli::failure::Result;
+use crate::terminal::failure::Result;
 
 /// Target of a copy. Each batch writes the marker, too: concurrent copies and
 /// other writers cause a conflict.

@@ -1,6 +1,11 @@
 //! Builds a running server of the configuration: store, lookup, feed, tickets,
 //! sockets.
 
+mod bind_error;
+mod issuance;
+mod metrics;
+mod upstreams;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,15 +28,13 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::cli::failure::Result;
-use crate::cli::open::{self, Opened};
-use crate::cli::serve::bind_error;
-use crate::cli::serve::issuance::Issuance;
-use crate::cli::serve::metrics::Measured;
-use crate::cli::serve::upstreams;
 use crate::config::{Config, Size};
-use crate::hook;
 use crate::process;
+use crate::terminal::failure::Result;
+use crate::wiring::hook;
+use crate::wiring::open::{self, Opened};
+use crate::wiring::serving::issuance::Issuance;
+use crate::wiring::serving::metrics::Measured;
 
 /// Server whose sockets are bound, and its background tasks.
 pub(crate) struct Serving {
@@ -173,7 +176,7 @@ impl Serving {
     }
 
     /// Serves until a signal begins the drain.
-    pub(super) fn run_until_signalled(self) -> Result<()> {
+    pub(crate) fn run_until_signalled(self) -> Result<()> {
         let shutdown = self.shutdown();
         let enter = self.background.enter();
         let reopen = self.access_log.clone().map(|log| move || log.reopen());

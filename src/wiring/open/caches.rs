@@ -14,8 +14,8 @@ use sekisho_stores::redis_cache::{CacheServer, RedisCache, Timeouts};
 use sekisho_stores::tiers::Tiers;
 use tokio::runtime::Handle;
 
-use crate::cli::failure::Result;
 use crate::config::Config;
+use crate::terminal::failure::Result;
 
 /// Opens the Redis cache of a catalog. The current runtime drives it.
 pub(super) fn redis(config: &Config, sealer: &Sealer) -> Result<Option<Arc<RedisCache>>> {
@@ -35,15 +35,15 @@ pub(super) fn redis(config: &Config, sealer: &Sealer) -> Result<Option<Arc<Redis
 
 /// Returns whether `[cache] redis` is set but useless: a read of SQLite takes 5
 /// µs, less than a round trip to Redis.
-pub(in crate::cli) fn ignores_redis(config: &Config) -> bool {
+pub(crate) fn ignores_redis(config: &Config) -> bool {
     config.redis_cache.is_some() && config.store.url.is_local()
 }
 
 /// Warning of `serve` and `check` about an ignored Redis cache.
-pub(in crate::cli) const IGNORED: &str = "Redis cache not used: reading sqlite: takes less time";
+pub(crate) const IGNORED: &str = "Redis cache not used: reading sqlite: takes less time";
 
 /// Waits until Redis answers. The error says why it does not.
-pub(in crate::cli) async fn connect(url: &RedisUrl) -> Result<()> {
+pub(crate) async fn connect(url: &RedisUrl) -> Result<()> {
     let server = CacheServer::open(url, &Handle::current())?;
     server
         .reach()

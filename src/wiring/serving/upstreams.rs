@@ -4,7 +4,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use rustls::RootCertStore;
 use sekisho_server::LoopId;
 
-use crate::cli::open::Opened;
+use crate::wiring::open::Opened;
 
 /// Returns the name of the servers of this store in `CDN-Loop`: all that share a
 /// catalog have one, or a store's URL where it is no catalog.

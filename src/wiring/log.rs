@@ -16,11 +16,11 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::cli::failure::Result;
+use crate::terminal::failure::Result;
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(crate) enum Format {
     /// For people
     Text,
     /// One JSON object per line
@@ -28,7 +28,7 @@ pub(super) enum Format {
 }
 
 /// Guard that waits, when dropped, until earlier lines are written, at most 1 s.
-pub(super) struct Flush(LineWriter);
+pub(crate) struct Flush(LineWriter);
 
 impl Drop for Flush {
     fn drop(&mut self) {
@@ -38,7 +38,7 @@ impl Drop for Flush {
 
 /// Sends log lines to standard error, filtered by the environment. A separate
 /// thread writes them: no other thread waits for a slow reader.
-pub(super) fn start(format: Format) -> Result<Flush> {
+pub(crate) fn start(format: Format) -> Result<Flush> {
     let text = match env::var(FILTER) {
         Ok(text) => text,
         Err(env::VarError::NotPresent) => filter::DEFAULT.to_owned(),
@@ -82,7 +82,7 @@ impl Write for Lines {
 }
 
 /// Registers the metric of lines that were dropped.
-pub(super) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry) {
     let help = "Log lines that were dropped: not written, or not fast enough";
     registry.register("log_lines_dropped", help, DROPPED.clone());
 }

@@ -14,15 +14,15 @@ use sekisho_stores::tiers::Tiers;
 use sekisho_stores::{Mode, OpenStore, Options, Url};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use crate::cli::configuration;
-use crate::cli::failure::Result;
 use crate::config::Config;
+use crate::terminal::configuration;
+use crate::terminal::failure::Result;
 
-pub(super) use caches::{IGNORED, connect as connect_cache, ignores_redis};
-pub(super) use issuance::{challenges, issuer};
-pub(super) use serving::serving;
+pub(crate) use caches::{IGNORED, connect as connect_cache, ignores_redis};
+pub(crate) use issuance::{challenges, issuer};
+pub(crate) use serving::serving;
 
-pub(super) mod access_log;
+pub(crate) mod access_log;
 mod caches;
 mod issuance;
 mod serving;
@@ -45,7 +45,7 @@ pub(crate) struct Opened {
 }
 
 /// Makes the runtime of one command.
-pub(super) fn runtime() -> Result<Runtime> {
+pub(crate) fn runtime() -> Result<Runtime> {
     Builder::new_current_thread()
         .enable_all()
         .build()
@@ -54,12 +54,12 @@ pub(super) fn runtime() -> Result<Runtime> {
 
 /// Opens the existing catalog of the configuration for a command, with its
 /// keys.
-pub(super) async fn existing(config: Option<&Path>) -> Result<Sealer> {
+pub(crate) async fn existing(config: Option<&Path>) -> Result<Sealer> {
     sealed(&configuration::load(config)?).await
 }
 
 /// Opens the catalog of this configuration, with its keys.
-pub(super) async fn sealed(config: &Config) -> Result<Sealer> {
+pub(crate) async fn sealed(config: &Config) -> Result<Sealer> {
     let sealer = unopened(config).await?;
     sealer.ensure_open().await?;
     Ok(sealer)
@@ -67,7 +67,7 @@ pub(super) async fn sealed(config: &Config) -> Result<Sealer> {
 
 /// Connects to the catalog of this configuration, even if the keys don't open
 /// it.
-pub(super) async fn unopened(config: &Config) -> Result<Sealer> {
+pub(crate) async fn unopened(config: &Config) -> Result<Sealer> {
     let catalog = catalog(config, Mode::Existing)?;
     // A missing catalog is reported before its missing key.
     catalog.id().await?;
@@ -75,7 +75,7 @@ pub(super) async fn unopened(config: &Config) -> Result<Sealer> {
 }
 
 /// Opens the catalog; a missing one is created, with its master key.
-pub(super) async fn create(config: &Config) -> Result<Sealer> {
+pub(crate) async fn create(config: &Config) -> Result<Sealer> {
     let (sealer, is_new) = create_under(config, KeyRing::first).await?;
     if is_new {
         tell_created(&config.store.url);
@@ -84,7 +84,7 @@ pub(super) async fn create(config: &Config) -> Result<Sealer> {
 }
 
 /// Says that a command has made a store.
-pub(super) fn tell_created(url: &Url) {
+pub(crate) fn tell_created(url: &Url) {
     let file = url.database().map(|path| path.display().to_string());
     eprintln!(
         "created the store {}",
@@ -94,7 +94,7 @@ pub(super) fn tell_created(url: &Url) {
 
 /// Opens the catalog. A new one is sealed under the key that `choose` picks of
 /// the ring. Tells whether it is new.
-pub(super) async fn create_under(
+pub(crate) async fn create_under(
     config: &Config,
     choose: impl FnOnce(&KeyRing) -> u32,
 ) -> Result<(Sealer, bool)> {
@@ -143,7 +143,7 @@ fn no_catalog(store: &Url) -> anyhow::Error {
 
 /// Reads the token of the admin listener; None without a listener or without a
 /// token.
-pub(super) fn admin_token(config: &Config) -> Result<Option<Token>> {
+pub(crate) fn admin_token(config: &Config) -> Result<Option<Token>> {
     let admin = config.listen.admin.as_ref();
     let source = admin.and(config.listen.admin_token.as_ref());
     let Some(source) = source else {
@@ -181,7 +181,7 @@ fn new_keys(config: &Config) -> Result<Keys> {
 }
 
 /// Returns the source of the configuration's master keys.
-pub(super) fn source(config: &Config) -> Result<&KeySource> {
+pub(crate) fn source(config: &Config) -> Result<&KeySource> {
     config.keys.as_ref().ok_or_else(|| {
         anyhow!(
             "{}: [keys] master is missing; this store seals private keys under it, \

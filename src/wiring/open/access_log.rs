@@ -5,11 +5,11 @@ use std::sync::Arc;
 use anyhow::Context;
 use sekisho_server::access_log::{AccessLog, Settings, Target};
 
-use crate::cli::failure::Result;
 use crate::config::Config;
+use crate::terminal::failure::Result;
 
 /// Opens the access log; none without `[log] access`.
-pub(in crate::cli) fn open(config: &Config) -> Result<Option<Arc<AccessLog>>> {
+pub(crate) fn open(config: &Config) -> Result<Option<Arc<AccessLog>>> {
     let opened = config.access_log.as_ref().map(|settings| {
         let opened = AccessLog::start(settings);
         opened.with_context(|| problem(settings))
@@ -18,7 +18,7 @@ pub(in crate::cli) fn open(config: &Config) -> Result<Option<Arc<AccessLog>>> {
 }
 
 /// Checks that the access log can be opened.
-pub(in crate::cli) fn check(config: &Config) -> Result<()> {
+pub(crate) fn check(config: &Config) -> Result<()> {
     let settings = config.access_log.as_ref();
     settings.map_or(Ok(()), |settings| {
         AccessLog::check(settings).with_context(|| problem(settings))

@@ -6,12 +6,12 @@ use sekisho_certs::{Challenges, Clock, Sealer};
 use sekisho_issuance::issuer::Issuer;
 
 use super::Opened;
-use crate::cli::failure::Result;
 use crate::config::Config;
+use crate::terminal::failure::Result;
 
 /// Reads the secrets and roots of `[acme]`, and sends nothing. None without the
 /// section.
-pub(in crate::cli) fn issuer(
+pub(crate) fn issuer(
     config: &Config,
     sealer: &Sealer,
     challenges: &Arc<Challenges>,
@@ -26,7 +26,7 @@ pub(in crate::cli) fn issuer(
 
 /// Makes the answers to challenges of a catalog, whoever orders; none for another
 /// store.
-pub(in crate::cli) fn challenges(opened: &Opened) -> Option<Arc<Challenges>> {
+pub(crate) fn challenges(opened: &Opened) -> Option<Arc<Challenges>> {
     opened.catalog.as_ref()?;
     let challenges = Challenges::of(Arc::clone(&opened.store) as _, Clock::System);
     Some(Arc::new(challenges))

@@ -13,12 +13,12 @@ use sekisho_stores::{OpenStore, Options};
 use tokio::runtime::Handle;
 
 use super::{Opened, caches, keys};
-use crate::cli::failure::Result;
 use crate::config::{Config, SecretSource};
+use crate::terminal::failure::Result;
 
 /// Opens the store with its caches; the disk cache only `with_disk`. The
 /// current runtime drives its connections.
-pub(in crate::cli) async fn serving(config: &Config, with_disk: bool) -> Result<Opened> {
+pub(crate) async fn serving(config: &Config, with_disk: bool) -> Result<Opened> {
     let retired = Counter::default();
     let opened = counting(config, with_disk, retired.clone()).await?;
     Ok(Opened { retired, ..opened })

@@ -5,12 +5,12 @@ use std::path::Path;
 use anyhow::anyhow;
 use sekisho_certs::printable;
 
-use crate::cli::failure::{self, Result};
 use crate::config::{Config, Exposure};
+use crate::terminal::failure::{self, Result};
 
 /// Reads the configuration for a command. Standard error names a file that was
 /// found, not given, and warns of exposures.
-pub(super) fn load(file: Option<&Path>) -> Result<Config> {
+pub(crate) fn load(file: Option<&Path>) -> Result<Config> {
     let config = Config::load(file)?;
     if file.is_none() {
         let shown = config.file.display().to_string();

@@ -6,7 +6,7 @@ use sekisho_certs::HostPattern;
 use sekisho_certs::credential::Date;
 use serde::Serialize;
 
-use crate::cli::failure::ReaderGone;
+use crate::terminal::failure::ReaderGone;
 
 /// Buffered standard output, which distinguishes a closed pipe from other
 /// errors.

@@ -8,11 +8,11 @@ use sekisho_server::access_log::AccessLog;
 use sekisho_server::metrics::{Metrics, register_process};
 use sekisho_server::{Responder, VirtualHost};
 
-use crate::cli::open::Opened;
-use crate::cli::serve::issuance::Issuance;
-use crate::cli::serve::log;
-use crate::hook;
 use crate::process;
+use crate::wiring::hook;
+use crate::wiring::log;
+use crate::wiring::open::Opened;
+use crate::wiring::serving::issuance::Issuance;
 
 /// Parts of a server that have metrics.
 pub(super) struct Measured<'a> {

@@ -9,7 +9,7 @@ use sekisho_certs::metrics::Registry;
 use sekisho_issuance::issuer::{Issuer, OnDemand};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::cli::failure::Result;
+use crate::terminal::failure::Result;
 
 /// Issuer with a runtime of its own. What keys and certificates cost must not
 /// delay the background runtime, which delivers changes.
