@@ -110,20 +110,12 @@ pub(crate) enum Note {
     /// The store has nothing for this name.
     Absent {
         reason: Absence,
-        /// True if issuance was allowed and failed: an error, not an absence.
-        not_obtained: bool,
+        tried: Tried,
         epoch: u64,
         fresh_until: u64,
         /// End of the note in any case, a healthy feed's too: microseconds of the
         /// lookup's time, `u64::MAX` for none.
         ends: u64,
-    },
-    /// The store has nothing for this name, and a certificate might be obtained: an
-    /// absence for those who obtain none.
-    NotStored {
-        reason: Absence,
-        epoch: u64,
-        fresh_until: u64,
     },
     /// The wildcard above answers, and the name has no record of its own.
     Alias {
@@ -133,6 +125,17 @@ pub(crate) enum Note {
         /// been read after the name got one of its own.
         version: u64,
     },
+}
+
+/// Whether a certificate was tried to obtain for an absence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tried {
+    /// It might be obtained: an absence only for those who obtain none.
+    No,
+    /// None may be obtained now.
+    Refused,
+    /// Issuance was allowed and failed: an error, not an absence.
+    Failed,
 }
 
 /// Reason why a name is not served although the store answered.
@@ -215,16 +218,6 @@ impl<V> Cache<V> {
             dropped |= self.records.remove(above).is_some();
         }
         dropped
-    }
-
-    /// Notes that the store has nothing for a name, unless more is known of it.
-    pub(crate) fn insert_not_stored(&self, name: &HostName, note: Note) {
-        if matches!(
-            self.note(name.as_str()),
-            None | Some(Note::NotStored { .. })
-        ) {
-            self.notes.insert(name.as_str().into(), note);
-        }
     }
 
     /// Applies changes of records, given by their numbers in the log of `epoch`.

@@ -1,13 +1,10 @@
 //! Lookup: from a name to what is served, through cache, store and issuance.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use foldhash::quality::RandomState;
-
-use crate::cache::{Absence, Cache, Note, Published, Served};
+use crate::cache::{Cache, Note, Published, Served, Tried};
 use crate::host::HostName;
 use crate::loaded::LoadedHost;
 use crate::loaded::intern::Interner;
@@ -16,17 +13,18 @@ use crate::obtain::Obtain;
 use crate::store::Store;
 pub use counts::{Counts, LookupStats};
 use freshness::{Age, Freshness};
-use load::Load;
 pub use outcome::{LookupError, Outcome};
+use read::Read;
 use refresh::Refreshes;
-use singleflight::{Audience, Call};
+use singleflight::{CERTIFICATE, Flights, Listed, STORED, Wanted};
 pub use singleflight::{Progress, Wait};
 
 mod apply;
 mod counts;
 mod freshness;
-mod load;
+mod obtaining;
 mod outcome;
+mod read;
 mod refresh;
 mod singleflight;
 
@@ -38,12 +36,16 @@ mod singleflight;
 ///
 /// 1. the cache: the exact name, else the note about this name, else a wildcard
 ///    that is known to answer every name below it;
-/// 2. the load that is in flight for this name;
-/// 3. the store: the exact pattern, else the wildcard above, with credentials;
-/// 4. issuance, where the host may.
+/// 2. what is in flight for this name: its read, or the issuance of its certificate;
+/// 3. a read of the store: the exact pattern, else the wildcard above, with credentials;
+/// 4. issuance, where the host may. What it has stored is read by step 3.
 ///
-/// `V` is what `publish` makes of a record, once per read that finds one. A load
-/// makes at most 8 reads: a read that a change overtook is thrown away.
+/// One read is in flight per name, for all callers. [`Self::cached_stored`] and
+/// [`Self::read`] are for those who must not issue: for them, step 3 is the last. A read
+/// leads to step 4 if somebody who waits for it wants a certificate.
+///
+/// `V` is what `publish` makes of a record, once per read that finds one. A read
+/// makes at most 8 store calls: an answer that a change overtook is thrown away.
 ///
 /// ```
 /// use std::{sync::Arc, time::Duration};
@@ -84,7 +86,7 @@ mod singleflight;
 /// ```
 pub struct Lookup<V> {
     cache: Cache<V>,
-    calls: Mutex<Calls<V>>,
+    flights: Mutex<Flights<V>>,
     store: Arc<dyn Store>,
     obtain: Arc<dyn Obtain>,
     publish: Box<Publish<V>>,
@@ -92,7 +94,7 @@ pub struct Lookup<V> {
     freshness: Freshness,
     refreshes: Refreshes,
     /// Locked while a change is applied, and while a load's result is compared
-    /// with the changes and cached; never across an await. Taken before `calls`.
+    /// with the changes and cached; never across an await. Taken before `flights`.
     recent: Mutex<Recent>,
     epoch: AtomicU64,
     revision: AtomicU64,
@@ -101,8 +103,6 @@ pub struct Lookup<V> {
 
 /// Turns a loaded record into what the server keeps for it.
 pub type Publish<V> = dyn Fn(&Arc<LoadedHost>) -> Result<Published<V>, String> + Send + Sync;
-
-type Calls<V> = HashMap<HostName, Call<V>, RandomState>;
 
 /// Settings of a lookup.
 #[derive(Clone, Debug)]
@@ -120,7 +120,7 @@ pub struct LookupSettings {
 pub enum Cached<V> {
     /// The answer, from the cache.
     Hit(Outcome<V>),
-    /// A load of this name is in flight; wait for it.
+    /// The answer is in flight; wait for it.
     InFlight(Wait<V>),
     /// The store must be asked.
     Miss,
@@ -137,7 +137,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     ) -> Arc<Self> {
         Arc::new(Self {
             cache: Cache::new(settings.memory),
-            calls: Mutex::default(),
+            flights: Mutex::default(),
             store,
             obtain,
             publish: Box::new(publish),
@@ -154,30 +154,21 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     /// Does steps 1 and 2. The caller neither waits nor calls the store; an old record
     /// may be read again in the background.
     pub fn cached(self: &Arc<Self>, name: &HostName) -> Cached<V> {
-        if let Some(outcome) = self.hit(name) {
-            return Cached::Hit(outcome);
-        }
-        match self.calls().get(name) {
-            Some(call) => {
-                self.counts.joined.inc();
-                Cached::InFlight(Wait::on(call.clone()))
-            }
-            None => Cached::Miss,
-        }
+        self.cached_for(name, CERTIFICATE)
     }
 
-    /// Does step 1, as [`Self::cached`] does.
-    pub fn hit(self: &Arc<Self>, name: &HostName) -> Option<Outcome<V>> {
-        let (outcome, age) = self.remembered(name)?;
-        if let (Age::Refresh, Outcome::Found(served)) = (age, &outcome) {
-            self.refresh(name, served);
-        }
-        self.counts.hit(&outcome);
-        Some(outcome)
+    /// Does steps 1 and 2 for a caller that must not issue.
+    pub fn cached_stored(self: &Arc<Self>, name: &HostName) -> Cached<V> {
+        self.cached_for(name, STORED)
     }
 
-    /// Does steps 3 and 4, or joins the load that does. A load is a task of its
-    /// own on the current runtime; dropping the returned future stops nothing.
+    /// Does step 1 for a caller that must not issue.
+    pub fn hit_stored(self: &Arc<Self>, name: &HostName) -> Option<Outcome<V>> {
+        self.hit(name, STORED)
+    }
+
+    /// Does steps 3 and 4, or joins the flight that does. Each is a task of its own on the
+    /// current runtime; dropping the returned future stops nothing.
     pub fn load(self: &Arc<Self>, name: &HostName) -> Wait<V> {
         self.load_with(name, |_| ())
     }
@@ -185,43 +176,24 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     /// Loads like [`Self::load`]. `observe` is called with the outcome before
     /// any waiter has it, even if all waiters have left. If a certificate must
     /// be waited for, it is called before that with the absence that the store
-    /// answered, and no more. If this call starts no load, or the load's task
+    /// answered, and no more. If this call starts no read, or the read's task
     /// ends early, `observe` is dropped uncalled.
     pub fn load_with(
         self: &Arc<Self>,
         name: &HostName,
         observe: impl FnOnce(&Outcome<V>) + Send + 'static,
     ) -> Wait<V> {
-        let calls = self.calls();
-        if let Some(call) = calls.get(name) {
-            return Wait::on(call.clone());
-        }
-        // A load may have completed since the caller saw the miss.
-        if let Some((outcome, _)) = self.remembered(name) {
-            return Wait::known(outcome);
-        }
-        self.launch(calls, name, observe)
+        self.begin(name, CERTIFICATE, observe)
     }
 
-    /// Returns why the store has nothing for a name, if [`Self::stored`] has seen that and
-    /// it still holds. Nothing is known of what a load might obtain.
-    pub fn not_stored(&self, name: &HostName) -> Option<Absence> {
-        match self.cache.note(name.as_str())? {
-            Note::NotStored {
-                reason,
-                epoch,
-                fresh_until,
-            } => {
-                let holds = self.freshness.absence_holds(fresh_until, u64::MAX);
-                (epoch == self.epoch() && holds).then_some(reason)
-            }
-            Note::Absent { .. } | Note::Alias { .. } => None,
-        }
-    }
-
-    /// Tells whether a load may obtain a certificate (step 4).
-    pub fn obtains(&self) -> bool {
-        self.obtain.is_possible()
+    /// Does step 3, or joins the read in flight, for a caller that must not issue.
+    /// `observe` is called as by [`Self::load_with`].
+    pub fn read(
+        self: &Arc<Self>,
+        name: &HostName,
+        observe: impl FnOnce(&Outcome<V>) + Send + 'static,
+    ) -> Wait<V> {
+        self.begin(name, STORED, observe)
     }
 
     /// Returns the lookup's revision: a counter that grows whenever something
@@ -246,7 +218,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         LookupStats {
             usage: self.cache.usage(),
             credentials: self.interner.len(),
-            in_flight: self.calls().len(),
+            in_flight: self.flights().len(),
             position: recent.number,
             feed: self.freshness.feed(),
             store_available: self.freshness.store_available(),
@@ -254,8 +226,30 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         }
     }
 
+    fn cached_for(self: &Arc<Self>, name: &HostName, wanted: Wanted) -> Cached<V> {
+        if let Some(outcome) = self.hit(name, wanted) {
+            return Cached::Hit(outcome);
+        }
+        match self.flights().join(name, wanted) {
+            Some(call) => {
+                self.counts.joined.inc();
+                Cached::InFlight(Wait::on(call))
+            }
+            None => Cached::Miss,
+        }
+    }
+
+    fn hit(self: &Arc<Self>, name: &HostName, wanted: Wanted) -> Option<Outcome<V>> {
+        let (outcome, age) = self.remembered(name, wanted)?;
+        if let (Age::Refresh, Outcome::Found(served)) = (age, &outcome) {
+            self.refresh(name, wanted, served);
+        }
+        self.counts.hit(&outcome);
+        Some(outcome)
+    }
+
     /// Does step 1: returns what is cached and needs no new read first.
-    fn remembered(&self, name: &HostName) -> Option<(Outcome<V>, Age)> {
+    fn remembered(&self, name: &HostName, wanted: Wanted) -> Option<(Outcome<V>, Age)> {
         let key = name.as_str();
         if let Some(served) = self.cache.exact(key) {
             return self.usable(served);
@@ -263,16 +257,16 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         match self.cache.note(key) {
             Some(Note::Absent {
                 reason,
-                not_obtained,
+                tried,
                 epoch,
                 fresh_until,
                 ends,
             }) => {
                 let holds = self.freshness.absence_holds(fresh_until, ends);
-                let outcome = if not_obtained {
-                    Outcome::Failed(LookupError::NotDue)
-                } else {
-                    Outcome::Absent(reason)
+                let outcome = match tried {
+                    Tried::No if wanted.is_some() => return None,
+                    Tried::No | Tried::Refused => Outcome::Absent(reason),
+                    Tried::Failed => Outcome::Failed(LookupError::NotDue),
                 };
                 return (epoch == self.epoch() && holds).then_some((outcome, Age::Fresh));
             }
@@ -285,7 +279,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
                 let is_meant = wildcard.host().record.version == version;
                 return is_meant.then(|| self.usable_as(wildcard, epoch, fresh_until))?;
             }
-            Some(Note::NotStored { .. }) | None => {}
+            None => {}
         }
         let wildcard = self.cache.wildcard(key)?;
         let shadowed = wildcard.state.shadowed.load(Ordering::Relaxed);
@@ -326,37 +320,55 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         }
     }
 
-    /// Reads again in the background, unless a load is in flight already or all
+    /// Reads again in the background, unless a flight has begun already or all
     /// permits of background loads are taken.
-    fn refresh(self: &Arc<Self>, name: &HostName, served: &Arc<Served<V>>) {
-        let Some(refresh) = self.refreshes.begin(served) else {
-            return;
-        };
-        let calls = self.calls();
-        if !calls.contains_key(name) {
-            drop(self.launch(calls, name, |_| drop(refresh)));
+    fn refresh(self: &Arc<Self>, name: &HostName, wanted: Wanted, served: &Arc<Served<V>>) {
+        if let Some(refresh) = self.refreshes.begin(served) {
+            drop(self.fly(self.flights(), name, wanted, |_| drop(refresh)));
         }
     }
 
-    /// Starts a load.
-    fn launch(
+    fn begin(
         self: &Arc<Self>,
-        mut calls: MutexGuard<'_, Calls<V>>,
         name: &HostName,
+        wanted: Wanted,
         observe: impl FnOnce(&Outcome<V>) + Send + 'static,
     ) -> Wait<V> {
-        let (complete, call) = singleflight::begin();
-        calls.insert(name.clone(), call.clone());
+        let flights = self.flights();
+        // A flight may have ended since the caller saw the miss.
+        match self.remembered(name, wanted) {
+            Some((outcome, _)) => Wait::known(outcome),
+            None => self.fly(flights, name, wanted, observe),
+        }
+    }
+
+    /// Joins what is in flight for a name, else starts a read.
+    fn fly(
+        self: &Arc<Self>,
+        mut flights: MutexGuard<'_, Flights<V>>,
+        name: &HostName,
+        wanted: Wanted,
+        observe: impl FnOnce(&Outcome<V>) + Send + 'static,
+    ) -> Wait<V> {
+        if let Some(call) = flights.join(name, wanted) {
+            drop(flights);
+            return Wait::on(call);
+        }
+        let (complete, call) = flights.read(name, wanted);
         // Unlocked first: a runtime that is shutting down drops the task at once,
         // and its drop takes this lock.
-        drop(calls);
-        let load = Load {
+        drop(flights);
+        let listed = Listed {
             lookup: Arc::clone(self),
             name: name.clone(),
             call: call.clone(),
-            audience: Audience::new(observe, complete),
         };
-        tokio::spawn(load.run());
+        let read = Read {
+            listed,
+            complete,
+            observe,
+        };
+        tokio::spawn(read.run());
         Wait::on(call)
     }
 
@@ -364,8 +376,8 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         self.epoch.load(Ordering::Acquire)
     }
 
-    fn calls(&self) -> MutexGuard<'_, Calls<V>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    fn flights(&self) -> MutexGuard<'_, Flights<V>> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn recent(&self) -> MutexGuard<'_, Recent> {

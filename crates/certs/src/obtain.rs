@@ -18,16 +18,19 @@ use crate::store::BoxFuture;
 ///   task ends with its runtime.
 /// - Called for any number of names at once: implementations bound what they
 ///   have in flight.
-/// - A call that answers at its first poll is part of the load. During any other
+/// - Called only if a caller wants a certificate
+///   ([`Lookup::load`](crate::Lookup::load)), never for those who read what is stored
+///   ([`Lookup::read`](crate::Lookup::read)).
+/// - A call that answers at its first poll is part of the read. During any other
 ///   call waiters know that a certificate is being obtained
-///   ([`Progress::Obtaining`](crate::Progress)), and observers of the load have
+///   ([`Progress::Obtaining`](crate::Progress)), and the observer of the read has
 ///   been told of the absence ([`Lookup::load_with`](crate::Lookup::load_with)).
 /// - What is answered holds for its time, or until the feed tells that the
 ///   record or the wildcard above the name changed. Until then the name is not
 ///   obtained again, unless the note about it is evicted. If no healthy feed
 ///   watches the record, the answer holds as long as an absence at most.
-/// - Called again by the same load if a change overtook the answer, or if the
-///   store still has no credential after [`Obtained::Stored`].
+/// - Called again for the same waiters if a change overtook the answer, or if the
+///   store still has no credential after [`Obtained::Stored`], at most 8 times.
 pub trait Obtain: Debug + Send + Sync + 'static {
     /// Tells whether a call may ever obtain a credential. False only if each call is
     /// refused at its first poll.

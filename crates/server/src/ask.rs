@@ -8,7 +8,7 @@ use sekisho_certs::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::budget::{Budget, Denied, Prefix};
+use crate::budget::{Budget, Denied, Permit, Prefix};
 use crate::log_limiter::LogLimits;
 use crate::metrics::{LookupResult, Metrics};
 use crate::virtual_host::VirtualHost;
@@ -32,15 +32,15 @@ impl Hosts {
     /// the steps of [`Lookup`]:
     ///
     /// - 1, a cached result, costs nothing;
-    /// - 2, joining a load in flight, costs nothing either (singleflight);
-    /// - 3, a load, needs a permit of the prefix, and waits for it;
+    /// - 2, joining what is in flight, costs nothing either (singleflight);
+    /// - 3, a read, needs a permit of the prefix, and waits for it;
     /// - 4, a certificate that is not there at once, counts for the host's tenant, with or
-    ///   without a permit before. The load gives its permit back.
+    ///   without a permit before. The read gives its permit back.
     ///
     /// Where too many wait, the answer is a [`LookupError`] that says which bound
     /// was met. Steps 2 to 4 end at `deadline` with [`LookupError::Late`]. Step 4
-    /// first moves `deadline`: a certificate takes longer than a store call. A load
-    /// that has begun goes on. Returns the counted result, too.
+    /// first moves `deadline`: a certificate takes longer than a store call. What
+    /// has begun goes on. Returns the counted result, too.
     ///
     /// Calls of a hook may have led to the name: `charge` charges an absence of steps 1 and
     /// 2 to its client then. Step 3 drops it, and charges its own permit.
@@ -82,9 +82,9 @@ impl Hosts {
         self.count(outcome, how)
     }
 
-    /// Looks up a name that a site names, not its client: without step 4 of [`Self::ask`], since
-    /// no certificate is obtained for it. A call of the store takes a permit of the client's
-    /// `prefix`. An absent name is not charged to the client, who did not choose it.
+    /// Looks up a name that a site names, not its client. No certificate is obtained for
+    /// it. A call of the store takes a permit of the client's `prefix`. An absent name is
+    /// not charged to the client, who did not choose it.
     pub(crate) async fn ask_stored(
         &self,
         name: &HostName,
@@ -92,7 +92,7 @@ impl Hosts {
         deadline: Instant,
     ) -> Outcome<VirtualHost> {
         let permit = self.budget.admit(prefix, deadline);
-        self.stored(name, permit, deadline).await
+        ask_stored(&self.lookup, name, permit, drop, deadline).await
     }
 
     /// Looks up the name of a host of `tenant` that is served for long, as
@@ -105,45 +105,10 @@ impl Hosts {
         deadline: Instant,
     ) -> Outcome<VirtualHost> {
         let permit = self.budget.admit_look(tenant.clone());
-        self.stored(name, permit, deadline).await
+        ask_stored(&self.lookup, name, permit, drop, deadline).await
     }
 
-    /// Looks up what is stored for a name. A call of the store takes a permit.
-    async fn stored<P>(
-        &self,
-        name: &HostName,
-        permit: impl Future<Output = Result<P, Denied>>,
-        deadline: Instant,
-    ) -> Outcome<VirtualHost> {
-        let stored = async {
-            match self.lookup.cached(name) {
-                Cached::Hit(outcome) => outcome,
-                Cached::InFlight(wait) => match wait.progress().await {
-                    Progress::Ended(outcome) => outcome,
-                    Progress::Obtaining { .. } => Outcome::Absent(Absence::NoCredential),
-                },
-                Cached::Miss => match permit.await {
-                    Ok(_permit) => self.read(name).await,
-                    Err(denied) => Outcome::Failed(denied.into()),
-                },
-            }
-        };
-        let late = || Outcome::Failed(LookupError::Late);
-        timeout_at(deadline, stored)
-            .await
-            .unwrap_or_else(|_| late())
-    }
-
-    /// Reads what is stored for a name, unless it was read while the permit was awaited.
-    async fn read(&self, name: &HostName) -> Outcome<VirtualHost> {
-        let absent = || self.lookup.not_stored(name).map(Outcome::Absent);
-        match self.lookup.hit(name).or_else(absent) {
-            Some(outcome) => outcome,
-            None => self.lookup.stored(name).await,
-        }
-    }
-
-    /// Does step 3 of [`Self::ask`]: loads with a permit of the prefix.
+    /// Does step 3 of [`Self::ask`]: reads with a permit of the prefix.
     async fn load(
         &self,
         name: &HostName,
@@ -152,13 +117,7 @@ impl Hosts {
     ) -> (Progress<VirtualHost>, LookupResult) {
         match self.budget.admit(prefix, deadline).await {
             Ok(permit) => {
-                // The load keeps the permit for its store calls: a client that
-                // disconnects must not free it early.
-                let observe = move |outcome: &Outcome<VirtualHost>| {
-                    if matches!(outcome, Outcome::Absent(_)) {
-                        permit.was_absent();
-                    }
-                };
+                let observe = charging(permit, Permit::was_absent);
                 let progress = self.lookup.load_with(name, observe).progress().await;
                 (progress, LookupResult::Loaded)
             }
@@ -193,6 +152,40 @@ impl Hosts {
         let counted = counted(&outcome, how);
         self.metrics.lookup(counted);
         (outcome, counted)
+    }
+}
+
+/// Looks up what is stored for a name until `deadline`: steps 1 to 3 of [`Hosts::ask`]. A
+/// read takes a permit and keeps it until it ends; `was_absent` then has that of an absent
+/// name.
+pub(crate) async fn ask_stored<P: Send + 'static>(
+    lookup: &Arc<Lookup<VirtualHost>>,
+    name: &HostName,
+    permit: impl Future<Output = Result<P, Denied>>,
+    was_absent: fn(P),
+    deadline: Instant,
+) -> Outcome<VirtualHost> {
+    let stored = async {
+        let wait = match lookup.cached_stored(name) {
+            Cached::Hit(outcome) => return outcome,
+            Cached::InFlight(wait) => wait,
+            Cached::Miss => match permit.await {
+                Ok(permit) => lookup.read(name, charging(permit, was_absent)),
+                Err(denied) => return Outcome::Failed(denied.into()),
+            },
+        };
+        wait.stored().await
+    };
+    let late = |_| Outcome::Failed(LookupError::Late);
+    timeout_at(deadline, stored).await.unwrap_or_else(late)
+}
+
+/// Keeps the permit of a read until it ends: a client that disconnects must not free it
+/// early. `was_absent` has that of an absent name.
+fn charging<P>(permit: P, was_absent: fn(P)) -> impl FnOnce(&Outcome<VirtualHost>) {
+    move |outcome| match outcome {
+        Outcome::Absent(_) => was_absent(permit),
+        Outcome::Found(_) | Outcome::Failed(_) => {}
     }
 }
 

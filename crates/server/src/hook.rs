@@ -13,8 +13,8 @@
 //!  hook.rs        the trait that the binary implements: a question, an answer
 //!    ├─ hook/resolve.rs   from the answer to a record; charges what leads to nothing
 //!    ├─ hook/kept.rs      choices that a connection keeps for its requests
-//!    ├─ hook/clients.rs   what a script may cost a client's prefix, and its lookups;
-//!    │                      hook/reads.rs shares those where a load would order
+//!    ├─ hook/clients.rs   what a script may cost a client's prefix, and its lookups, which
+//!    │                      end with step 3
 //!    └─ virtual_host/made.rs  certificates that a script gave, each with a pattern of
 //!                               its own: tickets are bound to it
 //! ```
@@ -22,7 +22,6 @@
 mod clients;
 mod kept;
 mod question;
-mod reads;
 mod resolve;
 
 use std::sync::Arc;

@@ -34,11 +34,12 @@
 //!    │    │                    (hook/resolve.rs), before anything is looked up
 //!    ├─ ask.rs ─────► lookup.rs                 the name, to what serves it
 //!    │    │             ├─ cache.rs                 1 memory: the name, a note, a wildcard
-//!    │    │             └─ lookup/singleflight.rs   2 join the load in flight for this name
+//!    │    │             └─ lookup/singleflight.rs   2 join what is in flight for this name
 //!    │    └ budget.rs                                 else: a permit of the client's prefix;
 //!    │                                                step 4 counts for the tenant
-//!    │                  lookup/load.rs              one load, a task of its own
-//!    │                    ├─ store.rs               3 the pattern or the wildcard above, one call
+//!    │                  lookup/read.rs              3 one read, a task of its own, for all callers:
+//!    │                    │                           scripts and client certificates too
+//!    │                    ├─ store.rs                 the pattern or the wildcard above, one call
 //!    │                    │    └► crates/stores/src/tiers.rs
 //!    │                    │         redis_cache.rs     if it is as far as this server has seen
 //!    │                    │         the store          sqlite, postgres, redis, http, files
@@ -51,10 +52,12 @@
 //!    │                    │                           site/document.rs reads a site's keys,
 //!    │                    │                           site/check.rs turns them into
 //!    │                    │                           site/rule.rs and site/upstream.rs
-//!    │                    ├─ obtain.rs              4 issuance, if `[acme]` is there
-//!    │                    │    └► crates/issuance     see "The way of a certificate"
-//!    │                    └─ log.rs                 3 again if a certificate was stored, or a change
-//!    │                                                overtook the load
+//!    │                    └─ log.rs                   again if a change overtook it; an absence is
+//!    │                                                noted here
+//!    │                  lookup/obtaining.rs         4 issuance, another task, for visitors alone;
+//!    │                    │                           then 3 again
+//!    │                    └─ obtain.rs                if `[acme]` is there
+//!    │                         └► crates/issuance
 //!    ▼
 //!    └─ rustls with that ServerConfig; tickets.rs; refuse.rs sends alerts;
 //!       signing.rs gives permits to sign with long RSA keys, by client prefix

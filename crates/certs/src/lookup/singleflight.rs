@@ -1,23 +1,136 @@
-//! Singleflight: one load per name, shared by all waiters.
+//! Singleflight: one read of a name, and one call that obtains its certificate, each shared
+//! by all who wait for it.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use foldhash::quality::RandomState;
 use futures_util::future::{FutureExt, Shared};
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 
-use super::{LookupError, Outcome};
+use super::{Lookup, LookupError, Outcome};
 use crate::cache::Absence;
+use crate::host::HostName;
+use crate::log::Recent;
 use crate::record::Tenant;
 
-/// A load in flight, shared by its waiters.
+/// A flight, shared by its waiters.
 pub(super) type Call<V> = Shared<Receiver<Progress<V>>>;
 
 /// Begins a call. All waiters hear once the sender is used or dropped.
 pub(super) fn begin<V>() -> (Sender<Progress<V>>, Call<V>) {
     let (complete, progress) = channel();
     (complete, progress.shared())
+}
+
+/// Flights by name, below one lock: a read passes its call on if a certificate is obtained,
+/// and nobody comes between.
+pub(super) struct Flights<V> {
+    reads: HashMap<HostName, Reading<V>, RandomState>,
+    obtaining: HashMap<HostName, Call<V>, RandomState>,
+}
+
+struct Reading<V> {
+    call: Call<V>,
+    wanted: Wanted,
+}
+
+/// How often a certificate was tried to obtain for those who wait for a read; none if
+/// nobody of them wants one.
+pub(super) type Wanted = Option<usize>;
+
+/// Wish of a caller for whom none is obtained.
+pub(super) const STORED: Wanted = None;
+/// Wish of a caller that waits for a certificate, too.
+pub(super) const CERTIFICATE: Wanted = Some(0);
+
+impl<V> Flights<V> {
+    pub(super) fn len(&self) -> usize {
+        self.reads.len() + self.obtaining.len()
+    }
+
+    /// Joins what is in flight for a name: what obtains its certificate, for those who want
+    /// it, else the read.
+    pub(super) fn join(&mut self, name: &HostName, wanted: Wanted) -> Option<Call<V>> {
+        if wanted.is_some()
+            && let Some(call) = self.obtaining.get(name)
+        {
+            return Some(call.clone());
+        }
+        let read = self.reads.get_mut(name)?;
+        read.wanted = read.wanted.max(wanted);
+        Some(read.call.clone())
+    }
+
+    /// Begins to read a name that has no read in flight.
+    pub(super) fn read(
+        &mut self,
+        name: &HostName,
+        wanted: Wanted,
+    ) -> (Sender<Progress<V>>, Call<V>) {
+        let (complete, call) = begin();
+        let read = Reading {
+            call: call.clone(),
+            wanted,
+        };
+        self.reads.insert(name.clone(), read);
+        (complete, call)
+    }
+
+    /// Ends the read of a name. If somebody wants a certificate, the call is that of what
+    /// obtains it from now on. No other does: who wants one would have joined it.
+    pub(super) fn obtain(&mut self, name: &HostName) -> Wanted {
+        let Reading { call, wanted } = self.reads.remove(name)?;
+        if wanted.is_some() {
+            self.obtaining.insert(name.clone(), call);
+        }
+        wanted
+    }
+
+    /// Ends a flight. After that, another one may stand under its name.
+    pub(super) fn end(&mut self, name: &HostName, call: &Call<V>) {
+        let is_read = |read: &Reading<V>| read.call.ptr_eq(call);
+        if self.reads.get(name).is_some_and(is_read) {
+            self.reads.remove(name);
+        } else if self.obtaining.get(name).is_some_and(|it| it.ptr_eq(call)) {
+            self.obtaining.remove(name);
+        }
+    }
+}
+
+impl<V> Default for Flights<V> {
+    fn default() -> Self {
+        Self {
+            reads: HashMap::default(),
+            obtaining: HashMap::default(),
+        }
+    }
+}
+
+/// Place of a flight among those that can be joined. Dropping it ends the flight, so a
+/// runtime that ends leaves no waiter behind.
+pub(super) struct Listed<V: Send + Sync + 'static> {
+    pub(super) lookup: Arc<Lookup<V>>,
+    pub(super) name: HostName,
+    /// As it stands among the flights; never polled here.
+    pub(super) call: Call<V>,
+}
+
+impl<V: Send + Sync + 'static> Listed<V> {
+    /// Lets no lookup join any more. `recent` is locked since the outcome was
+    /// decided: a lookup that follows a later change begins another flight.
+    pub(super) fn leave(&self, _: &Recent) {
+        self.lookup.flights().end(&self.name, &self.call);
+    }
+}
+
+impl<V: Send + Sync + 'static> Drop for Listed<V> {
+    fn drop(&mut self) {
+        self.lookup.flights().end(&self.name, &self.call);
+    }
 }
 
 /// How far a load has come.
@@ -34,28 +147,30 @@ pub enum Progress<V> {
 }
 
 /// Future of a load's outcome. Dropping it cancels nothing.
-pub struct Wait<V>(Waited<V>);
-
-enum Waited<V> {
-    Known(Outcome<V>),
-    Call(Call<V>),
-}
+pub struct Wait<V>(Call<V>);
 
 impl<V> Wait<V> {
     pub(super) fn on(call: Call<V>) -> Self {
-        Self(Waited::Call(call))
+        Self(call)
     }
 
     pub(super) fn known(outcome: Outcome<V>) -> Self {
-        Self(Waited::Known(outcome))
+        let (complete, call) = begin();
+        let _ = complete.send(Progress::Ended(outcome));
+        Self(call)
     }
 
     /// Waits until the load has ended, or is obtaining a certificate: that takes
     /// much longer than a store call.
     pub async fn progress(self) -> Progress<V> {
-        match self.0 {
-            Waited::Known(outcome) => Progress::Ended(outcome),
-            Waited::Call(call) => call.await.unwrap_or(Progress::BROKEN_OFF),
+        self.0.await.unwrap_or(Progress::BROKEN_OFF)
+    }
+
+    /// Waits for what is stored. A certificate that is being obtained is not.
+    pub async fn stored(self) -> Outcome<V> {
+        match self.progress().await {
+            Progress::Ended(outcome) => outcome,
+            Progress::Obtaining { .. } => Outcome::Absent(Absence::NoCredential),
         }
     }
 }
@@ -65,10 +180,7 @@ impl<V> Future for Wait<V> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<V>> {
         loop {
-            let progress = match &mut self.0 {
-                Waited::Known(outcome) => return Poll::Ready(outcome.clone()),
-                Waited::Call(call) => ready!(call.poll_unpin(context)),
-            };
+            let progress = ready!(self.0.poll_unpin(context));
             match progress.unwrap_or(Progress::BROKEN_OFF) {
                 Progress::Ended(outcome) => return Poll::Ready(outcome),
                 Progress::Obtaining { outcome, .. } => *self = outcome,
@@ -78,7 +190,7 @@ impl<V> Future for Wait<V> {
 }
 
 impl<V> Progress<V> {
-    /// End of a call whose load's task ended early.
+    /// End of a call whose task ended early.
     const BROKEN_OFF: Self = Self::Ended(Outcome::Failed(LookupError::BrokenOff));
 }
 
@@ -96,55 +208,6 @@ impl<V> Clone for Progress<V> {
 
 impl<V> Clone for Wait<V> {
     fn clone(&self) -> Self {
-        Self(match &self.0 {
-            Waited::Known(outcome) => Waited::Known(outcome.clone()),
-            Waited::Call(call) => Waited::Call(call.clone()),
-        })
-    }
-}
-
-/// Audience of a load: its observer, and the waiters of its call.
-pub(super) struct Audience<V, O> {
-    observe: Option<O>,
-    /// Sender to the waiters; none once the call has ended.
-    complete: Option<Sender<Progress<V>>>,
-}
-
-impl<V, O: FnOnce(&Outcome<V>)> Audience<V, O> {
-    pub(super) fn new(observe: O, complete: Sender<Progress<V>>) -> Self {
-        Self {
-            observe: Some(observe),
-            complete: Some(complete),
-        }
-    }
-
-    /// Tells that the store answered with this absence, and that a certificate is
-    /// being obtained. Only the first of several attempts is told.
-    pub(super) fn obtaining(&mut self, reason: Absence, tenant: Option<&Tenant>) {
-        let Some(observe) = self.observe.take() else {
-            return;
-        };
-        observe(&Outcome::Absent(reason));
-        let (complete, call) = begin();
-        self.tell(Progress::Obtaining {
-            tenant: tenant.cloned(),
-            outcome: Wait::on(call),
-        });
-        self.complete = Some(complete);
-    }
-
-    /// Tells the outcome.
-    pub(super) fn ended(&mut self, outcome: Outcome<V>) {
-        if let Some(observe) = self.observe.take() {
-            observe(&outcome);
-        }
-        self.tell(Progress::Ended(outcome));
-    }
-
-    fn tell(&mut self, progress: Progress<V>) {
-        if let Some(complete) = self.complete.take() {
-            // An error tells that all waiters have left.
-            let _ = complete.send(progress);
-        }
+        Self(self.0.clone())
     }
 }

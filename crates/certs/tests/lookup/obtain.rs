@@ -15,6 +15,7 @@ use crate::scripted::{
     Names, ask, host, host_change, obtaining, pass, pattern, run_loads, store, watch,
 };
 
+mod flights;
 mod remembered;
 
 const HOUR: u64 = 3600;

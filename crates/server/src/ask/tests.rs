@@ -15,6 +15,8 @@ use crate::site::{Guard, Site};
 use crate::tickets::Ring;
 use crate::virtual_host::Publisher;
 
+mod flights;
+
 #[path = "../../tests/common/store.rs"]
 #[allow(missing_docs, unreachable_pub)]
 mod store;

@@ -4,11 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sekisho_certs::{Absence, Cached, HostName, Lookup, LookupError, Outcome, Progress};
+use sekisho_certs::{HostName, Lookup, LookupError, Outcome};
 use tokio::time::{Instant, timeout_at};
 
-use super::reads::Reads;
-use crate::budget::{AbsenceToken, Budget, Prefix};
+use crate::ask::ask_stored;
+use crate::budget::{AbsenceToken, Budget, Permit};
 use crate::settings::Limits;
 use crate::virtual_host::VirtualHost;
 
@@ -18,7 +18,6 @@ use crate::virtual_host::VirtualHost;
 pub struct Clients {
     lookup: Arc<Lookup<VirtualHost>>,
     pub(crate) budget: Arc<Budget>,
-    reads: Reads,
     /// Limit of a lookup.
     patience: Duration,
 }
@@ -30,7 +29,6 @@ impl Clients {
         Self {
             lookup: Arc::clone(lookup),
             budget: Arc::new(Budget::new(limits)),
-            reads: Reads::default(),
             patience: limits.handshake,
         }
     }
@@ -59,8 +57,7 @@ impl Clients {
     /// ask a store, or wait for another's answer.
     #[must_use]
     pub fn cached(&self, name: &HostName) -> Option<Outcome<VirtualHost>> {
-        let absent = || self.lookup.not_stored(name).map(Outcome::Absent);
-        self.lookup.hit(name).or_else(absent)
+        self.lookup.hit_stored(name)
     }
 
     /// Looks up a host in the stores, through the cache that handshakes use, and
@@ -68,43 +65,8 @@ impl Clients {
     /// prefix, which is charged with an absent host.
     pub async fn lookup(&self, name: &HostName, client: IpAddr) -> Outcome<VirtualHost> {
         let deadline = Instant::now() + self.patience;
-        let looked_up = async {
-            match self.lookup.cached(name) {
-                Cached::Hit(outcome) => outcome,
-                Cached::InFlight(wait) => stored(wait.progress().await),
-                Cached::Miss => self.load(name, client.into(), deadline).await,
-            }
-        };
-        let looked_up = timeout_at(deadline, looked_up).await;
-        looked_up.unwrap_or_else(|_| Outcome::Failed(LookupError::Late))
-    }
-
-    async fn load(&self, name: &HostName, prefix: Prefix, at: Instant) -> Outcome<VirtualHost> {
-        let lookup = &self.lookup;
-        // A load would begin to obtain a certificate.
-        let reads = lookup.obtains().then_some(&self.reads);
-        if let Some(absence) = lookup.not_stored(name) {
-            return Outcome::Absent(absence);
-        }
-        if let Some(reads) = reads
-            && let Some(outcome) = reads.join(lookup, name).await
-        {
-            return outcome;
-        }
-        let permit = match self.budget.admit(prefix, at).await {
-            Ok(permit) => permit,
-            Err(denied) => return Outcome::Failed(denied.into()),
-        };
-        if let Some(reads) = reads {
-            return reads.begin(lookup, name, permit).await;
-        }
-        // The load keeps the permit for its store calls, as one of a handshake does.
-        let observe = move |outcome: &Outcome<VirtualHost>| {
-            if matches!(outcome, Outcome::Absent(_)) {
-                permit.was_absent();
-            }
-        };
-        stored(lookup.load_with(name, observe).progress().await)
+        let permit = self.budget.admit(client.into(), deadline);
+        ask_stored(&self.lookup, name, permit, Permit::was_absent, deadline).await
     }
 }
 
@@ -116,13 +78,5 @@ impl Token {
     /// Spends the token: the client's name led to nothing.
     pub fn spend(self) {
         self.0.spend();
-    }
-}
-
-/// Returns what the store answered. A certificate that is being obtained is none yet.
-fn stored(progress: Progress<VirtualHost>) -> Outcome<VirtualHost> {
-    match progress {
-        Progress::Ended(outcome) => outcome,
-        Progress::Obtaining { .. } => Outcome::Absent(Absence::NoCredential),
     }
 }

@@ -1,0 +1,269 @@
+//! Read of a name: step 3 of a lookup. It reads, prepares, publishes and caches.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::oneshot::Sender;
+use tokio::time::Instant;
+
+use super::freshness::RETRY_DELAY;
+use super::obtaining::Obtaining;
+use super::singleflight::{Listed, Progress};
+use super::{Lookup, LookupError, Outcome};
+use crate::cache::{Absence, EntryState, Note, Served, Tried};
+use crate::credential::CredentialId;
+use crate::host::HostName;
+use crate::loaded::{LoadedCredential, LoadedHost};
+use crate::log::{Begun, LoadSubjects, Meanwhile, Recent};
+use crate::record::HostRecord;
+use crate::seal::OpenKey;
+use crate::store::{Answer, Found};
+
+/// Read for all who wait for its call, whatever they want.
+pub(super) struct Read<V: Send + Sync + 'static, O> {
+    /// Before the sender: no waiter may join a call that is broken off.
+    pub(super) listed: Listed<V>,
+    pub(super) complete: Sender<Progress<V>>,
+    pub(super) observe: O,
+}
+
+/// Answer of the store, to be compared with the changes since it was asked.
+enum Answered<V> {
+    Found(Arc<Served<V>>, Vec<CredentialId>),
+    Missing(Missing),
+}
+
+/// Answer of the store that leaves nothing to serve.
+pub(super) struct Missing {
+    pub(super) reason: Absence,
+    /// The record, if there is one.
+    pub(super) record: Option<Box<HostRecord>>,
+    /// When the store was asked.
+    begun: Begun,
+    /// Whether a certificate was tried to obtain.
+    pub(super) tried: Tried,
+    /// Time for which this is remembered; none for no such bound.
+    pub(super) holds: Option<Duration>,
+}
+
+/// End of a read.
+enum Landed<V> {
+    Ended(Outcome<V>),
+    /// Somebody wants a certificate, which was tried to obtain so often before.
+    Wanted(Missing, usize),
+}
+
+impl<V: Send + Sync + 'static, O: FnOnce(&Outcome<V>)> Read<V, O> {
+    pub(super) async fn run(mut self) {
+        let landed = self.read().await;
+        let lookup = Arc::clone(&self.listed.lookup);
+        let (answered, progress) = match landed {
+            Landed::Ended(outcome) => (outcome.clone(), Progress::Ended(outcome)),
+            Landed::Wanted(missing, before) => {
+                let (absent, listed) = (Outcome::Absent(missing.reason), self.listed);
+                let obtaining = Obtaining {
+                    listed,
+                    missing,
+                    before,
+                };
+                (absent, obtaining.begin())
+            }
+        };
+        (self.observe)(match &progress {
+            Progress::Ended(outcome) => outcome,
+            Progress::Obtaining { .. } => &answered,
+        });
+        lookup.tell(self.complete, progress);
+    }
+
+    /// Reads until no change has overtaken the answer.
+    async fn read(&mut self) -> Landed<V> {
+        for _ in 0..MAX_READS {
+            let begun = self.listed.lookup.recent().begun();
+            match self.listed.lookup.find(&self.listed.name, begun).await {
+                Ok(answered) => {
+                    if let Some(landed) = self.land(begun, answered) {
+                        return landed;
+                    }
+                }
+                Err(error) => return self.fail(error),
+            }
+        }
+        self.fail(LookupError::BrokenOff)
+    }
+
+    /// Compares an answer with the changes since the store was asked, caches it, and lets
+    /// nobody join any more. Returns none if the name must be read again.
+    fn land(&self, begun: Begun, answered: Answered<V>) -> Option<Landed<V>> {
+        let Listed { lookup, name, .. } = &self.listed;
+        let recent = lookup.recent();
+        let outcome = match answered {
+            Answered::Found(served, credentials) => {
+                let subjects = LoadSubjects {
+                    name,
+                    pattern: Some(&served.host().record.pattern),
+                    credentials: &credentials,
+                };
+                match recent.meanwhile(begun, &subjects) {
+                    Meanwhile::Overtaken => return None,
+                    Meanwhile::Shadowed => served.state.shadowed.store(true, Ordering::Relaxed),
+                    Meanwhile::Nothing => {}
+                }
+                if lookup.cache.insert(name, &served) {
+                    lookup.raise_revision(&recent);
+                }
+                Outcome::Found(served)
+            }
+            Answered::Missing(missing) => {
+                if !lookup.note_absence(&recent, name, &missing) {
+                    return None;
+                }
+                if missing.tried == Tried::No
+                    && let Some(before) = lookup.flights().obtain(name)
+                {
+                    return Some(Landed::Wanted(missing, before));
+                }
+                Outcome::Absent(missing.reason)
+            }
+        };
+        self.listed.leave(&recent);
+        Some(Landed::Ended(outcome))
+    }
+
+    /// Falls back on a stale record, if there is one.
+    fn fail(&self, error: LookupError) -> Landed<V> {
+        let Listed { lookup, name, .. } = &self.listed;
+        let recent = lookup.recent();
+        let outcome = lookup.stale_if_error(name, error);
+        self.listed.leave(&recent);
+        Landed::Ended(outcome)
+    }
+}
+
+impl<V: Send + Sync + 'static> Lookup<V> {
+    /// Tells the waiters of a call.
+    pub(super) fn tell(&self, complete: Sender<Progress<V>>, progress: Progress<V>) {
+        if let Progress::Ended(outcome) = &progress {
+            self.counts.loaded(outcome);
+        }
+        // An error tells that all waiters have left.
+        let _ = complete.send(progress);
+    }
+
+    /// Notes an absence. Returns false if a change overtook it: the name must be read again.
+    pub(super) fn note_absence(&self, recent: &Recent, name: &HostName, missing: &Missing) -> bool {
+        let subjects = LoadSubjects {
+            name,
+            pattern: None,
+            credentials: &[],
+        };
+        if recent.meanwhile(missing.begun, &subjects) == Meanwhile::Overtaken {
+            return false;
+        }
+        let note = Note::Absent {
+            reason: missing.reason,
+            tried: missing.tried,
+            epoch: missing.begun.epoch,
+            fresh_until: self.freshness.absence(),
+            ends: self.freshness.end_of(missing.holds),
+        };
+        if self.cache.insert_absence(name, note) {
+            self.raise_revision(recent);
+        }
+        true
+    }
+
+    /// Asks the store and prepares its answer.
+    async fn find(&self, name: &HostName, begun: Begun) -> Result<Answered<V>, LookupError> {
+        let asked = Instant::now();
+        let answer = self.store.find(name).await;
+        self.counts.asked(asked.elapsed(), answer.is_err());
+        self.freshness.asked(&answer);
+        let Answer {
+            found, is_stale, ..
+        } = answer?;
+        let missing = |reason, record| {
+            let is_open = reason != Absence::Disabled;
+            let may_obtain = is_open && !is_stale && self.obtain.is_possible();
+            Ok(Answered::Missing(Missing {
+                reason,
+                record,
+                begun,
+                tried: if may_obtain {
+                    Tried::No
+                } else {
+                    Tried::Refused
+                },
+                // Remembered without end, what a copy lacks would keep the host from issuance.
+                holds: (is_open && is_stale).then_some(RETRY_DELAY),
+            }))
+        };
+        match found {
+            None => missing(Absence::NoHost, None),
+            Some(found) if found.record.disabled => missing(Absence::Disabled, None),
+            Some(found) if found.credentials.is_empty() => {
+                missing(Absence::NoCredential, Some(Box::new(found.record)))
+            }
+            Some(found) => self
+                .prepare(*found, begun)
+                .map_err(|why| LookupError::Unusable(why.into())),
+        }
+    }
+
+    /// Loads the credentials and publishes the record, before the read is
+    /// compared with the changes since it began.
+    fn prepare(&self, found: Found<OpenKey>, begun: Begun) -> Result<Answered<V>, String> {
+        let ids: Vec<_> = found.credentials.iter().map(|stored| stored.id).collect();
+        let mut credentials = Vec::with_capacity(found.credentials.len());
+        for stored in found.credentials {
+            credentials.push(self.interner.intern(stored, begun.epoch)?);
+        }
+        credentials.sort_by_key(|credential: &Arc<LoadedCredential>| credential.key_type);
+        let host = Arc::new(LoadedHost {
+            record: found.record,
+            credentials,
+        });
+        let published = (self.publish)(&host)?;
+        let state = EntryState {
+            shadowed: AtomicBool::new(found.shadowed),
+            epoch: begun.epoch,
+            fresh_until: AtomicU64::new(self.freshness.record(found.fresh_for)),
+            retry_at: AtomicU64::new(0),
+            refreshing: AtomicBool::new(false),
+        };
+        Ok(Answered::Found(
+            Arc::new(Served::new(host, published.value, published.weight, state)),
+            ids,
+        ))
+    }
+
+    /// Serves the cached record on when a load fails (stale-if-error, RFC 5861),
+    /// except with a credential that is known to be replaced: keys that leaked
+    /// are replaced.
+    pub(super) fn stale_if_error(&self, name: &HostName, error: LookupError) -> Outcome<V> {
+        let exact = self.cache.exact(name.as_str());
+        let stale = exact.or_else(|| match self.cache.note(name.as_str()) {
+            Some(Note::Absent { .. }) => None,
+            Some(Note::Alias { .. }) => self.cache.wildcard(name.as_str()),
+            None => self
+                .cache
+                .wildcard(name.as_str())
+                .filter(|above| !above.state.shadowed.load(Ordering::Relaxed)),
+        });
+        match stale.filter(|stale| !stale.host().is_superseded()) {
+            Some(stale) => {
+                let retry_at = self.freshness.retry_at();
+                stale.state.retry_at.store(retry_at, Ordering::Relaxed);
+                self.counts.served_stale(&error);
+                Outcome::Found(stale)
+            }
+            None => Outcome::Failed(error),
+        }
+    }
+}
+
+/// Store calls of one read, and calls of [`Obtain`](crate::Obtain) for those who wait. Each
+/// further one means that a change overtook the one before within the time that it takes,
+/// or that what was obtained is not stored.
+pub(super) const MAX_READS: usize = 8;
