@@ -88,16 +88,11 @@ impl Site<'_> {
         until: Instant,
     ) -> Result<Arc<CertifiedKey>, Failure> {
         let wrong = |what: &str| Err(Failure::Settings(format!("the host {name} {what}")));
-        let clients = &self.upstreams.tls;
-        if clients.is_absent(name) {
-            return wrong(ABSENT);
-        }
         let hosts = &self.upstreams.hosts;
         let served = match hosts.ask_stored(name, self.prefix, until).await {
             Outcome::Found(served) => served,
             Outcome::Absent(_)
             | Outcome::Failed(LookupError::NotObtained(_) | LookupError::NotDue) => {
-                clients.note_absent(name);
                 return wrong(ABSENT);
             }
             Outcome::Failed(error) => {

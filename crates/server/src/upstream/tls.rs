@@ -4,9 +4,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use quick_cache::sync::Cache;
 use rustls::client::ResolvesClientCert;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
@@ -14,10 +12,8 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore, SignatureScheme};
 
-use sekisho_certs::HostName;
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
 
 use super::owned::{Owned, Owner};
 use crate::site::{Protocol, UpstreamTls};
@@ -39,8 +35,6 @@ pub(crate) struct TlsClients {
     load: LoadRoots,
     /// Relaxed: only uniqueness counts.
     number: AtomicU64,
-    /// Hosts of client certificates that were not there, until when that holds.
-    absent: Cache<HostName, Instant>,
 }
 
 impl fmt::Debug for TlsClients {
@@ -56,20 +50,7 @@ impl TlsClients {
             roots: OnceCell::new(),
             load,
             number: AtomicU64::new(1),
-            absent: Cache::new(ABSENCES),
         }
-    }
-
-    /// Returns whether a host of a client certificate was not there lately.
-    pub(crate) fn is_absent(&self, name: &HostName) -> bool {
-        let until = self.absent.get(name);
-        until.is_some_and(|until| Instant::now() < until)
-    }
-
-    /// Remembers for 5 s that a host of a client certificate is not there. Else each
-    /// request of its site would ask the store.
-    pub(crate) fn note_absent(&self, name: &HostName) {
-        self.absent.insert(name.clone(), Instant::now() + ABSENT);
     }
 
     /// Returns an owner's configuration for a server called `host`. `certificate` is
@@ -204,8 +185,3 @@ const MOST: u64 = 64 << 20;
 const CONFIGURATION: usize = 4096;
 /// Configurations that there is room for at the start.
 const ESTIMATED: usize = 1024;
-/// Absent hosts of client certificates that are remembered.
-const ABSENCES: usize = 1024;
-
-/// How long an absent host of a client certificate is not looked for again.
-const ABSENT: Duration = Duration::from_secs(5);
