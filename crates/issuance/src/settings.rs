@@ -86,7 +86,7 @@ mod tests {
         let mut ca = CaSettings::builtin("zerossl").unwrap();
         ca.root = Some(PathBuf::from("/nowhere/ca.pem"));
         let error = SettingError::from(acme::Ca::new(&ca).unwrap_err()).to_string();
-        let expected = "ca.zerossl.root: /nowhere/ca.pem: No such file";
+        let expected = "ca.zerossl.ca: /nowhere/ca.pem: No such file";
         assert!(error.starts_with(expected), "{error}");
 
         let zone = HostName::parse("example.com").unwrap();

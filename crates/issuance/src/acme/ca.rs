@@ -68,7 +68,7 @@ impl Ca {
     /// Reads the roots; sends nothing.
     ///
     /// # Errors
-    /// [`Fault::Setting`] names `directory` or `root`.
+    /// [`Fault::Setting`] names `directory` or `ca`.
     pub fn new(settings: &CaSettings) -> Result<Self, Error> {
         let name = settings.name.as_str().into();
         let step = "using the CA";
@@ -82,7 +82,7 @@ impl Ca {
         let tls = tls.map_err(|why| wrong("ca", why))?;
         let trusted = settings.root.as_ref().map_or_else(
             || "the system's roots".to_owned(),
-            |file| format!("root = {:?}", file.display().to_string()),
+            |file| format!("ca = {:?}", file.display().to_string()),
         );
         let transport = Transport {
             client: HttpsClient::new(tls, Timeouts::FAR),
@@ -177,7 +177,7 @@ mod tests {
         }
         let error = refused(&settings("https://ca.example/dir", Some("/nowhere/ca.pem")));
         assert!(
-            error.contains("internal") && error.contains("root: /nowhere/ca.pem: No such file"),
+            error.contains("internal") && error.contains("ca: /nowhere/ca.pem: No such file"),
             "{error}"
         );
     }

@@ -92,7 +92,7 @@ async fn a_wrong_root_is_named() {
     let text = error.to_string();
     assert!(matches!(error.fault, Fault::Untrusted(_)), "{text}");
     assert!(
-        text.contains("root = ") && text.contains(file.to_str().unwrap()),
+        text.contains("ca = ") && text.contains(file.to_str().unwrap()),
         "{text}"
     );
     assert_eq!(error.blame(), Blame::Operator);
