@@ -117,7 +117,7 @@ async fn answer(
 ) -> Response<Logged<Answer>> {
     let request = unanswered.as_ref().expect(UNANSWERED);
     let has_body = !request.body().is_end_stream();
-    let guard = RequestGuard::new(context.timeouts());
+    let guard = RequestGuard::new(context.timeouts(), has_body);
     let last = is_last(request);
     let connect = request.method() == Method::CONNECT;
     let http1 = request.version() < Version::HTTP_2;

@@ -41,7 +41,7 @@ pub(crate) use upstream::AtUpstream;
 /// | the socket takes nothing | `blocked` | `body` | [`Due::Ask`] |
 /// | our side is closed | `close` | [`LINGER`] | [`Due::Drop`] |
 /// | a head has begun | `read`, `in_head` | `head` | [`Due::Drop`] |
-/// | an upstream wants more of a body of HTTP/1.1 | [`Flow::want_body`] | `body` | [`Due::Drop`] |
+/// | more of a body of HTTP/1.1 is wanted | [`Flow::want_body`], `read` | `body` | [`Due::Drop`] |
 /// | the client sent its end, and HTTP/2 or an upstream answers | `client_ended` | `after_end` | [`Due::Drop`] |
 /// | an answer is made | `begin` | none | |
 /// | between two requests | `established`, `end` | `idle` | [`Due::Close`] |
@@ -131,7 +131,12 @@ impl ConnTimeouts {
     /// Notes that the client sent bytes. On a multiplexed connection they are
     /// not progress of a request: they may be a PING frame.
     pub(crate) fn read(&self) {
-        if !self.multiplexed.load(Relaxed) && !self.is_in_flight() {
+        if self.multiplexed.load(Relaxed) {
+            return;
+        }
+        if self.is_in_flight() {
+            self.flow.postpone();
+        } else {
             self.head.set_once(self.now());
         }
     }

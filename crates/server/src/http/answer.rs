@@ -20,7 +20,8 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(super) fn new(body: Body, guard: RequestGuard) -> Self {
+    pub(super) fn new(body: Body, mut guard: RequestGuard) -> Self {
+        guard.answered();
         if !http_body::Body::is_end_stream(&body) {
             guard.offer();
         }
@@ -83,17 +84,31 @@ impl http_body::Body for Answer {
 /// A request in flight, from its head to the end of its answer.
 pub(super) struct RequestGuard {
     timeouts: Arc<ConnTimeouts>,
+    /// Whom the request's body is awaited from; none once it is answered, or without one.
+    body: Option<Arc<Flow>>,
     /// Set for HTTP/2 only: over HTTP/1.1, data that the client does not take
     /// blocks the socket.
     flow: Option<Arc<Flow>>,
 }
 
 impl RequestGuard {
-    pub(super) fn new(timeouts: &Arc<ConnTimeouts>) -> Self {
+    pub(super) fn new(timeouts: &Arc<ConnTimeouts>, has_body: bool) -> Self {
         timeouts.begin();
+        let body = has_body.then(|| timeouts.flow());
+        if let Some(flow) = &body {
+            flow.want_body();
+        }
         Self {
             timeouts: Arc::clone(timeouts),
+            body,
             flow: Flow::of_stream(),
+        }
+    }
+
+    /// Lets the client take its time with the rest of the request's body.
+    fn answered(&mut self) {
+        if let Some(flow) = self.body.take() {
+            flow.leave_body();
         }
     }
 
@@ -112,6 +127,7 @@ impl RequestGuard {
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
+        self.answered();
         self.timeouts.end();
     }
 }

@@ -18,7 +18,7 @@ task_local! {
 ///
 /// | | we | the client | the upstream |
 /// | --- | --- | --- | --- |
-/// | body | no upstream is asked yet | an upstream would take more of it | has what came |
+/// | body | there is none | an answer or an upstream waits for it | has what came |
 /// | answer | make it | leaves a piece of it untaken (HTTP/2) | sends nothing of it |
 #[derive(Debug)]
 pub(crate) struct Flow {
@@ -57,7 +57,8 @@ impl Flow {
         FLOW.try_with(Arc::clone).ok()
     }
 
-    /// Notes that an upstream would take more of the body than the client has sent.
+    /// Notes that more of the body is wanted than the client has sent: by an upstream, or
+    /// before anybody is asked.
     pub(crate) fn want_body(&self) {
         if !matches!(self.body.get(), Owes::Client(_)) {
             self.body.set(Owes::Client(self.now()));
@@ -69,7 +70,7 @@ impl Flow {
         self.body.set(Owes::Upstream(self.now()));
     }
 
-    /// Notes that the upstream does without more of the body.
+    /// Notes that the answer goes on without more of the body.
     pub(crate) fn leave_body(&self) {
         if matches!(self.body.get(), Owes::Client(_)) {
             self.pass_body();
@@ -93,8 +94,8 @@ impl Flow {
         }
     }
 
-    /// Begins the wait for the client's next piece anew: until now, other bodies of the
-    /// connection filled the window that it needs.
+    /// Begins the wait for the client's next piece anew: bytes came, or until now, other
+    /// bodies of the connection filled the window that it needs.
     pub(crate) fn postpone(&self) {
         if matches!(self.body.get(), Owes::Client(_)) {
             self.body.set(Owes::Client(self.now()));

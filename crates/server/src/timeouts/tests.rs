@@ -45,11 +45,12 @@ async fn each_phase_has_its_limit() {
     timeouts.end();
     assert_eq!(due_in(&timeouts), Some((60, Due::Close)));
     timeouts.begin();
-    assert_eq!(due_in(&timeouts), None, "nobody wants its body yet");
     timeouts.flow().want_body();
-    advance(10).await;
     timeouts.read();
+    advance(10).await;
     assert_eq!(due_in(&timeouts), Some((20, Due::Drop)), "a body");
+    timeouts.read();
+    assert_eq!(due_in(&timeouts), Some((30, Due::Drop)), "bytes of it");
     timeouts.flow().pass_body();
     assert_eq!(due_in(&timeouts), None, "the upstream is to go on");
     timeouts.end();
