@@ -241,19 +241,24 @@ async fn a_connection_that_holds_too_much_is_told_so() {
     let upstream = small();
     let mut setup = Setup::limits(LIMITS);
     setup.settings.bodies = 4 << 20;
-    let world = World::of_setup(setup, &[(HOST, &upstream.site())]);
+    // All but one wait for a connection: neither the upstream nor the kernel takes them.
+    let url = upstream.url();
+    let site = format!(r#"{{"upstream": {{"servers": ["{url}"], "connections": 1}}}}"#);
+    let world = World::of_setup(setup, &[(HOST, &site)]);
     let mut client = world.raw_http2().await;
     client
         .send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
         .await;
     // The window of the connection.
     while client.next_frame().await != 8 {}
+    // Streams have their window once the settings are acknowledged.
+    client.send([0, 0, 0, 4, 1, 0, 0, 0, 0]).await;
     let post_of = |stream| {
         let fields = [&[0x83, 0x87, 0x84, 0x01, 9][..], HOST.as_bytes()].concat();
         [&[0, 0, 14, 1, 4, 0, 0, 0, stream][..], &fields].concat()
     };
     let piece = |stream| [&[0, 0x40, 0, 0, 0, 0, 0, 0, stream][..], &[0; 16 << 10]].concat();
-    // As much as the windows allow: more than the server holds, and the kernel behind it.
+    // As much as the windows allow: more than the server holds.
     for stream in [1, 3, 5, 7, 9, 11] {
         client.send(post_of(stream)).await;
         for _ in 0..127 {
