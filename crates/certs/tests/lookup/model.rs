@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sekisho_certs::store::LogPosition;
-use sekisho_certs::{Cached, FeedState, Follower, HostName, Outcome, Wait};
+use sekisho_certs::{Cached, FeedState, Follower, HostName, Obtained, Outcome, Wait};
+use sekisho_testkit::Issuer;
 use tokio::task::yield_now;
 
-use crate::scripted::{LOG, Names, Scripted, held_store, host_change, host_version, lookup_with};
+use crate::scripted::{LOG, Names, Scripted, held_store, host_change, host_version, obtaining};
 
 /// More than the calls of one case.
 const PERMITS: usize = 10_000;
@@ -28,6 +29,8 @@ enum Step {
     /// The feed finds a gap and starts over at the head.
     Restart,
     Ask(usize),
+    /// As above, by a caller that must not issue.
+    AskStored(usize),
     /// Reads that begin from here on end only with `Release`.
     Hold,
     Release,
@@ -39,7 +42,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..PATTERNS.len()).prop_map(Step::Remove),
         4 => (1..4_usize).prop_map(Step::Deliver),
         1 => Just(Step::Restart),
-        8 => (0..NAMES.len()).prop_map(Step::Ask),
+        5 => (0..NAMES.len()).prop_map(Step::Ask),
+        3 => (0..NAMES.len()).prop_map(Step::AskStored),
         1 => Just(Step::Hold),
         1 => Just(Step::Release),
     ]
@@ -60,15 +64,18 @@ struct World {
     /// Contents of the store behind each change, and the change's subject.
     history: Vec<(Hosts, &'static str)>,
     delivered: usize,
-    /// Names asked for, each with how much was delivered by then.
-    waiting: Vec<(HostName, usize, Wait<String>)>,
+    /// Names asked for, each with how much was delivered by then, and whether a certificate
+    /// may be obtained.
+    waiting: Vec<(HostName, usize, Wait<String>, bool)>,
 }
 
 impl World {
     fn new() -> Self {
         let store = held_store();
         store.release(PERMITS);
-        let lookup = lookup_with(&store, 1 << 20);
+        let refused = Obtained::Refused { retry_after: None };
+        let issuer = Issuer::new(move |_, _| refused.clone());
+        let lookup = obtaining(&store, 1 << 20, Arc::new(issuer));
         lookup.restart(LogPosition {
             log: LOG,
             number: 0,
@@ -98,7 +105,8 @@ impl World {
                     mark: 0,
                 });
             }
-            Step::Ask(name) => self.ask(NAMES[name]).await,
+            Step::Ask(name) => self.ask(NAMES[name], true).await,
+            Step::AskStored(name) => self.ask(NAMES[name], false).await,
             Step::Hold => self.store.hold(),
             Step::Release => self.release().await,
         }
@@ -127,14 +135,19 @@ impl World {
         }
     }
 
-    async fn ask(&mut self, name: &str) {
+    async fn ask(&mut self, name: &str, may_issue: bool) {
         let name = HostName::parse(name).unwrap();
-        let wait = match self.lookup.cached(&name) {
+        let cached = match may_issue {
+            true => self.lookup.cached(&name),
+            false => self.lookup.cached_stored(&name),
+        };
+        let wait = match cached {
             Cached::Hit(outcome) => return self.check(&name, self.delivered, &outcome),
             Cached::InFlight(wait) => wait,
-            Cached::Miss => self.lookup.load(&name),
+            Cached::Miss if may_issue => self.lookup.load(&name),
+            Cached::Miss => self.lookup.read(&name, |_| ()),
         };
-        self.waiting.push((name, self.delivered, wait));
+        self.waiting.push((name, self.delivered, wait, may_issue));
         yield_now().await;
         if !self.store.is_held() {
             self.release().await;
@@ -143,8 +156,11 @@ impl World {
 
     async fn release(&mut self) {
         self.store.release(PERMITS);
-        for (name, delivered, wait) in std::mem::take(&mut self.waiting) {
-            let outcome = wait.await;
+        for (name, delivered, wait, may_issue) in std::mem::take(&mut self.waiting) {
+            let outcome = match may_issue {
+                true => wait.await,
+                false => wait.stored().await,
+            };
             self.check(&name, delivered, &outcome);
         }
     }
@@ -175,7 +191,8 @@ proptest! {
             world.release().await;
             world.deliver(usize::MAX);
             for name in NAMES {
-                world.ask(name).await;
+                world.ask(name, true).await;
+                world.ask(name, false).await;
             }
         });
     }
