@@ -9,6 +9,7 @@
 
 mod backup;
 pub(crate) mod documents;
+mod events;
 mod fault;
 mod file;
 mod find;

@@ -1,24 +1,23 @@
 //! Noticing what other connections and other processes did.
 //!
-//! Every 25 ms the watch compares the store's file and its write-ahead log, by their
-//! metadata, with those of the last time. A commit is written first, then synced, and
-//! visible only after that: for a while after a difference the watch therefore looks each
-//! time, and it looks once a second in any case.
+//! The kernel tells when the store's files are written. A commit is written first, then
+//! synced, and visible only after that: SQLite shows it through mapped memory, of which no
+//! event tells. For a while after an event the watch therefore looks every 25 ms.
 //!
 //! A look (a poll of the store) compares the file and SQLite's `data_version` with those
-//! of the last look.
+//! of the last look. The watch is quiet when no event came for [`SETTLING`].
 
-use std::ffi::OsString;
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::watch;
 
+use super::events::{FileEvents, Happened};
 use super::file::StoreFile;
 use super::inline::InlineReaders;
 use super::read::StoreConnection;
@@ -29,23 +28,33 @@ use super::slot::{Role, Slot};
 #[derive(Debug)]
 pub(super) struct Watch {
     changed: Arc<watch::Sender<()>>,
-    _stop: mpsc::SyncSender<()>,
+    _stop: UnixStream,
 }
 
 impl Watch {
     pub(super) fn start(file: Arc<StoreFile>, inline: Arc<InlineReaders>) -> io::Result<Self> {
-        Self::start_with(file, inline, SLOW_INTERVAL)
+        let events = FileEvents::of(&file.path);
+        if let Err(error) = &events {
+            let path = file.path.display();
+            tracing::warn!(
+                %error,
+                "inotify can't watch {path}: this process looks for changes every 25 ms, also when idle"
+            );
+        }
+        Self::start_with(file, inline, events.ok(), SLOW_INTERVAL)
     }
 
-    /// Starts a watch that looks at least every `slow`.
+    /// Starts a watch that `events` wake. It looks at least every `slow`, and every
+    /// [`POLL_INTERVAL`] without events.
     pub(super) fn start_with(
         file: Arc<StoreFile>,
         inline: Arc<InlineReaders>,
+        events: Option<FileEvents>,
         slow: Duration,
     ) -> io::Result<Self> {
         let changed = Arc::new(watch::Sender::new(()));
-        let (stop, stopped) = mpsc::sync_channel(0);
-        let watcher = Watcher::new(file, inline, Arc::clone(&changed), slow);
+        let (stop, stopped) = UnixStream::pair()?;
+        let watcher = Watcher::new(file, inline, Arc::clone(&changed), events, slow);
         thread::Builder::new()
             .name("sqlite-watch".to_owned())
             .spawn(move || watcher.run(&stopped))?;
@@ -76,14 +85,15 @@ struct Watcher {
     slot: Arc<Slot>,
     inline: Arc<InlineReaders>,
     changed: Arc<watch::Sender<()>>,
+    /// Events of the store's files; without them, each pause is short.
+    events: Option<FileEvents>,
     slow: Duration,
-    /// The write-ahead log, which lies beside the file that a link leads to.
-    log: PathBuf,
-    written: Written,
     seen: Option<i64>,
     looked: Instant,
-    /// End of the time in which a commit that was written may become visible.
+    /// End of the time in which a commit that an event told of may become visible.
     busy_until: Instant,
+    /// An event came since a change was found last.
+    announced: bool,
 }
 
 impl Watcher {
@@ -91,97 +101,129 @@ impl Watcher {
         file: Arc<StoreFile>,
         inline: Arc<InlineReaders>,
         changed: Arc<watch::Sender<()>>,
+        events: Option<FileEvents>,
         slow: Duration,
     ) -> Self {
         let now = Instant::now();
         Self {
             slot: file.slot(None, Role::Reader),
-            log: log_of(&file.path),
             file,
             inline,
             changed,
+            events,
             slow,
-            written: Written::default(),
             seen: None,
             looked: now,
             busy_until: now,
+            announced: false,
         }
     }
 
-    fn run(mut self, stopped: &mpsc::Receiver<()>) {
+    fn run(mut self, stopped: &UnixStream) {
         self.inline.open();
-        // The first look waits too: starting up must not.
-        while stopped.recv_timeout(POLL_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
-            if self.is_due() {
+        // The first look waits too: starting up must not. Events wait for the next look
+        // as well: another process may write without pause.
+        while wait(stopped, None, POLL_INTERVAL) == Woken::Due {
+            if self.is_quiet() && wait(stopped, self.events.as_ref(), self.slow) == Woken::Stopped {
+                return;
+            }
+            self.read_events();
+            if !self.is_quiet() || self.looked.elapsed() >= self.slow {
                 self.look();
             }
         }
     }
 
-    /// Returns whether a commit or another file may have come since the last look.
-    fn is_due(&mut self) -> bool {
-        let now = Instant::now();
-        let written = Written::of(&self.file.path, &self.log);
-        if written != self.written {
-            self.written = written;
-            self.busy_until = now + SETTLING;
+    /// Tells whether no event came for so long that no commit is under way.
+    fn is_quiet(&self) -> bool {
+        self.events.is_some() && Instant::now() >= self.busy_until
+    }
+
+    /// Ends the quiet if the store's files were written since the last call.
+    fn read_events(&mut self) {
+        match self.events.as_ref().map(FileEvents::read) {
+            None | Some(Happened::Nothing) => {}
+            Some(Happened::Event) => self.expect_changes(),
+            Some(Happened::Lost) => self.renew_events(),
         }
-        now < self.busy_until || now.duration_since(self.looked) >= self.slow
+    }
+
+    fn expect_changes(&mut self) {
+        self.announced = true;
+        self.busy_until = Instant::now() + SETTLING;
+    }
+
+    /// Watches the folders in which the store lies now. Events that nobody read are
+    /// dropped: looks find what they told of.
+    fn renew_events(&mut self) {
+        match FileEvents::of(&self.file.path) {
+            Ok(events) => self.events = Some(events),
+            Err(error) => self.give_up_events(&error.to_string()),
+        }
+        self.expect_changes();
+    }
+
+    fn give_up_events(&mut self, why: &str) {
+        self.events = None;
+        let path = self.file.path.display();
+        tracing::warn!(
+            "inotify no longer watches {path} ({why}): this process looks for changes every 25 ms until it is restarted"
+        );
     }
 
     /// Announces a commit or another file if one came since the last look.
     fn look(&mut self) {
         self.looked = Instant::now();
+        let (is_first, was_quiet) = (self.seen.is_none(), self.is_quiet());
         let replaced = self.file.follow();
-        if replaced {
-            self.log = log_of(&self.file.path);
+        if replaced && self.events.is_some() {
+            // A link may point to another folder now, or the folder may be another one.
+            // Before the version is read: no commit falls between the two.
+            self.renew_events();
         }
         // Opens connections that failed before, or were closed with their file.
         self.inline.open();
         // A file that can't be read is reported to those who read it.
         let version = self.slot.with(StoreConnection::data_version).ok();
-        if replaced || version.is_some() && version != self.seen {
-            self.seen = version;
-            self.changed.send_replace(());
+        if !replaced && (version.is_none() || version == self.seen) {
+            return;
         }
+        self.seen = version;
+        self.changed.send_replace(());
+        if was_quiet && !is_first {
+            // The event may have come after the events were read.
+            self.read_events();
+            if !self.announced {
+                self.give_up_events("a change came without an event");
+            }
+        }
+        self.announced = false;
     }
 }
 
-/// Metadata of the store's file and of its write-ahead log, each none while it is missing.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Written([Option<Metadata>; 2]);
-
+/// Reason for the end of a pause.
 #[derive(Debug, PartialEq, Eq)]
-struct Metadata {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    /// Time of the last write, in seconds and nanoseconds. Two writes may have one: for
-    /// [`SETTLING`] after the first the watch looks anyway.
-    written: (i64, i64),
+enum Woken {
+    /// The watch was dropped.
+    Stopped,
+    /// There are events, or the pause is over.
+    Due,
 }
 
-impl Written {
-    fn of(file: &Path, log: &Path) -> Self {
-        let read = |path| {
-            let found = fs::metadata(path).ok()?;
-            Some(Metadata {
-                device: found.dev(),
-                inode: found.ino(),
-                bytes: found.size(),
-                written: (found.mtime(), found.mtime_nsec()),
-            })
-        };
-        Self([read(file), read(log)])
+/// Waits for `pause`, or until there are events or the watch is dropped.
+fn wait(stopped: &UnixStream, events: Option<&FileEvents>, pause: Duration) -> Woken {
+    // Without events, the first descriptor stands for them too.
+    let events = events.map_or(stopped.as_fd(), FileEvents::as_fd);
+    let mut waited =
+        [stopped.as_fd(), events].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    // A pause that is too long for a `Timespec` has no end.
+    let pause = Timespec::try_from(pause).ok();
+    // A signal ends the pause early.
+    let _ = poll(&mut waited, pause.as_ref());
+    match waited[0].revents().is_empty() {
+        true => Woken::Due,
+        false => Woken::Stopped,
     }
-}
-
-/// Returns where SQLite puts the write-ahead log of the file at `path`.
-fn log_of(path: &Path) -> PathBuf {
-    let file = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut log = OsString::from(file);
-    log.push("-wal");
-    log.into()
 }
 
 /// Share of the 100 ms that [`CACHE_TIMEOUT`](sekisho_certs::feed::CACHE_TIMEOUT)
@@ -190,7 +232,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// Time that a commit may take from its last write until it is visible: a sync of the
 /// disk. A slower one is seen within [`SLOW_INTERVAL`].
 const SETTLING: Duration = Duration::from_secs(10);
-/// Longest pause between two looks while nothing is written.
+/// Longest pause between two looks while nothing happens.
 const SLOW_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
