@@ -2,8 +2,10 @@
 
 mod owner;
 
-use std::fs::{self, File};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Permissions};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf, absolute};
 
 use anyhow::{Context, anyhow, bail};
@@ -13,7 +15,7 @@ use sekisho_certs::seal::KeySource;
 use crate::config::Config;
 use crate::terminal::failure::{Ended, Result};
 use crate::wiring::open;
-use owner::{Made, SERVICE, User};
+use owner::{Folder, SERVICE, User};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -47,6 +49,11 @@ pub(super) fn run(args: &Args) -> Result<Ended> {
     // The configuration comes last: after a failure, the next run goes on.
     make_store(&config, user.as_ref())?;
     let mut created = File::create_new(&file).with_context(context)?;
+    if user.is_some() {
+        // The service reads it, whatever root's umask is. It has no secrets.
+        let readable = Permissions::from_mode(0o644);
+        created.set_permissions(readable).with_context(context)?;
+    }
     created.write_all(text.as_bytes()).with_context(context)?;
     println!("wrote {}", file.display());
     args.tell_next(&file, user.as_ref());
@@ -57,16 +64,19 @@ pub(super) fn run(args: &Args) -> Result<Ended> {
 fn make_store(config: &Config, user: Option<&User>) -> Result<()> {
     let store = config.store.url.database().expect("the template has one");
     let folder = store.parent().expect("it is absolute");
+    let name = |path: &Path| path.file_name().map(OsStr::to_owned);
     let journals = ["", "-wal", "-shm"].map(|suffix| {
-        let mut name = store.as_os_str().to_owned();
-        name.push(suffix);
-        name.into()
+        let mut file = name(store)?;
+        file.push(suffix);
+        Some(file)
     });
     let key = match &config.keys {
-        Some(KeySource::File(path)) => Some(path.clone()),
+        Some(KeySource::File(path)) => name(path),
         _ => None,
     };
-    let made = Made::begin(folder, journals.into_iter().chain(key).collect())?;
+    let files: Vec<_> = journals.into_iter().flatten().chain(key).collect();
+    let files: Vec<_> = files.iter().map(OsString::as_os_str).collect();
+    let made = Folder::make(folder, &files, user)?;
     let runtime = open::runtime()?;
     drop(runtime.block_on(open::create(config))?);
     drop(runtime);
@@ -103,12 +113,18 @@ impl Args {
             path.map(|path| toml::Value::String(path).to_string())
                 .ok_or_else(|| anyhow!("--state: the path is not UTF-8"))
         };
-        let text = TEMPLATE
-            .replace("HTTPS_PORT", &https.to_string())
-            .replace("HTTP_PORT", &http.to_string())
-            .replace("STORE", &below("sqlite", "hosts.db")?)
-            .replace("MASTER", &below("file", "master.key")?)
-            .replace("ROOT", root);
+        let (store, key) = (below("sqlite", "hosts.db")?, below("file", "master.key")?);
+        let (https, http) = (https.to_string(), http.to_string());
+        // A path of the operator may look like a place: the text is filled in one pass.
+        let pieces = TEMPLATE.split('@').map(|piece| match piece {
+            "HTTPS" => &https,
+            "HTTP" => &http,
+            "STORE" => &store,
+            "KEY" => &key,
+            "ROOT" => root,
+            text => text,
+        });
+        let text: String = pieces.collect();
         let Some(mail) = &self.acme else {
             let lines = ACME.lines().map(|line| format!("# {line}\n"));
             return Ok(text + OF_ACME + &lines.collect::<String>());
@@ -119,9 +135,13 @@ impl Args {
 
     /// Says how a first page is served, without files of certificates too.
     fn tell_next(&self, file: &Path, user: Option<&User>) {
-        let option = match self.dir == Path::new(".") {
-            true => String::new(),
-            false => format!(" --config {}", file.display()),
+        let option = match (self.dir == Path::new("."), user) {
+            (true, None) => String::new(),
+            (_, None) => format!(" --config {}", file.display()),
+            (_, Some(_)) => {
+                let file = absolute(file).unwrap_or_else(|_| file.to_owned());
+                format!(" --config {}", file.display())
+            }
         };
         let sudo = user.map_or_else(String::new, |user| format!("sudo -u {} ", user.name));
         let pages = match geteuid().is_root() {
@@ -162,20 +182,20 @@ const TEMPLATE: &str = r#"# Configuration of sekisho. A relative path is taken b
 
 [listen]
 # TLS. Ports below 1024 need root or CAP_NET_BIND_SERVICE.
-https = ["0.0.0.0:HTTPS_PORT", "[::]:HTTPS_PORT"]
+https = ["0.0.0.0:@HTTPS@", "[::]:@HTTPS@"]
 # Plain HTTP: each request is redirected to HTTPS.
-http = ["0.0.0.0:HTTP_PORT", "[::]:HTTP_PORT"]
+http = ["0.0.0.0:@HTTP@", "[::]:@HTTP@"]
 # /healthz, /readyz and /metrics, for this machine alone.
 admin = "127.0.0.1:9443"
 
 [store]
 # Hosts, certificates and sealed private keys. 'sekisho init' made the file.
-url = STORE
+url = @STORE@
 
 [keys]
 # Seals the private keys in the store. Back this file up apart from the store:
 # without it, the stored keys are lost.
-master = MASTER
+master = @KEY@
 
 [sites]
 # What sites of hosts may name: folders for 'host set --root', and networks for
@@ -184,7 +204,7 @@ allow = ["/srv", "/var/www"]
 
 [site]
 # Files of a host that has no site of its own; {host} stands for its name.
-root = "ROOT"
+root = "@ROOT@"
 
 # Certificates by ACME for hosts that have none, at their first visit. Ports 443 and
 # 80 of the hosts must lead here.

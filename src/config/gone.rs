@@ -12,8 +12,8 @@ pub(super) fn instead(path: &[String]) -> Option<&'static str> {
     Some(instead)
 }
 
-/// Places of these keys, where `*` stands for any name, and what takes their place. A
-/// place that still has another form, as `acme.ca`, is told so for a wrong type.
+/// Places of these keys, where `*` stands for any name, and what takes their place.
+/// `acme.ca` is also a valid table: its text is shown only for a value of a wrong type.
 pub(super) const GONE: &[(&str, &str)] = &[
     (
         "server.avoid_slow_adx",
@@ -21,8 +21,8 @@ pub(super) const GONE: &[(&str, &str)] = &[
     ),
     (
         "server.requests",
-        "it is gone; `connections`, and `connections` and `waiting` of a site's upstream, bound \
-         the load; leave the key out",
+        "it is gone: leave it out. [server] connections bounds the load, and so do `connections` \
+         and `waiting` of a site's upstream",
     ),
     (
         "acme.ca",
@@ -40,7 +40,7 @@ pub(super) const GONE: &[(&str, &str)] = &[
     ("hook.deadline", "it is called `timeout` now"),
     (
         "hook.waiting_per_prefix",
-        "it is gone; a prefix has an eighth of `waiting`, and at least 128; leave the key out",
+        "it is gone; a prefix has an eighth of `waiting`, or 128 if that is more; leave the key out",
     ),
     (
         "hook.cache",

@@ -11,8 +11,12 @@ pub(crate) struct Problems {
 }
 
 impl Problems {
+    /// Adds a problem. Those beyond [`MOST`] are dropped: a list in the file may have a
+    /// wrong value in each of many entries.
     pub(crate) fn add(&mut self, problem: Problem) {
-        self.found.push(problem);
+        if self.found.len() < MOST {
+            self.found.push(problem);
+        }
     }
 
     /// Adds the problem of a key that is not known, or whose value has a wrong type.
@@ -31,8 +35,8 @@ impl Problems {
         self.add(problem);
     }
 
-    /// Adds the problem of what lacks a value at `needed`, unless that value was told to
-    /// be wrong: what lacks is then no problem of its own.
+    /// Adds the problem that the value at `needed` is missing. Does nothing if a problem of
+    /// that value was added already.
     pub(crate) fn add_lack(&mut self, needed: &[&str], problem: Problem) {
         if !self.is_told(needed) {
             self.add(problem);
@@ -68,3 +72,6 @@ impl Problems {
         self.found
     }
 }
+
+/// Problems of one file that are told.
+pub(super) const MOST: usize = 100;

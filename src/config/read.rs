@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::gone;
 use super::locate::{Problem, path_to};
-use super::problems::Problems;
+use super::problems::{MOST, Problems};
 use super::raw::RawConfig;
 use super::wording::{syntax, wrong_type};
 
@@ -23,6 +23,7 @@ pub(super) fn read(text: &str) -> Result<(RawConfig, Problems), Problems> {
         return Err(mistakes(text, &errors));
     }
     let mut problems = Problems::default();
+    // Each problem needs the whole text once more.
     while problems.len() < MOST {
         let error = match RawConfig::deserialize(toml::Deserializer::from(root.clone())) {
             Ok(raw) => return Ok((raw, problems)),
@@ -80,6 +81,3 @@ fn remove(table: &mut DeTable<'_>, path: &[String]) -> bool {
         },
     }
 }
-
-/// Problems after which no more keys are read: each needs the whole text once more.
-const MOST: usize = 100;

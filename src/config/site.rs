@@ -26,7 +26,7 @@ pub(super) fn check(raw: Option<Table>, base: &Path, problems: &mut Problems) ->
         };
         let keys = wrong.key().iter().map(String::as_str);
         let place: Vec<_> = std::iter::once("site").chain(keys).collect();
-        // What lacks since a key was taken out is no problem of its own.
+        // A key that is missing because it was taken out is no problem of its own.
         if problems.is_told(&place) {
             return None;
         }
@@ -44,7 +44,7 @@ pub(super) fn check(raw: Option<Table>, base: &Path, problems: &mut Problems) ->
     }
 }
 
-/// What a site answers with, and a value that is right.
+/// Key that says what a site answers with, and a right value of it.
 const ACTIONS: [(&str, &str); 3] = [
     ("root", "/srv"),
     ("upstream", "http://192.0.2.1"),

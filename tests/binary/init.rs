@@ -114,10 +114,6 @@ fn the_user_of_the_service_gets_the_store_and_its_key() {
     let config = config.replace(":80\"", ":0\"").replace(":9443\"", ":0\"");
     sandbox.write("made/sekisho.toml", &config);
     fs::set_permissions(sandbox.root(), fs::Permissions::from_mode(0o755)).expect("ours");
-    for folder in ["a", "made"] {
-        let open = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(sandbox.path(folder), open).expect("ours");
-    }
     let mut command = Command::new("setpriv");
     command
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
@@ -126,6 +122,37 @@ fn the_user_of_the_service_gets_the_store_and_its_key() {
         .current_dir(sandbox.root())
         .env_remove("SEKISHO_LOG");
     Server::start(command).stop();
+}
+
+/// As where an earlier run ended before the folder was given, or root made it.
+#[test]
+fn a_folder_of_another_user_is_refused_before_anything_is_made() {
+    if !needs("root, to name another user", geteuid().is_root()) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path("state")).expect("a folder");
+    let init = ["init", "made", "--state", "state", "--user", "nobody"];
+    let error = sandbox.fails(&init);
+    assert!(
+        error.contains("belongs to another user than nobody"),
+        "{error}"
+    );
+    assert!(
+        !sandbox.path("state/hosts.db").exists() && !sandbox.path("made/sekisho.toml").exists()
+    );
+    std::os::unix::fs::chown(sandbox.path("state"), Some(NOBODY), None).expect("root");
+    sandbox.ok(&init);
+    let owner = fs::metadata(sandbox.path("state/hosts.db")).expect("a file");
+    assert_eq!(owner.uid(), NOBODY);
+}
+
+#[test]
+fn a_path_that_looks_like_a_place_of_the_template_stays() {
+    let sandbox = Sandbox::new();
+    sandbox.ok(&["init", "made", "--state", "a@ROOT@KEY@b"]);
+    assert!(sandbox.path("a@ROOT@KEY@b/hosts.db").exists());
+    sandbox.ok(&["host", "list", "--config", "made/sekisho.toml"]);
 }
 
 #[test]

@@ -242,8 +242,8 @@ pub(crate) enum Content {
     /// An upstream in each host's record, of this many; all hosts share one
     /// certificate. nginx has one for each of its hosts.
     Upstreams(usize),
-    /// One upstream in all hosts' records, each of a tenant of its own; all hosts share one
-    /// certificate. nginx has an `upstream` block for each of its hosts.
+    /// The same upstream in each host's record. Each host has a tenant of its own; all
+    /// hosts share one certificate. nginx has an `upstream` block for each of its hosts.
     Tenants,
 }
 

@@ -127,12 +127,13 @@ pub(crate) enum Note {
     },
 }
 
-/// Whether a certificate was tried to obtain for an absence.
+/// Attempt to obtain a certificate for a name that is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tried {
-    /// It might be obtained: an absence only for those who obtain none.
+    /// No attempt was made, and one is possible. Callers that must not issue take the name
+    /// as absent.
     No,
-    /// None may be obtained now.
+    /// An attempt is not allowed now.
     Refused,
     /// Issuance was allowed and failed: an error, not an absence.
     Failed,

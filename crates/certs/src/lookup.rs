@@ -40,9 +40,9 @@ mod singleflight;
 /// 3. a read of the store: the exact pattern, else the wildcard above, with credentials;
 /// 4. issuance, where the host may. What it has stored is read by step 3.
 ///
-/// One read is in flight per name, for all callers. [`Self::cached_stored`] and
-/// [`Self::read`] are for those who must not issue: for them, step 3 is the last. A read
-/// leads to step 4 if somebody who waits for it wants a certificate.
+/// A name has one read in flight, for all callers. [`Self::cached_stored`] and
+/// [`Self::read`] are for callers that must not issue: step 3 is their last. A read leads
+/// to step 4 if a caller that waits for it wants a certificate.
 ///
 /// `V` is what `publish` makes of a record, once per read that finds one. A read
 /// makes at most 8 store calls: an answer that a change overtook is thrown away.

@@ -107,7 +107,7 @@ async fn memory_is_bounded_and_odd_keys_are_absent() {
         let expires = START + 60 + i64::try_from(number).unwrap();
         let _ = one.put(HTTP, &number.to_string(), answer, expires);
     }
-    // What expires first made room.
+    // The answers that expire first made room.
     let known = numbers.filter(|number| one.own(HTTP, &number.to_string()).is_some());
     assert!(known.eq(9..MAX_KNOWN + 9));
     for odd in ["a\0b", "a b", "ü", &"a".repeat(254)] {

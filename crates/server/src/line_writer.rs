@@ -48,7 +48,7 @@ enum Message {
 
 impl LineWriter {
     /// Starts the thread that writes lines to `file`. The queue has room for 4,096 lines
-    /// of `most_bytes`; `dropped` counts those that are not written.
+    /// and `most_bytes` in all; `dropped` counts those that are not written.
     ///
     /// # Errors
     /// If the thread can't be started.

@@ -1,12 +1,13 @@
 //! User of the service, to whom root gives the store and its key.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
 use rustix::process::geteuid;
 
 use crate::terminal::failure::Result;
@@ -36,48 +37,104 @@ impl User {
         Some(Self { name, id, group })
     }
 
-    /// Gives a file or folder that root has just made to this user. A user who owns the
-    /// folder could have put a link in its place: that is refused.
-    fn own(&self, path: &Path) -> io::Result<()> {
-        let mut options = File::options();
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-        let file = options.read(true).custom_flags(flags).open(path)?;
-        let found = file.metadata()?;
-        if found.uid() != geteuid().as_raw() || found.is_file() && found.nlink() != 1 {
-            return Err(io::Error::other("it was replaced meanwhile"));
-        }
-        fchown(&file, Some(self.id), Some(self.group))
+    /// Gives an open file or folder that root has just made to this user.
+    fn own(&self, made: &File) -> io::Result<()> {
+        fchown(made, Some(self.id), Some(self.group))
     }
 }
 
-/// What is not there yet, and is given to the user of the service once it is made.
-pub(super) struct Made(Vec<PathBuf>);
+/// Folder of the store, open, so that nobody puts another one in its place.
+pub(super) struct Folder {
+    path: PathBuf,
+    open: File,
+    /// Root has just made it.
+    is_new: bool,
+    /// Files of the store that were missing.
+    missing: Vec<OsString>,
+}
 
-impl Made {
-    /// Makes the folder of the store, for its owner alone, and notes which of the files
-    /// are missing.
-    pub(super) fn begin(folder: &Path, files: Vec<PathBuf>) -> Result<Self> {
-        let mut paths = files;
-        // The folder comes last: until then, its new owner can't move what is in it.
-        paths.push(folder.to_owned());
-        paths.retain(|path| fs::symlink_metadata(path).is_err());
-        let mut builder = DirBuilder::new();
-        let made = builder.recursive(true).mode(0o700).create(folder);
-        made.with_context(|| folder.display().to_string())?;
-        Ok(Self(paths))
+impl Folder {
+    /// Makes the folder, for its owner alone, and notes which of the files are missing. A
+    /// folder that is there must be the user's.
+    ///
+    /// # Errors
+    /// Also if the folder belongs to another user.
+    pub(super) fn make(path: &Path, files: &[&OsStr], user: Option<&User>) -> Result<Self> {
+        let named = || path.display().to_string();
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).with_context(named)?;
+        }
+        let made = DirBuilder::new().mode(0o700).create(path);
+        let is_new = made.is_ok();
+        if let Err(error) = made
+            && error.kind() != io::ErrorKind::AlreadyExists
+        {
+            return Err(error).with_context(named);
+        }
+        // The owner of the folder above could have put a link in place of a new folder.
+        let links = if is_new {
+            OFlags::NOFOLLOW
+        } else {
+            OFlags::empty()
+        };
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | links;
+        let open = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
+        let open = File::from(open.with_context(named)?);
+        let owner = open.metadata().with_context(named)?.uid();
+        let expected = match user {
+            Some(user) if !is_new => user.id,
+            _ => geteuid().as_raw(),
+        };
+        if let Some(user) = user
+            && owner != expected
+        {
+            let (path, name) = (path.display(), &user.name);
+            bail!(
+                "{path} belongs to another user than {name}: name a folder of its own by --state; \
+                 if this is one, 'chown -R {name} {path}' gives it to {name}"
+            );
+        }
+        let is_missing = |name: &&&OsStr| statat(&open, **name, AtFlags::SYMLINK_NOFOLLOW).is_err();
+        let missing = files.iter().filter(is_missing);
+        Ok(Self {
+            path: path.to_owned(),
+            missing: missing.map(|name| (*name).to_owned()).collect(),
+            open,
+            is_new,
+        })
     }
 
-    /// Gives what was made to the user. A file that was not needed is none.
+    /// Gives the files that are new to the user, and the folder if it is. A file that was
+    /// not needed is none.
     pub(super) fn give_to(&self, user: &User) -> Result<()> {
-        for path in &self.0 {
-            match user.own(path) {
+        for name in &self.missing {
+            let given = self.file(name).and_then(|file| user.own(&file));
+            match given {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(error).with_context(|| path.display().to_string());
+                    return Err(error).with_context(|| self.path.join(name).display().to_string());
                 }
                 _ => {}
             }
         }
+        // The folder comes last: until then, its new owner can't move what is in it.
+        if self.is_new {
+            let given = user.own(&self.open);
+            given.with_context(|| self.path.display().to_string())?;
+        }
         Ok(())
+    }
+
+    /// Opens a file that root has just made in the folder. The owner of the folder could
+    /// have put a link in its place: that is refused.
+    fn file(&self, name: &OsStr) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(openat(&self.open, name, flags, Mode::empty())?);
+        let found = file.metadata()?;
+        let is_ours = found.uid() == geteuid().as_raw() && found.is_file() && found.nlink() == 1;
+        match is_ours {
+            true => Ok(file),
+            false => Err(io::Error::other("it was replaced meanwhile")),
+        }
     }
 }
 

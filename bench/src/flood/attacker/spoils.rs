@@ -12,17 +12,17 @@ use super::Attacker;
 /// How an upstream fails at a request; the request's path asks for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Way {
-    /// It answers with 503.
+    /// Answers with 503.
     Refused,
-    /// It closes the connection without an answer.
+    /// Closes the connection without an answer.
     Closed,
-    /// It begins an answer, whose body comes byte by byte.
+    /// Begins an answer, whose body comes byte by byte.
     Slow,
-    /// It takes nothing of the request's body, and does not answer.
+    /// Takes nothing of the request's body, and does not answer.
     Untaken,
     /// Another server of the site accepts no connections.
     Dead,
-    /// It has a certificate for another name than the site says.
+    /// Has a certificate for another name than the site says.
     Mistaken,
 }
 

@@ -41,7 +41,7 @@ pub(super) struct Missing {
     pub(super) record: Option<Box<HostRecord>>,
     /// When the store was asked.
     begun: Begun,
-    /// Whether a certificate was tried to obtain.
+    /// Attempt to obtain a certificate.
     pub(super) tried: Tried,
     /// Time for which this is remembered; none for no such bound.
     pub(super) holds: Option<Duration>,

@@ -153,7 +153,7 @@ impl Kept {
 }
 
 /// Returns the time until a hook is asked again that had failed so often before: at first
-/// that of `[hook] failed` by default.
+/// 1 s.
 fn served_on(failures: u32) -> Duration {
     FIRST.saturating_mul(1 << failures.min(10)).min(LONGEST)
 }

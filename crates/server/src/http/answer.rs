@@ -84,7 +84,7 @@ impl http_body::Body for Answer {
 /// A request in flight, from its head to the end of its answer.
 pub(super) struct RequestGuard {
     timeouts: Arc<ConnTimeouts>,
-    /// Whom the request's body is awaited from; none once it is answered, or without one.
+    /// Flow of the request's body until the request is answered; none without a body.
     body: Option<Arc<Flow>>,
     /// Set for HTTP/2 only: over HTTP/1.1, data that the client does not take
     /// blocks the socket.

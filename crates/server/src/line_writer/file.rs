@@ -12,7 +12,7 @@ use rustix::io::Errno;
 /// Open target.
 #[derive(Debug)]
 pub struct File {
-    /// None of an open descriptor, such as standard output.
+    /// The path; none for an open descriptor, such as standard output.
     path: Option<PathBuf>,
     open: fs::File,
     /// The last write took only the beginning of a line.

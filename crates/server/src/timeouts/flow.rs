@@ -12,9 +12,9 @@ task_local! {
     static FLOW: Arc<Flow>;
 }
 
-/// Request, and who owes the next byte of each direction. Every time limit of a body
-/// is read from here. Over HTTP/2 each stream has one, over HTTP/1.1 the connection,
-/// whose requests follow each other.
+/// State of a request: which party owes the next byte of each direction. Every time limit
+/// of a body is read from here. Over HTTP/2 each stream has a flow. Over HTTP/1.1 the
+/// connection has one, since its requests follow each other.
 ///
 /// | | we | the client | the upstream |
 /// | --- | --- | --- | --- |
@@ -24,8 +24,8 @@ task_local! {
 pub(crate) struct Flow {
     start: Instant,
     body: Owed,
-    /// What the client owes begins in the connection's flowing time: while the socket
-    /// is blocked, the stream's window is not the cause.
+    /// The client's waits begin in the connection's flowing time: while the socket is
+    /// blocked, the stream's window is not the cause.
     answer: Owed,
 }
 
@@ -122,7 +122,8 @@ impl Flow {
         body || matches!(self.answer.get(), Owes::Client(since) if over(millis(flowing), since))
     }
 
-    /// Notes that the upstream sends nothing of the answer. Returns whether it did before.
+    /// Notes that the upstream sends nothing of the answer. Returns false if that was noted
+    /// before.
     pub(super) fn await_answer(&self) -> bool {
         let sent = !matches!(self.answer.get(), Owes::Upstream(_));
         if sent {
@@ -131,7 +132,7 @@ impl Flow {
         sent
     }
 
-    /// Notes that the upstream sent a piece of the answer. Returns whether it did not
+    /// Notes that the upstream sent a piece of the answer. Returns false if that was noted
     /// before.
     pub(super) fn has_answer(&self) -> bool {
         let waited = matches!(self.answer.get(), Owes::Upstream(_));

@@ -1,11 +1,14 @@
 //! Turns of connections whose clients send faster than the worker takes it.
 //!
-//! To decrypt a body and pass it on takes a worker longer than a client to send
-//! it. Sixty-four clients that never pause would each keep a worker busy for
-//! what Tokio calls one poll, and each request of another client would wait for
-//! all of them. Therefore a connection that has read [`AT_ONCE`] without finding
-//! its socket empty queues, and a few of the queue read between two looks of the
-//! worker at its sockets. Who sends no more than the worker takes never queues.
+//! A worker needs longer to decrypt a body and pass it on than a client needs to send it.
+//! Sixty-four clients that never pause would each keep the worker busy for one poll of
+//! their connection, and a request of another client would wait for all of them.
+//!
+//! Therefore a connection queues once it has read [`AT_ONCE`] without finding its socket
+//! empty. [`AT_A_TIME`] connections of the queue read between two looks of the worker at
+//! its sockets. A client that sends no more than the worker takes never queues. Uploads
+//! that queue share the worker by connections, not by client networks: many of one network
+//! slow other uploads that queue, and nothing else.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -15,7 +18,7 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
-/// What a connection has read since its socket was last empty.
+/// Bytes that a connection has read since its socket was last empty.
 #[derive(Debug, Default)]
 pub(super) struct Bulk {
     read: usize,
@@ -28,7 +31,7 @@ impl Bulk {
     pub(super) fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.read >= AT_ONCE {
             let turn = self.turn.get_or_insert_with(queue);
-            // Without a queue there is nobody to wait for.
+            // The sender is dropped only with the runtime: the connection ends then, too.
             let _ = ready!(Pin::new(turn).poll(cx));
             *self = Self::default();
         }
@@ -101,7 +104,7 @@ thread_local! {
 /// Bytes that a connection reads before it queues, and with each turn.
 const AT_ONCE: usize = 64 << 10;
 
-/// Turns between two looks at the sockets: some 0.1 ms.
+/// Turns between two looks at the sockets.
 const AT_A_TIME: usize = 2;
 
 #[cfg(test)]

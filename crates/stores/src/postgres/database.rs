@@ -74,8 +74,8 @@ impl Database {
     ///
     /// # Errors
     /// If the database can't be reached or refuses the statement, if a column has a type
-    /// that [`Value`] lacks, or the answer has over 1,000 rows or 1 MiB. Over 4 MiB for one
-    /// query end its connection before they are read.
+    /// that [`Value`] lacks, or the answer has over 1,000 rows or 1 MiB. A connection on
+    /// which over 4 MiB arrive for one query is closed.
     pub async fn query(&self, text: String, parameters: Vec<Value>) -> Result<Vec<Columns>> {
         let pool = Arc::clone(&self.pool);
         let cancels = Arc::clone(&self.cancels);

@@ -179,4 +179,8 @@ fn a_file_of_something_else_is_refused_with_a_bounded_text() {
     let lines = (0..10_000).map(|number| format!("k{number} = 1\n"));
     assert_eq!(told(&lines.collect::<String>()).len(), 100);
     assert!(told(&"x\n".repeat(10_000)).len() <= 100);
+    let wrong = "\"x\", ".repeat(10_000);
+    let listen = format!("listen.https = [\"127.0.0.1:1\"]\nlisten.trusted = [{wrong}]\n");
+    let text = format!("{listen}store.url = \"sqlite:a\"\n");
+    assert_eq!(told(&text).len(), 100);
 }

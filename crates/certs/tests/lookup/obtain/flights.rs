@@ -96,7 +96,7 @@ async fn a_visitor_that_joins_a_read_gets_a_certificate() {
     assert!(is_absent(&reader.stored().await));
     run_loads().await;
     assert_eq!((store.calls(), issuer.calls()), (1, 1));
-    // Who reads meanwhile has the answer of that read.
+    // A caller that reads meanwhile gets the answer of that read.
     assert!(is_absent(&ask_stored(&lookup).await));
     assert_eq!((store.calls(), issuer.calls()), (1, 1));
     issuer.release(1);

@@ -106,7 +106,8 @@ async fn a_scripts_client_is_charged_for_its_read_alone() {
     run().await;
     let (visitor, joins) = (world.ask("a.test"), look_up(&clients, "a.test"));
     run().await;
-    // Who began it leaves: the read goes on, and is charged to its network.
+    // The caller that began the read leaves. The read goes on, and is charged to the
+    // network of that caller.
     script.abort();
     world.store.unhold();
     assert!(is_absent(&joins.await.unwrap()));
