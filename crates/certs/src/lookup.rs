@@ -265,8 +265,8 @@ impl<V: Send + Sync + 'static> Lookup<V> {
                 let holds = self.freshness.absence_holds(fresh_until, ends);
                 let outcome = match tried {
                     Tried::No if wanted.is_some() => return None,
-                    Tried::No | Tried::Refused => Outcome::Absent(reason),
-                    Tried::Failed => Outcome::Failed(LookupError::NotDue),
+                    Tried::Failed if wanted.is_some() => Outcome::Failed(LookupError::NotDue),
+                    Tried::No | Tried::Refused | Tried::Failed => Outcome::Absent(reason),
                 };
                 return (epoch == self.epoch() && holds).then_some((outcome, Age::Fresh));
             }

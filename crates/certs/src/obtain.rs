@@ -21,7 +21,7 @@ use crate::store::BoxFuture;
 /// - Called only if a caller wants a certificate
 ///   ([`Lookup::load`](crate::Lookup::load)), never for those who read what is stored
 ///   ([`Lookup::read`](crate::Lookup::read)).
-/// - A call that answers at its first poll is part of the read. During any other
+/// - A call that refuses or fails at its first poll is part of the read. During any other
 ///   call waiters know that a certificate is being obtained
 ///   ([`Progress::Obtaining`](crate::Progress)), and the observer of the read has
 ///   been told of the absence ([`Lookup::load_with`](crate::Lookup::load_with)).

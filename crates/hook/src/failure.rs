@@ -24,7 +24,7 @@ pub(crate) enum Failure {
     },
     /// The run took too long.
     #[error("the run took too long ([hook] timeout)")]
-    Deadline,
+    Timeout,
     /// Too many runs wait, or the client's prefix is over its budget.
     #[error("too many runs wait, in all or for the client's network")]
     Overloaded,
@@ -64,7 +64,7 @@ impl Failure {
     pub(crate) fn charge(&self) -> Charge {
         match self {
             Self::Cpu(_) | Self::Memory { .. } | Self::BrokenOff => Charge::Always,
-            Self::Script(_) | Self::Deadline => Charge::Calls,
+            Self::Script(_) | Self::Timeout => Charge::Calls,
             Self::Overloaded | Self::LoadBrokenOff => Charge::Nothing,
         }
     }

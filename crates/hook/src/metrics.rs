@@ -69,7 +69,7 @@ impl Metrics {
             Some(Failure::Script(_)) => &self.error,
             Some(Failure::Cpu(_)) => &self.cpu,
             Some(Failure::Memory { .. }) => &self.memory,
-            Some(Failure::Deadline) => &self.timeout,
+            Some(Failure::Timeout) => &self.timeout,
             Some(Failure::Overloaded) => &self.overloaded,
             Some(Failure::BrokenOff | Failure::LoadBrokenOff) => &self.broken_off,
         }

@@ -111,8 +111,8 @@ const MOST: Duration = Duration::from_millis(20);
 const LEAST: Duration = Duration::from_micros(50);
 /// Time with the permit from which on a pause follows. Useful scripts take less.
 const LONG: Duration = Duration::from_millis(5);
-/// Runs of a worker that wait for the permit: four times what the longest runs use of a
-/// handshake's default deadline of 5 s.
+/// Runs of a worker that wait for the permit. 256 runs of 20 ms, the default of `cpu`, take
+/// 5 s, the default of `timeout`; most runs take less.
 const MAX_WAITING: usize = 1024;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! Limits on loads by client prefix, and on waits for certificates by tenant.
+//! Limits on reads by client prefix, and on waits for certificates by tenant.
 //!
-//! A name that is not cached costs a load, which makes 1 to 8 store calls. Two
+//! A name that is not cached costs a read, which makes 1 to 8 store calls. Reads behind an
+//! issuance take no permit: the bounds on orders are theirs. Two
 //! limits bound the loads of a client prefix. Absent names are charged to a token
 //! bucket per prefix. Permits for loads in flight go round robin to the prefixes
 //! that wait, and to the tenants with looks at their hosts. A load gives its permit back
@@ -32,7 +33,7 @@ pub(crate) struct Budget {
     /// Waits for a certificate. This gate has no permit to give: its queue is the waits. All
     /// names without a record share those of one tenant: anybody can make up such names.
     certificates: Gate<Option<Tenant>>,
-    /// Time that a handshake has from then on if it waits for a certificate.
+    /// Time limit of a handshake from the moment at which it begins to wait for a certificate.
     pub(crate) certificate_time: Duration,
 }
 
@@ -61,9 +62,9 @@ impl Budget {
     }
 
     /// Waits for a permit for one load. The caller bounds the wait by `deadline`.
-    /// A load takes a token of the prefix, and gives it back unless the name is
-    /// absent, or a certificate must be waited for. A prefix without tokens waits for the bucket to refill: its loads
-    /// of names that exist still get through, slowed down.
+    /// A load takes a token of the prefix. The token comes back unless the name is absent or
+    /// a certificate must be waited for. A prefix without tokens waits for the bucket to
+    /// refill: its loads of names that exist still get through, slowed down.
     ///
     /// # Errors
     /// [`Denied`], if too many clients of the prefix, or of all prefixes, wait

@@ -161,6 +161,10 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         if recent.meanwhile(missing.begun, &subjects) == Meanwhile::Overtaken {
             return false;
         }
+        if missing.tried == Tried::No && self.is_tried(name, missing.begun.epoch) {
+            // The issuance ended during the read. Its note says more.
+            return true;
+        }
         let note = Note::Absent {
             reason: missing.reason,
             tried: missing.tried,
@@ -172,6 +176,24 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             self.raise_revision(recent);
         }
         true
+    }
+
+    /// Returns whether a note that still holds says how an issuance ended.
+    fn is_tried(&self, name: &HostName, now: u64) -> bool {
+        match self.cache.note(name.as_str()) {
+            Some(Note::Absent {
+                tried,
+                epoch,
+                fresh_until,
+                ends,
+                ..
+            }) => {
+                tried != Tried::No
+                    && epoch == now
+                    && self.freshness.absence_holds(fresh_until, ends)
+            }
+            Some(Note::Alias { .. }) | None => false,
+        }
     }
 
     /// Asks the store and prepares its answer.

@@ -38,11 +38,11 @@ struct Reading<V> {
     wanted: Wanted,
 }
 
-/// How often a certificate was tried to obtain for those who wait for a read; none if
-/// nobody of them wants one.
+/// Number of issuance attempts so far for the callers that wait for a read; none if none of
+/// them wants a certificate. A caller that joins takes over the count.
 pub(super) type Wanted = Option<usize>;
 
-/// Wish of a caller for whom none is obtained.
+/// Wish of a caller that must not issue.
 pub(super) const STORED: Wanted = None;
 /// Wish of a caller that waits for a certificate, too.
 pub(super) const CERTIFICATE: Wanted = Some(0);
@@ -80,8 +80,8 @@ impl<V> Flights<V> {
         (complete, call)
     }
 
-    /// Ends the read of a name. If somebody wants a certificate, the call is that of what
-    /// obtains it from now on. No other does: who wants one would have joined it.
+    /// Ends the read of a name. If a waiter wants a certificate, moves the call to those that
+    /// obtain one. No other call stands there: a caller that wants a certificate joins it.
     pub(super) fn obtain(&mut self, name: &HostName) -> Wanted {
         let Reading { call, wanted } = self.reads.remove(name)?;
         if wanted.is_some() {
@@ -166,11 +166,15 @@ impl<V> Wait<V> {
         self.0.await.unwrap_or(Progress::BROKEN_OFF)
     }
 
-    /// Waits for what is stored. A certificate that is being obtained is not.
+    /// Waits for what is stored. A certificate that is being obtained, or could not be
+    /// obtained, is absent.
     pub async fn stored(self) -> Outcome<V> {
         match self.progress().await {
+            Progress::Obtaining { .. }
+            | Progress::Ended(Outcome::Failed(LookupError::NotObtained(_) | LookupError::NotDue)) => {
+                Outcome::Absent(Absence::NoCredential)
+            }
             Progress::Ended(outcome) => outcome,
-            Progress::Obtaining { .. } => Outcome::Absent(Absence::NoCredential),
         }
     }
 }

@@ -36,7 +36,7 @@ pub(crate) async fn call<I: Imports>(
     };
     // Boxed: a run that waits for nothing has neither timer nor place.
     let ended = Box::pin(called.go_on()).await;
-    if let Err(Failure::Deadline | Failure::Overloaded | Failure::BrokenOff) = ended {
+    if let Err(Failure::Timeout | Failure::Overloaded | Failure::BrokenOff) = ended {
         // Ended while it waited: no permit counts the collection.
         run.state.retire_if_full();
     }
@@ -137,7 +137,7 @@ impl<'a, I: Imports> Called<'a, I> {
             }
         };
         let ended = timeout_at(run.deadline, ended).await;
-        ended.unwrap_or(Err(Failure::Deadline))
+        ended.unwrap_or(Err(Failure::Timeout))
     }
 
     /// Polls what the coroutine waits for.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustls::sign::CertifiedKey;
-use sekisho_certs::{HostName, LookupError, Outcome, Tenant};
+use sekisho_certs::{HostName, Outcome, Tenant};
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::{Failure, Own, Waited};
@@ -91,10 +91,7 @@ impl Site<'_> {
         let hosts = &self.upstreams.hosts;
         let served = match hosts.ask_stored(name, self.prefix, until).await {
             Outcome::Found(served) => served,
-            Outcome::Absent(_)
-            | Outcome::Failed(LookupError::NotObtained(_) | LookupError::NotDue) => {
-                return wrong(ABSENT);
-            }
+            Outcome::Absent(_) => return wrong(ABSENT),
             Outcome::Failed(error) => {
                 let why = format!("the host {name} could not be looked up: {error}");
                 return Err(Failure::Lookup(why));

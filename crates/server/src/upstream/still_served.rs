@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use sekisho_certs::{HostName, LookupError, Outcome, Served, clock};
+use sekisho_certs::{HostName, Outcome, Served, clock};
 use tokio::time::{Instant, sleep};
 
 use super::parts::{Upstreams, Worker};
@@ -56,19 +56,8 @@ impl StillServed {
             match hosts.look_at(&self.name, tenant, deadline).await {
                 Outcome::Found(found) if self.is_as_before(&found) => {}
                 Outcome::Found(_) => return "its host was changed",
-                // The store has nothing for a name whose certificate was to be obtained.
-                Outcome::Absent(_)
-                | Outcome::Failed(LookupError::NotObtained(_) | LookupError::NotDue) => {
-                    return "its host is not served any more";
-                }
-                Outcome::Failed(
-                    LookupError::Store(_)
-                    | LookupError::Unusable(_)
-                    | LookupError::OverBudget
-                    | LookupError::Crowded
-                    | LookupError::Late
-                    | LookupError::BrokenOff,
-                ) => {}
+                Outcome::Absent(_) => return "its host is not served any more",
+                Outcome::Failed(_) => {}
             }
         }
     }

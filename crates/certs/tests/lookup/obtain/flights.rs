@@ -220,6 +220,53 @@ async fn what_is_read_during_an_issuance_is_served_when_that_fails() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failed_issuance_leaves_the_name_absent_for_readers() {
+    let issuer = Arc::new(Issuer::new(|_, _| failed(60)));
+    let (store, lookup) = issuing(&["a.test"], &issuer);
+    store.hold();
+    let reader = lookup.read(&name(), |_| ());
+    let visitor = join(lookup.cached(&name()));
+    store.unhold();
+    let visited = visitor.await;
+    assert!(matches!(
+        visited,
+        Outcome::Failed(LookupError::NotObtained(_))
+    ));
+    assert!(is_absent(&reader.stored().await));
+    assert!(is_absent(&ask_stored(&lookup).await));
+    let again = lookup.cached(&name());
+    assert!(matches!(
+        again,
+        Cached::Hit(Outcome::Failed(LookupError::NotDue))
+    ));
+    assert_eq!((store.calls(), issuer.calls()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_ends_late_leaves_the_note_of_a_failure() {
+    let issuer = Arc::new(Issuer::held(|_, _| failed(60)));
+    let (store, lookup) = issuing(&["a.test"], &issuer);
+    let visitor = lookup.load(&name());
+    run_loads().await;
+    // The note of the absence ends, and the issuance goes on.
+    lookup.feed_is(FeedState::None);
+    pass(6).await;
+    store.hold();
+    let reader = lookup.read(&name(), |_| ());
+    run_loads().await;
+    issuer.release(1);
+    assert!(matches!(visitor.await, Outcome::Failed(_)));
+    store.unhold();
+    assert!(is_absent(&reader.stored().await));
+    let again = lookup.cached(&name());
+    assert!(matches!(
+        again,
+        Cached::Hit(Outcome::Failed(LookupError::NotDue))
+    ));
+    assert_eq!(issuer.calls(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_issuance_is_read_by_the_read_in_flight() {
     let (store, lookup, issuer) = stores_once_released();
     let visitor = lookup.load(&name());
