@@ -172,7 +172,7 @@ async fn at_most_two_older_states_live() {
     assert!(metrics(&hook).contains("hook_states_replaced_total 4"));
 }
 
-/// Runs that burn CPU time take turns, and a network without tokens has none.
+/// Runs of a busy worker go on, but for those of a network without tokens.
 #[tokio::test]
 async fn a_busy_worker_runs_for_networks_with_tokens() {
     let script = "function handshake(tls)
