@@ -56,7 +56,6 @@ mod prove;
 mod refused;
 mod renewal;
 mod revoke;
-mod shares;
 mod turns;
 mod under_way;
 mod working;
@@ -69,8 +68,9 @@ use sekisho_certs::metrics::Registry;
 use sekisho_certs::store::Write;
 use sekisho_certs::{
     Able, Challenges, Claim, Clock, CredentialId, Fence, HostPattern, Lineage, LineageName,
-    LogLimiter, Sealer, Secret, StoreError,
+    LogLimiter, Sealer, Secret, StoreError, Tenant,
 };
+use sekisho_gate::{Gate, Sharing};
 use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::accounts::Accounts;
@@ -89,7 +89,6 @@ use claimed::CLAIM;
 use failure::Failure;
 pub use first_access::OnDemand;
 use renewal::UNCOUNTED;
-use shares::Shares;
 use turns::Turns;
 pub use under_way::{end_of, left_of};
 use working::Working;
@@ -113,10 +112,11 @@ pub struct Issuer {
     /// A permit is an order in flight.
     orders: Arc<Semaphore>,
     most_orders: usize,
-    /// Orders of first visitors, shared among tenants.
-    first_orders: Shares,
-    /// First visitors that something is done for.
-    visits: Shares,
+    /// Permits of orders for first visitors.
+    first_orders: Gate<Tenant>,
+    /// Permits of first visits that something is done for. Names without a record share
+    /// those of one tenant: anybody can make up such names.
+    visits: Gate<Option<Tenant>>,
     working: Working,
     turns: Turns,
     /// Told when there is something due.
@@ -201,8 +201,8 @@ impl Issuer {
             slow_keys: Semaphore::new(SLOW_KEYS),
             orders: Arc::new(Semaphore::new(settings.orders)),
             most_orders: settings.orders,
-            first_orders: Shares::new(settings.orders, settings.orders.div_ceil(2)),
-            visits: Shares::new(VISITS, VISITS / 8),
+            first_orders: Gate::new(settings.orders, Sharing::FewerThanLeft, 0),
+            visits: Gate::new(VISITS, Sharing::AtMost(|_| VISITS / 8), 0),
             working: Working::default(),
             turns: Turns::default(),
             due: Notify::new(),

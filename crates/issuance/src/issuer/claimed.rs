@@ -4,15 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sekisho_certs::store::Write;
-use sekisho_certs::{Claim, Fence, Lineage, LineageName, Secret, StoreError, ToClaim};
+use sekisho_certs::{Claim, Fence, Lineage, LineageName, Secret, StoreError, Tenant, ToClaim};
+use sekisho_gate::Permit;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
 
 use super::attempt::{Task, When};
 use super::failure::CLAIM_LOST;
 use super::held::Held;
-use super::shares::Permit;
 use super::working::{Joined, Mine, Outcome};
 use super::{Issued, Issuer, NoCertificate};
+
+/// Permit of an order in flight.
+#[derive(Debug)]
+pub(super) struct OrderPermit {
+    pub(super) _order: OwnedSemaphorePermit,
+    /// Of an order for a first visitor.
+    pub(super) _first: Option<Permit<Tenant>>,
+}
 
 impl Issuer {
     /// Begins to work on a lineage in a task of its own, or joins who does.
@@ -20,7 +29,7 @@ impl Issuer {
         self: &Arc<Self>,
         name: &LineageName,
         task: Task,
-        permit: Permit,
+        permit: OrderPermit,
     ) -> Joined {
         let (joined, mine) = self.working.begin(name);
         if let Some(mine) = mine {
@@ -38,7 +47,7 @@ impl Issuer {
         self: &Arc<Self>,
         name: &LineageName,
         claim: Claim,
-        permit: Permit,
+        permit: OrderPermit,
         mine: Mine,
     ) {
         let (issuer, name) = (Arc::clone(self), name.clone());
@@ -50,7 +59,7 @@ impl Issuer {
     }
 
     /// Claims a lineage and works on it, or waits for the process that does.
-    async fn take_up(&self, name: &LineageName, task: Task, permit: Permit) -> Outcome {
+    async fn take_up(&self, name: &LineageName, task: Task, permit: OrderPermit) -> Outcome {
         match self.claim(name).await {
             Ok(Some(claim)) => self.work(name, &claim, task).await,
             Ok(None) => {
@@ -127,12 +136,12 @@ impl Issuer {
         Ok(claimed == Some(epoch))
     }
 
-    /// Waits for a place among the orders in flight.
-    pub(super) async fn permit(&self) -> Permit {
+    /// Waits for a permit to order.
+    pub(super) async fn permit(&self) -> OrderPermit {
         let order = Arc::clone(&self.orders).acquire_owned().await;
-        Permit {
+        OrderPermit {
             _order: order.expect("the semaphore is never closed"),
-            _share: None,
+            _first: None,
         }
     }
 

@@ -13,8 +13,8 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::attempt::{Task, When};
+use super::claimed::OrderPermit;
 use super::refused::is_refused;
-use super::shares::Permit;
 use super::under_way::UnderWay;
 use super::working::Outcome;
 use super::{Issuer, NoCertificate};
@@ -46,13 +46,13 @@ impl Obtain for OnDemand {
         if let Some(refused) = self.issuer.admission.refuses(name, record) {
             return Box::pin(std::future::ready(refused));
         }
-        let tenant = record.map(|record| &record.tenant);
-        let Some(place) = self.issuer.visits.take(tenant) else {
+        let tenant = record.map(|record| record.tenant.clone());
+        let Some(permit) = self.issuer.visits.try_enter(tenant) else {
             return Box::pin(std::future::ready(busy("too many first visits at once")));
         };
         let (issuer, name, record) = (Arc::clone(&self.issuer), name.clone(), record.cloned());
         let visit = async move {
-            let _place = place;
+            let _permit = permit;
             issuer.visited(&name, record.as_ref()).await
         };
         let visit = self.runtime.spawn(visit);
@@ -151,9 +151,9 @@ impl Issuer {
             // If this one is not stored, another server was faster.
             self.add(lineage).await?;
         }
-        let share = self.first_orders.take(Some(&allowed.tenant));
+        let of_tenant = self.first_orders.try_enter(allowed.tenant.clone());
         let order = Arc::clone(&self.orders).try_acquire_owned();
-        let (Some(share), Ok(order)) = (share, order) else {
+        let (Some(of_tenant), Ok(order)) = (of_tenant, order) else {
             // The lineage is due: it is taken up in its turn.
             self.due.notify_one();
             return Ok(Visited::Done(busy("too many orders are in flight")));
@@ -162,9 +162,9 @@ impl Issuer {
             when: When::IfDue,
             issuers: allowed.issuers.clone(),
         };
-        let permit = Permit {
+        let permit = OrderPermit {
             _order: order,
-            _share: Some(share),
+            _first: Some(of_tenant),
         };
         let outcome = self.start(&name, task, permit).outcome().await;
         Ok(outcome.into())

@@ -10,8 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Issuer;
 use super::attempt::{Attempt, Suggested};
-use super::claimed::CLAIM;
-use super::shares::Permit;
+use super::claimed::{CLAIM, OrderPermit};
 use crate::acme::Fault;
 use crate::quota::{Charge, Limit};
 use crate::schedule::{ARI_PER_SECOND, Seed, Window, ari_pause, ari_retry, renewal_due};
@@ -51,9 +50,9 @@ impl Issuer {
         let mut permits = Vec::new();
         for _ in 0..free {
             let order = Arc::clone(&self.orders).try_acquire_owned().ok();
-            permits.extend(order.map(|order| Permit {
+            permits.extend(order.map(|order| OrderPermit {
                 _order: order,
-                _share: None,
+                _first: None,
             }));
         }
         if permits.is_empty() {
