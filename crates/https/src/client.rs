@@ -53,14 +53,14 @@ impl HttpsClient {
         }
     }
 
-    /// Waits for a turn, first come first served.
-    pub async fn turn(&self) -> OwnedSemaphorePermit {
-        let turn = Arc::clone(&self.requests).acquire_owned().await;
-        turn.expect("it is never closed")
+    /// Waits for a permit to send a request, first come first served.
+    pub async fn permit(&self) -> OwnedSemaphorePermit {
+        let permit = Arc::clone(&self.requests).acquire_owned().await;
+        permit.expect("it is never closed")
     }
 
     /// Sends a request; once more if a kept connection failed under it. The
-    /// caller holds a turn until it has read the answer.
+    /// caller holds a permit until it has read the answer.
     ///
     /// # Errors
     /// Says why there is no answer.
@@ -83,7 +83,7 @@ impl HttpsClient {
 impl fmt::Debug for HttpsClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpsClient")
-            .field("turns", &self.requests.available_permits())
+            .field("permits", &self.requests.available_permits())
             .finish_non_exhaustive()
     }
 }

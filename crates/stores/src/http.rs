@@ -160,7 +160,7 @@ impl Endpoint {
 
     /// Sends one request, or none if a remembered answer is fresh.
     ///
-    /// Dropped, a request that waits for its turn is taken back. A request under way
+    /// Dropped, a request that waits for its permit is taken back. A request under way
     /// goes on to its end: over HTTP/1.1 its connection would be lost with it, and its
     /// answer may be remembered.
     async fn ask(self: &Arc<Self>, host: HostPattern, until: Instant) -> Result<PairRead> {
@@ -169,11 +169,11 @@ impl Endpoint {
             return Ok(PairRead::Answer(answer));
         }
         let get = self.get(&host, kept.as_deref())?;
-        let turn = timeout_at(until, self.client.turn()).await;
-        let turn = turn.map_err(|_| StoreError::Overloaded)?;
+        let permit = timeout_at(until, self.client.permit()).await;
+        let permit = permit.map_err(|_| StoreError::Overloaded)?;
         let endpoint = Arc::clone(self);
         let exchange = tokio::spawn(async move {
-            let _turn = turn;
+            let _permit = permit;
             let fetched = endpoint.fetch(&get, until).await;
             let fetched = fetched.map_err(|failure| endpoint.failed(&host, failure))?;
             endpoint.failing.answered();

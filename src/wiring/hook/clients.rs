@@ -1,6 +1,6 @@
 //! Clients of scripts: Redis, HTTP and PostgreSQL, by the connections that stores have.
 
-mod turns;
+mod gates;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use sekisho_certs::StoreError;
+use sekisho_gate::Denied;
 use sekisho_hook::{
     CallError, HttpAnswer, HttpRequest, RedisCommand, RedisReply, SqlRow, SqlValue,
 };
@@ -25,7 +26,7 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use turns::Turns;
+use gates::Gates;
 
 /// Clients of scripts. Redis and HTTP are reached where a script says, databases by the
 /// names that the configuration gives them.
@@ -34,7 +35,7 @@ pub(crate) struct Clients {
     redis: Mutex<HashMap<Box<str>, RedisPlace>>,
     databases: BTreeMap<String, Database>,
     http: Arc<HttpsClient>,
-    turns: Arc<Turns>,
+    gates: Gates,
     /// Why there is no HTTPS, such as a system without authorities.
     no_https: Option<String>,
     /// Folder that relative paths in URLs begin at.
@@ -76,7 +77,7 @@ impl Clients {
             redis: Mutex::default(),
             databases: databases.iter().map(open).collect::<Result<_>>()?,
             http: Arc::new(HttpsClient::new(tls, Timeouts::NEAR)),
-            turns: Arc::new(Turns::new()),
+            gates: Gates::new(),
             no_https,
             base,
             runtime: runtime.clone(),
@@ -142,7 +143,7 @@ impl Clients {
     }
 
     /// Sends a GET request, on the background runtime. Any status is an answer. Until the
-    /// request has its turn, neither it nor a task of its own takes memory.
+    /// request has its permits, neither it nor a task of its own takes memory.
     pub(crate) async fn http_get(&self, request: HttpRequest) -> Result<HttpAnswer, CallError> {
         let limit = request.timeout;
         let deadline = Instant::now() + limit;
@@ -150,28 +151,30 @@ impl Clients {
         if let (Some(why), true) = (&self.no_https, uri.scheme() == Some(&Scheme::HTTPS)) {
             return Err(CallError::Outage(why.clone()));
         }
-        let turn = timeout_at(deadline, async {
-            // Before a turn of all: a slow server, or one network, keeps others from none.
-            let shares = self.turns.shares(request.client, &uri).await;
-            (shares, self.http.turn().await)
+        let permits = timeout_at(deadline, async {
+            // Before a permit of all: a slow server, or one network, keeps others from none.
+            let permits = self.gates.enter(request.client, &uri).await?;
+            Ok::<_, Denied>((permits, self.http.permit().await))
         });
-        let turn = turn.await.map_err(|_| {
-            CallError::Outage(format!("no turn within {limit:?}: too many requests wait"))
+        let permits = permits.await.unwrap_or(Err(Denied::Late)).map_err(|_| {
+            CallError::Outage(format!(
+                "no permit within {limit:?}: too many requests wait"
+            ))
         })?;
         let request = get(&request, uri).map_err(CallError::Refused)?;
-        // Boxed: keeps this future out of the one that waits for its turn.
-        Box::pin(self.exchange(request, turn, (deadline, limit))).await
+        // Boxed: keeps this future out of the one that waits for its permits.
+        Box::pin(self.exchange(request, permits, (deadline, limit))).await
     }
 
     async fn exchange(
         &self,
         request: Request<Full<Bytes>>,
-        turn: impl Send + 'static,
+        permits: impl Send + 'static,
         (deadline, limit): (Instant, Duration),
     ) -> Result<HttpAnswer, CallError> {
         let http = Arc::clone(&self.http);
         let exchange = async move {
-            let _turn = turn;
+            let _permits = permits;
             let sent = http.send(&request).await;
             answer(sent.map_err(CallError::Outage)?).await
         };

@@ -153,8 +153,8 @@ impl Transport {
         let agent = HeaderValue::from_static(AGENT);
         request.headers_mut().insert(USER_AGENT, agent);
         let host = uri.authority().map_or("", |host| host.as_str());
-        // The wait for a turn is no fault of the CA.
-        let _turn = self.client.turn().await;
+        // The wait for a permit is no fault of the CA.
+        let _permit = self.client.permit().await;
         let answered = timeout(self.deadline, self.answer(&request, host)).await;
         answered.unwrap_or_else(|_| {
             let seconds = self.deadline.as_secs_f32();

@@ -59,7 +59,7 @@ impl Ask {
         let request =
             Request::get(format!("{}{pattern}", self.prefix)).body(Full::<Bytes>::default());
         let request = request.map_err(|error| failed(error.to_string()))?;
-        let _turn = self.client.turn().await;
+        let _permit = self.client.permit().await;
         let answer = self.client.send(&request).await.map_err(failed)?;
         let status = answer.status();
         if status.is_client_error() {

@@ -76,7 +76,7 @@ impl Webhook {
         }
         let request = request.body(Full::new(Bytes::from(json)));
         let request = request.expect("the URL was parsed");
-        let _turn = self.client.turn().await;
+        let _permit = self.client.permit().await;
         let answer = self.client.send(&request).await;
         let answer = answer.map_err(|why| Fault::Unreachable(format!("webhook {url}: {why}")))?;
         match answer.status() {
