@@ -82,7 +82,6 @@ mod opening;
 mod owned;
 mod parts;
 mod permits;
-mod places;
 mod pool;
 mod reach;
 mod resolve;

@@ -15,9 +15,9 @@ use std::time::Duration;
 use foldhash::quality::RandomState;
 use http::HeaderValue;
 use sekisho_certs::{HostName, LogLimiter, Tenant};
+use sekisho_gate::{Gate, Permit, Sharing};
 use tokio::sync::mpsc;
 
-use super::places::{Place, Places};
 use super::servers::{Affinity, Server};
 use crate::site::{ActiveCheck, Address, Protocol, ProxyVersion, Upstream, UpstreamTls};
 
@@ -26,8 +26,8 @@ pub(super) use run::Checking;
 /// Checks of a process.
 pub(super) struct Checks {
     by_question: Mutex<HashMap<Question, Arc<Check>, RandomState>>,
-    /// Checks that run, by the tenant that asked first.
-    running: Arc<Places<Tenant>>,
+    /// Permits of checks that run, by the tenant that asked first.
+    running: Gate<Tenant>,
     started: mpsc::Sender<Started>,
     over: LogLimiter,
 }
@@ -74,7 +74,7 @@ struct Question {
     host: Option<HeaderValue>,
     proxy_protocol: Option<ProxyVersion>,
     is_bound: bool,
-    /// Tenant whose client certificate is shown, or whose turns open the Unix socket; none
+    /// Tenant whose client certificate is shown, or whose permits open the Unix socket; none
     /// without either.
     tenant: Option<Tenant>,
 }
@@ -83,7 +83,7 @@ struct Question {
 struct Started {
     server: Arc<Server>,
     check: Arc<Check>,
-    place: Place<Tenant>,
+    permit: Permit<Tenant>,
 }
 
 impl Checks {
@@ -91,7 +91,7 @@ impl Checks {
         let (started, receiver) = mpsc::channel(MOST);
         let checks = Self {
             by_question: Mutex::default(),
-            running: Places::new(MOST),
+            running: Gate::new(MOST, Sharing::FewerThanLeft, 0),
             started,
             over: LogLimiter::default(),
         };
@@ -142,7 +142,7 @@ impl Checks {
             running.used.store(now, Ordering::Relaxed);
             return Some(Arc::clone(running));
         }
-        let place = self.place(server, by.tenant)?;
+        let permit = self.permit(server, by.tenant)?;
         let check = Arc::new(Check {
             asks: Asks {
                 check: check.clone(),
@@ -157,17 +157,17 @@ impl Checks {
         let started = Started {
             server: Arc::clone(server),
             check: Arc::clone(&check),
-            place,
+            permit,
         };
         self.started.try_send(started).ok()?;
         by_question.insert(question, Arc::clone(&check));
         Some(check)
     }
 
-    fn place(&self, server: &Server, tenant: &Tenant) -> Option<Place<Tenant>> {
-        let place = Places::take(&self.running, tenant);
-        if place.is_some() {
-            return place;
+    fn permit(&self, server: &Server, tenant: &Tenant) -> Option<Permit<Tenant>> {
+        let permit = self.running.try_enter(tenant.clone());
+        if permit.is_some() {
+            return permit;
         }
         if let Some(others) = self.over.allow() {
             let (server, tenant) = (&server.address, tenant.as_str());

@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, UnitWeighter};
+use sekisho_gate::{Gate, Permit, Sharing};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout_at};
 
-use super::places::{Place, Places};
 use crate::metrics::Metrics;
 pub(super) use ask::Asking;
 
@@ -27,8 +27,8 @@ pub(super) use ask::Asking;
 pub(super) struct Names {
     names: Cache<Box<str>, Arc<Name>, UnitWeighter, RandomState, InUse>,
     questions: mpsc::Sender<Question>,
-    /// Questions that wait or are asked, by tenant.
-    places: Arc<Places<u64>>,
+    /// Permits of questions that wait or are asked, by tenant.
+    gate: Gate<u64>,
 }
 
 /// Reason why a name has no addresses.
@@ -66,7 +66,7 @@ struct Failure {
     why: Arc<str>,
     /// Until when it is remembered.
     until: Instant,
-    /// Tenant whose question found no place; none if all failed.
+    /// Tenant whose question found no permit; none if all failed.
     tenant: Option<u64>,
 }
 
@@ -82,7 +82,7 @@ struct Question {
     name: Option<Arc<Name>>,
     /// Hash of the tenant that asks.
     tenant: u64,
-    _place: Option<Place<u64>>,
+    _permit: Option<Permit<u64>>,
 }
 
 /// Next step of a request that wants to know a name's addresses.
@@ -117,11 +117,10 @@ impl Names {
             .build()
             .expect("capacity and estimate are given");
         let names = Cache::with_options(options, UnitWeighter, RandomState::new(), InUse);
-        let places = Places::new(QUESTIONS);
         let names = Self {
             names,
             questions,
-            places,
+            gate: Gate::new(QUESTIONS, Sharing::FewerThanLeft, 0),
         };
         (names, asked)
     }
@@ -172,14 +171,14 @@ impl Names {
 
     /// Queues a question. One that finds no room is dropped, and thereby fails.
     fn ask(&self, name: &Arc<Name>, tenant: u64) {
-        let place = Places::take(&self.places, &tenant);
-        let has_place = place.is_some();
+        let permit = self.gate.try_enter(tenant);
+        let has_permit = permit.is_some();
         let question = Question {
             name: Some(Arc::clone(name)),
             tenant,
-            _place: place,
+            _permit: permit,
         };
-        if has_place {
+        if has_permit {
             let _ = self.questions.try_send(question);
         }
     }
@@ -278,7 +277,7 @@ impl Lifecycle<Box<str>, Arc<Name>> for InUse {
 
 /// Some 300 bytes each.
 const NAMES: usize = 4096;
-/// Questions that wait for their turn, or are asked. A tenant has fewer than are left.
+/// Questions that wait, or are asked. A tenant has fewer than are left.
 const QUESTIONS: usize = 1024;
 /// Tenants whose questions for one name wait at once; others wait for theirs.
 const MOST_ASKERS: usize = 8;

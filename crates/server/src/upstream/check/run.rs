@@ -59,7 +59,7 @@ impl Started {
         let Self {
             server,
             check,
-            place: _place,
+            permit: _permit,
         } = self;
         let (asks, common) = (&check.asks.check, &server.common);
         loop {

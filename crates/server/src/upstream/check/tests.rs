@@ -61,7 +61,7 @@ impl Fixture {
     fn running(&self, upstream: &Arc<Upstream>) -> usize {
         let used = self.servers.used(upstream, 0);
         let server = self.servers.server(&used, &upstream.servers[0].address);
-        server.common.checks.running.taken()
+        server.common.checks.running.used()
     }
 }
 

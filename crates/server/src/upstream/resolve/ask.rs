@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sekisho_dns::{Addresses, Hosts, ResolveError, Resolver};
-use tokio::sync::{Semaphore, mpsc};
+use sekisho_gate::{Gate, Sharing};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use super::{DEADLINE, Question};
+use super::{DEADLINE, QUESTIONS, Question};
 use crate::metrics::{Metrics, Resolution};
-use crate::shares::Shares;
 
 /// Questions of all workers, to be answered on the background runtime.
 pub(in crate::upstream) struct Asking {
@@ -45,24 +45,18 @@ impl Asking {
 
     /// Answers questions until no worker is left to ask.
     pub(in crate::upstream) async fn run(mut self) {
-        let turns = Arc::new(Semaphore::new(AT_ONCE));
-        let shares = Shares::default();
+        let gate = Gate::new(AT_ONCE, Sharing::AtMost(|_| OF_TENANT), QUESTIONS);
         let mut system: Option<Arc<System>> = None;
         while let Some(question) = self.questions.recv().await {
-            // The places of questions bound the tasks.
-            let (turns, share) = (
-                Arc::clone(&turns),
-                shares.share(&question.tenant, OF_TENANT),
-            );
             let current = system.take().filter(|system| system.is_current());
             let current = current.unwrap_or_else(|| Arc::new(System::read(&self.servers)));
             system = Some(Arc::clone(&current));
-            let metrics = Arc::clone(&self.metrics);
+            let (gate, metrics) = (gate.clone(), Arc::clone(&self.metrics));
+            // The permits of questions bound the tasks.
             tokio::spawn(async move {
-                // Neither is ever closed.
-                let _share = share.acquire().await;
-                let _turn = turns.acquire().await;
-                current.answer(question, &metrics).await;
+                if let Ok(_permit) = gate.enter(question.tenant).await {
+                    current.answer(question, &metrics).await;
+                }
             });
         }
     }
