@@ -44,7 +44,7 @@ use crate::route::Routing;
 use crate::settings::Settings;
 use crate::shutdown::Shutdown;
 use crate::upstream::{
-    Background, Descriptors, LoadRoots, LoopId, Servers, SocketTurns, TlsClients, Upstreams,
+    Background, Descriptors, LoadRoots, LoopId, Servers, Sockets, TlsClients, Upstreams,
 };
 use crate::virtual_host::VirtualHost;
 use crate::worker::{Common, Socket, Worker, Working};
@@ -206,8 +206,8 @@ fn assemble(settings: Settings, parts: Parts, https_port: u16) -> (Arc<Common>, 
     let open = metrics.upstream().connections.clone();
     let upstreams = Arc::new(Upstreams {
         servers,
-        descriptors: Arc::new(Descriptors::new(settings.upstreams, open)),
-        socket_turns: SocketTurns::new(),
+        descriptors: Descriptors::new(settings.upstreams, open),
+        sockets: Sockets::new(),
         tls: TlsClients::new(parts.load_roots),
         loop_id: parts.loop_id.into(),
         guard: Arc::clone(parts.responder.guard()),

@@ -121,7 +121,7 @@ pub(crate) use parts::{Upstreams, Worker};
 pub use pool::unused_connections;
 use send::{Answered, Sending};
 pub(crate) use servers::{Background, Servers};
-pub(crate) use sockets::SocketTurns;
+pub(crate) use sockets::Sockets;
 use still_served::StillServed;
 pub use tls::LoadRoots;
 pub(crate) use tls::TlsClients;

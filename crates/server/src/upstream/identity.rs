@@ -48,8 +48,8 @@ impl Site<'_> {
                 let (upstream, host) = (Arc::clone(self.upstream), self.host.clone());
                 let tenant = self.tenant.clone();
                 let open = move || guard.open_socket(&upstream, (host.as_str(), &tenant), &path);
-                let turns = &self.upstreams.socket_turns;
-                let opened = turns.open(self.tenant, until, open).await?;
+                let sockets = &self.upstreams.sockets;
+                let opened = sockets.open(self.tenant, until, open).await?;
                 opened.map(Some).ok_or(refused)
             }
         }

@@ -9,7 +9,7 @@ use super::descriptors::Descriptors;
 use super::opening::Openings;
 use super::pool::Pools;
 use super::servers::Servers;
-use super::sockets::SocketTurns;
+use super::sockets::Sockets;
 use super::tls::TlsClients;
 use crate::ask::Hosts;
 use crate::site::Guard;
@@ -18,9 +18,9 @@ use crate::site::Guard;
 pub(crate) struct Upstreams {
     pub(crate) servers: Servers,
     /// Bound on connections to them.
-    pub(crate) descriptors: Arc<Descriptors>,
-    /// Turns to open their Unix sockets.
-    pub(crate) socket_turns: SocketTurns,
+    pub(crate) descriptors: Descriptors,
+    /// Permits to open their Unix sockets.
+    pub(crate) sockets: Sockets,
     pub(crate) tls: TlsClients,
     /// Value in `CDN-Loop` that stands for this catalog's servers.
     pub(crate) loop_id: HeaderValue,

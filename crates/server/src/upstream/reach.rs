@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::chosen::{Chosen, Unavailable};
 use super::connect::{self, Opened, Target};
-use super::descriptors::{Descriptor, Descriptors};
+use super::descriptors::Descriptor;
 use super::failure::{Failure, Own, Waited};
 use super::identity::Site;
 use super::lease::Lease;
@@ -222,13 +222,13 @@ impl Sending<'_> {
     async fn descriptor(&self, connecting: &Connecting) -> Result<Descriptor, Own> {
         let (worker, tenant) = (self.worker, connecting.tenant);
         let descriptors = &worker.upstreams.descriptors;
-        if let Some(descriptor) = Descriptors::take(descriptors, tenant) {
+        if let Some(descriptor) = descriptors.take(tenant) {
             return Ok(descriptor);
         }
         let is_sated = descriptors.sated();
         let pools = &worker.pools;
         pools.close_unused(|owner| owner == tenant || is_sated(owner));
-        Descriptors::enter(descriptors, tenant, connecting.until).await
+        descriptors.enter(tenant, connecting.until).await
     }
 
     /// Begins to open a connection, with a permit of the worker.
