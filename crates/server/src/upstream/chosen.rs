@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use http::StatusCode;
+use sekisho_gate::Denied;
 use tokio::time::Instant;
 
 use super::ejection::Trial;
 use super::owned::Owner;
-use super::permits::{Asker, Denied, Permit, Permits};
+use super::permits::{Asker, Permit, Permits};
 use super::resolve::Unresolved;
 use super::servers::Server;
 use super::transport::Endpoint;
@@ -109,7 +110,7 @@ impl Chosen {
             self.refused();
             match denied {
                 Denied::Full => Unavailable::Full,
-                Denied::TimedOut => Unavailable::TimedOut,
+                Denied::Late => Unavailable::TimedOut,
             }
         })
     }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sekisho_gate::Denied;
 use tokio::time::{Instant, timeout_at};
 
 use super::exchange::Exchange;
@@ -52,15 +53,6 @@ pub(crate) struct Permit {
 pub(super) struct Bounds {
     pub(super) connections: u32,
     pub(super) waiting: u32,
-}
-
-/// Reason why a request gets no permit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Denied {
-    /// Too many requests wait already.
-    Full,
-    /// No permit came free in time.
-    TimedOut,
 }
 
 /// Source of a request. The host is a hash.
@@ -139,7 +131,7 @@ impl Permits {
             match timeout_at(again, turn.as_mut()).await {
                 // The sender is dropped without sending only if it makes room.
                 Ok(turn) => return turn.map_err(|_| Denied::Full),
-                Err(_) if again == until => return Err(Denied::TimedOut),
+                Err(_) if again == until => return Err(Denied::Late),
                 Err(_) => {}
             }
         }

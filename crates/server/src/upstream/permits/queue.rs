@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use foldhash::quality::RandomState;
+use sekisho_gate::Denied;
 use tokio::sync::oneshot;
 
-use super::{Asker, Denied, Permit};
+use super::{Asker, Permit};
 use crate::budget::Prefix;
 
 /// Requests that wait. Hosts take turns, with one request of each in a round (*virtual

@@ -84,7 +84,7 @@ async fn a_wait_ends_at_its_deadline() {
     let held = taken(&permits);
     let begun = Instant::now();
     let waiting = waits(&permits, a()).await;
-    assert_eq!(denied(waiting).await, Denied::TimedOut);
+    assert_eq!(denied(waiting).await, Denied::Late);
     assert_eq!(begun.elapsed().as_millis() / 10, 500);
     drop(held);
     // The one that left keeps nothing.

@@ -130,7 +130,7 @@ async fn bodies_that_move_or_are_answered_stay() {
         }
     });
     let newcomer = waits(&permits, of_client(9)).await;
-    assert_eq!(denied(newcomer).await, Denied::TimedOut);
+    assert_eq!(denied(newcomer).await, Denied::Late);
     assert!(gave_way(&bodies).is_empty());
 }
 
@@ -140,7 +140,7 @@ async fn a_client_that_has_half_as_many_makes_no_body_give_way() {
     let bodies = filled(&permits).await;
     for number in [1, 2] {
         let more = waits(&permits, of_client(number)).await;
-        assert_eq!(denied(more).await, Denied::TimedOut);
+        assert_eq!(denied(more).await, Denied::Late);
     }
     assert!(gave_way(&bodies).is_empty());
 }
