@@ -9,9 +9,9 @@ mod page;
 mod path;
 mod permits;
 mod range;
+mod reads;
 mod stream;
 mod tried;
-mod turns;
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,11 +33,11 @@ use cache::{Age, Cache, Entry, Key, KeyRef, What};
 use load::{Loaded, RootedPath};
 use path::{FilePath, PathError};
 use permits::Permits;
-use turns::{Share, Turn, Turns};
+use reads::{FolderReads, ReadPermit, Reads};
 
 pub(crate) use permits::Opener;
 pub use permits::{MAX_OPEN_FILES, OpenFiles};
-pub(crate) use turns::READS_IN_FLIGHT;
+pub(crate) use reads::READS_IN_FLIGHT;
 
 /// File server with a memory cache of small files.
 ///
@@ -52,7 +52,7 @@ impl Files {
     pub(crate) fn new(capacity: usize, guard: Arc<Guard>) -> Self {
         Self(Arc::new(FilesState {
             cache: Cache::new(capacity),
-            turns: Turns::new(),
+            reads: Reads::new(),
             open: Permits::new(),
             log_limits: LogLimits::default(),
             guard,
@@ -118,8 +118,8 @@ impl Files {
             },
             Found::Large { file, .. } => match permit {
                 Some(permit) => {
-                    let share = self.0.turns.share(folder);
-                    answer::streamed(asked, *file, share, permit)
+                    let reads = self.0.reads.of(folder);
+                    answer::streamed(asked, *file, reads, permit)
                 }
                 None => plain(StatusCode::SERVICE_UNAVAILABLE),
             },
@@ -179,9 +179,9 @@ impl Files {
         };
         // A stale directory or absence is not served: the file may exist by now.
         let fallback = known.clone().filter(|entry| entry.is_file());
-        let share = self.0.turns.share(folder);
+        let reads = self.0.reads.of(folder);
         let whose = (root.clone(), folder.tenant.clone());
-        let reading = self.read(key.to_key(), whose, share, known);
+        let reading = self.read(key.to_key(), whose, reads, known);
         match fallback {
             None => reading.await,
             Some(entry) => timeout(KNOWN_WAIT, reading)
@@ -194,25 +194,24 @@ impl Files {
         &self,
         key: Key,
         whose: (Root, Tenant),
-        share: Share,
+        reads: FolderReads,
         known: Option<Arc<Entry>>,
     ) -> Found {
-        // The semaphores are never closed: only the timeout can fail here.
-        let Ok(Some(turn)) = timeout(READ_WAIT, share.turn()).await else {
+        let Ok(Ok(permit)) = timeout(READ_WAIT, reads.permit()).await else {
             return Found::Refused(StatusCode::SERVICE_UNAVAILABLE);
         };
         let shared = Arc::clone(&self.0);
         let reading = spawn_blocking(move || {
             let found = shared.load(key, &whose, known);
-            (found, turn)
+            (found, permit)
         });
         let broken = Found::Refused(StatusCode::INTERNAL_SERVER_ERROR);
         // The timeout covers a disk that hangs, and threads that all wait for
         // it.
         match timeout(READ_WAIT, reading).await {
-            Ok(Ok((Found::Large { file, .. }, turn))) => Found::Large {
+            Ok(Ok((Found::Large { file, .. }, permit))) => Found::Large {
                 file,
-                _turn: Some(turn),
+                _permit: Some(permit),
             },
             Ok(read) => read.map_or(broken, |(found, _)| found),
             Err(_) => Found::Refused(StatusCode::SERVICE_UNAVAILABLE),
@@ -224,7 +223,7 @@ impl Files {
     /// for the read.
     fn refresh(&self, key: &KeyRef<'_>, folder: Folder<'_>, entry: &Arc<Entry>) {
         let Some(claim) = entry.claim() else { return };
-        let Some(turn) = self.0.turns.share(folder).try_turn() else {
+        let Some(permit) = self.0.reads.of(folder).try_permit() else {
             return;
         };
         let (shared, key) = (Arc::clone(&self.0), key.to_key());
@@ -232,7 +231,7 @@ impl Files {
         spawn_blocking(move || {
             let known = claim.entry();
             shared.load(key, &whose, Some(known));
-            drop(turn);
+            drop(permit);
         });
     }
 }
@@ -286,7 +285,7 @@ enum NoFile {
 #[derive(Debug)]
 struct FilesState {
     cache: Cache,
-    turns: Turns,
+    reads: Reads,
     open: Permits,
     log_limits: LogLimits,
     guard: Arc<Guard>,
@@ -332,7 +331,10 @@ impl FilesState {
             Loaded::Large(file) => {
                 self.cache.insert(key, What::Large, checked);
                 let file = Box::new(file);
-                return Found::Large { file, _turn: None };
+                return Found::Large {
+                    file,
+                    _permit: None,
+                };
             }
             Loaded::Forbidden => {
                 self.cache.remove(&key);
@@ -358,7 +360,7 @@ enum Found {
         file: Box<load::LargeFile>,
         /// Read permit; it bounds the open files that have no permit of
         /// [`Permits`] yet.
-        _turn: Option<Turn>,
+        _permit: Option<ReadPermit>,
     },
     /// A file that was large when it was last opened, and was not opened now.
     Noted,

@@ -128,7 +128,6 @@ mod rest;
 mod route;
 mod server;
 mod settings;
-mod shares;
 pub mod shutdown;
 mod signing;
 pub mod site;

@@ -13,8 +13,8 @@ use super::conditional::{Validators, Verdict, evaluate, range_applies};
 use super::load::{Head, LargeFile, SmallFile};
 use super::permits::OpenPermit;
 use super::range::{Selection, select};
+use super::reads::FolderReads;
 use super::stream::Stream;
-use super::turns::Share;
 use crate::body::{Body, plain};
 use crate::site::CacheRule;
 
@@ -31,13 +31,13 @@ pub(crate) fn cached(asked: &Asked<'_>, file: &SmallFile) -> Response<Body> {
 pub(crate) fn streamed(
     asked: &Asked<'_>,
     large: LargeFile,
-    share: Share,
+    reads: FolderReads,
     permit: OpenPermit,
 ) -> Response<Body> {
     let LargeFile { head, file } = large;
     respond(asked, &head, |part| {
         let len = part.end - part.start;
-        Body::passing(Stream::new(file, part.start, len, share, permit))
+        Body::passing(Stream::new(file, part.start, len, reads, permit))
     })
 }
 

@@ -39,8 +39,8 @@ impl Files {
                 };
                 let LargeFile { head, file } = *file;
                 answer::page(error, is_head, &head, || {
-                    let share = self.0.turns.share(folder);
-                    Body::passing(Stream::new(file, 0, head.len, share, permit))
+                    let reads = self.0.reads.of(folder);
+                    Body::passing(Stream::new(file, 0, head.len, reads, permit))
                 })
             }
             Found::Refused(_) | Found::Noted => error,

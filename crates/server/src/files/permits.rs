@@ -3,11 +3,11 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use sekisho_gate::{Gate, Permit, Sharing};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::budget::Prefix;
-use crate::shares::Shares;
 
 /// Limit on the files that answers of one connection hold open.
 ///
@@ -31,50 +31,33 @@ pub(crate) struct Opener<'a> {
 
 /// Limits on the files of the server and of each client prefix.
 #[derive(Debug)]
-pub(super) struct Permits {
-    all: Arc<Semaphore>,
-    prefixes: Shares<Prefix>,
-}
+pub(super) struct Permits(Gate<Prefix>);
 
 impl Permits {
     pub(super) fn new() -> Self {
-        Self {
-            all: Arc::new(Semaphore::new(MAX_OPEN_FILES)),
-            prefixes: Shares::default(),
-        }
+        let sharing = Sharing::AtMost(|_| OPEN_OF_PREFIX);
+        Self(Gate::new(MAX_OPEN_FILES, sharing, MAX_WAITING))
     }
 
-    /// Takes a permit of the connection, of its prefix and of the server; None if
-    /// one of them has none free.
+    /// Takes a permit of the connection, and one of its prefix; None if one of them has
+    /// none free.
     pub(super) fn try_permit(&self, opener: Opener<'_>) -> Option<OpenPermit> {
-        let prefix = self.of_prefix(opener.prefix);
         Some(OpenPermit {
             _own: opener.connection.permits().try_acquire_owned().ok()?,
-            of_prefix: Arc::clone(&prefix).try_acquire_owned().ok()?,
-            all: Arc::clone(&self.all).try_acquire_owned().ok()?,
+            of_prefix: self.0.try_enter(opener.prefix)?,
         })
     }
 
-    /// Waits for the three permits; None if one does not come free in time.
+    /// Waits for the two permits; None if one does not come free in time.
     pub(super) async fn permit(&self, opener: Opener<'_>) -> Option<OpenPermit> {
         let own = opener.connection.permits().acquire_owned();
         let own = timeout(OWN_WAIT, own).await.ok()?.ok()?;
-        let others = async {
-            // The prefix comes first: who waits there holds nothing of all.
-            let of_prefix = self.of_prefix(opener.prefix).acquire_owned().await.ok()?;
-            let all = Arc::clone(&self.all).acquire_owned().await.ok()?;
-            Some((of_prefix, all))
-        };
-        let (of_prefix, all) = timeout(SHARED_WAIT, others).await.ok()??;
+        let until = Instant::now() + SHARED_WAIT;
+        let of_prefix = self.0.enter_until(opener.prefix, until).await;
         Some(OpenPermit {
             _own: own,
-            of_prefix,
-            all,
+            of_prefix: of_prefix.ok()?,
         })
-    }
-
-    fn of_prefix(&self, prefix: Prefix) -> Arc<Semaphore> {
-        self.prefixes.share(&prefix, OPEN_OF_PREFIX)
     }
 }
 
@@ -82,16 +65,14 @@ impl Permits {
 #[derive(Debug)]
 pub(crate) struct OpenPermit {
     _own: OwnedSemaphorePermit,
-    of_prefix: OwnedSemaphorePermit,
-    all: OwnedSemaphorePermit,
+    of_prefix: Permit<Prefix>,
 }
 
 impl OpenPermit {
     /// Returns how many bytes of the file may be in memory: fewer with many open
     /// files of its prefix or of the server.
     pub(super) fn piece(&self) -> usize {
-        let open = OPEN_OF_PREFIX - self.of_prefix.semaphore().available_permits();
-        let all = MAX_OPEN_FILES - self.all.semaphore().available_permits();
+        let (open, all) = self.of_prefix.used();
         piece(BYTES_OF_PREFIX / open.max(1)).min(piece(BYTES_OF_ALL / all.max(1)))
     }
 }
@@ -114,6 +95,8 @@ const OPEN_OF_CONNECTION: usize = 16;
 const OPEN_OF_PREFIX: usize = MAX_OPEN_FILES / 8;
 /// Open files of the server.
 pub const MAX_OPEN_FILES: usize = 8192;
+/// Answers that wait for a permit of their prefix.
+const MAX_WAITING: usize = MAX_OPEN_FILES;
 /// Bytes that the first files of a prefix may have in memory. Later files get
 /// smaller pieces, and all of them at most 2.5 times as much.
 const BYTES_OF_PREFIX: usize = 8 << 20;

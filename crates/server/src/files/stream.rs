@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::permits::{OpenPermit, PIECE};
-use super::turns::Share;
+use super::reads::FolderReads;
 
 /// Stream of a part of an open file, in pieces of at most [`PIECE`] bytes. One
 /// piece is in memory at a time. The first one is small: over HTTP/2, it waits
@@ -31,34 +31,42 @@ pub(crate) struct Stream {
     /// Bytes of the next piece, if the permit allows them.
     piece: usize,
     permit: Arc<OpenPermit>,
-    share: Share,
+    reads: FolderReads,
     reading: Option<Reading>,
 }
 
 impl Stream {
     /// Streams `len` bytes from `offset` on.
-    pub(crate) fn new(file: File, offset: u64, len: u64, share: Share, permit: OpenPermit) -> Self {
+    pub(crate) fn new(
+        file: File,
+        offset: u64,
+        len: u64,
+        reads: FolderReads,
+        permit: OpenPermit,
+    ) -> Self {
         Self {
             file: Arc::new(file),
             offset,
             left: len,
             piece: FIRST_PIECE,
             permit: Arc::new(permit),
-            share,
+            reads,
             reading: None,
         }
     }
 
     fn next_piece(&self) -> Reading {
-        let (file, share) = (Arc::clone(&self.file), self.share.clone());
+        let (file, reads) = (Arc::clone(&self.file), self.reads.clone());
         let permit = Arc::clone(&self.permit);
         let piece = self.piece.min(permit.piece()) as u64;
         let (offset, len) = (self.offset, self.left.min(piece));
         Box::pin(async move {
-            let turn = timeout(PIECE_WAIT, share.turn()).await?;
+            let busy = |_| io::Error::other("too many reads wait");
+            let read_permit = timeout(PIECE_WAIT, reads.permit()).await?;
+            let read_permit = read_permit.map_err(busy)?;
             let read = spawn_blocking(move || {
                 let piece = read_piece(&file, offset, len, permit);
-                drop(turn);
+                drop(read_permit);
                 piece
             });
             timeout(PIECE_WAIT, read).await??

@@ -1,14 +1,14 @@
 //! Tests disks that are busy, and roots whose reads hang: each read keeps its permit.
 
-use super::super::turns::OF_FOLDER;
+use super::super::reads::OF_FOLDER;
 use super::*;
 
 /// Takes every permit of a tenant's folder, as hung reads do.
-fn hang(fixture: &Fixture, root: &Root, host: &str, tenant: &Tenant) -> Vec<Turn> {
+fn hang(fixture: &Fixture, root: &Root, host: &str, tenant: &Tenant) -> Vec<ReadPermit> {
     let host = &HostName::parse(host).unwrap();
     let folder = Folder { root, host, tenant };
-    let share = fixture.files.0.turns.share(folder);
-    std::iter::from_fn(|| share.try_turn()).collect()
+    let reads = fixture.files.0.reads.of(folder);
+    std::iter::from_fn(|| reads.try_permit()).collect()
 }
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn another_root_is_read_and_what_is_in_memory_is_served() {
     assert_eq!(fetch(&hung, "/folder").await.0, 308);
     assert_eq!(fetch(&hung, "/missing.txt").await.0, 404);
 
-    let turns = hang(&fixture, &hung, "a.example", &Tenant::default());
+    let held = hang(&fixture, &hung, "a.example", &Tenant::default());
     advance(Duration::from_secs(3600)).await;
     let begun = tokio::time::Instant::now();
     assert_eq!(fetch(&well, "/page.txt").await.1, b"well");
@@ -38,7 +38,7 @@ async fn another_root_is_read_and_what_is_in_memory_is_served() {
         assert_eq!(fetch(&hung, path).await.0, 503, "{path}");
     }
 
-    drop(turns);
+    drop(held);
     fixture.write("hung/page.txt", "other");
     assert_eq!(fetch(&hung, "/page.txt").await.1, b"other");
 }
@@ -50,8 +50,8 @@ async fn a_busy_disk_refuses_in_the_end_but_not_what_is_in_memory() {
     fixture.write("page.txt", "one");
     fixture.write("other.txt", "two");
     fixture.fetch("/page.txt").await;
-    let all = u32::try_from(READS_IN_FLIGHT).unwrap();
-    let _stuck = fixture.files.0.turns.all.acquire_many(all).await.unwrap();
+    let stuck = fixture.files.0.reads.hold_all();
+    assert_eq!(stuck.len(), READS_IN_FLIGHT);
     advance(Duration::from_secs(5)).await;
     assert_eq!(fixture.fetch("/page.txt").await.1, b"one");
     let started = tokio::time::Instant::now();
@@ -73,10 +73,10 @@ async fn leaves_others_out_of_it(roots: &[String], hosts: usize) {
         hung.iter()
             .flat_map(|root| hosts.iter().map(move |host| (root, host)))
     };
-    let turns: Vec<_> = pairs()
+    let held: Vec<_> = pairs()
         .flat_map(|(root, host)| hang(&fixture, root, host, &acme))
         .collect();
-    assert!(turns.len() >= 2 * OF_FOLDER, "{}", turns.len());
+    assert!(held.len() >= 2 * OF_FOLDER, "{}", held.len());
     let waiting = pairs().flat_map(|pair| [pair; 2 * OF_FOLDER]);
     let waiting =
         waiting.map(|(root, host)| fixture.answer_tenant(root, (host, &acme), "/page.txt"));
@@ -95,7 +95,7 @@ async fn leaves_others_out_of_it(roots: &[String], hosts: usize) {
     assert_eq!(status, 200);
     assert!(took < Duration::from_secs(1), "{took:?}");
     assert!(waited.iter().all(|response| response.status() == 503));
-    drop(turns);
+    drop(held);
 }
 
 #[tokio::test]

@@ -1,0 +1,235 @@
+//! Permits to read files, shared fairly between tenants and between their roots.
+
+use std::sync::Arc;
+
+use sekisho_certs::Tenant;
+use sekisho_gate::{Denied, Gate, Permit, Sharing};
+
+use super::Folder;
+
+/// Limits on file reads in flight. Clones are one.
+///
+/// A read of a hung mount keeps its permits. Hence a tenant has a share of the
+/// [`READS_IN_FLIGHT`] reads, and so has each of its folders of the tenant's.
+#[derive(Clone, Debug)]
+pub(crate) struct Reads {
+    /// Folders of a tenant.
+    folders: Gate<(Tenant, Arc<str>)>,
+    /// Roots of a tenant with `{host}`: these name many folders, often on one mount.
+    templates: Gate<(Tenant, Arc<str>)>,
+    tenants: Gate<Tenant>,
+    /// Roots that hosts of several tenants share, and whether they have `{host}`. Bounds the
+    /// reads in all.
+    roots: Gate<(Arc<str>, bool)>,
+}
+
+/// Reads of one folder.
+#[derive(Clone, Debug)]
+pub(crate) struct FolderReads {
+    reads: Reads,
+    tenant: Tenant,
+    root: Arc<str>,
+    /// Folder of a host below a root with `{host}`; the root itself without it.
+    folder: Arc<str>,
+    has_host: bool,
+}
+
+/// Permit for one read. A read holds it until the system call returns.
+#[derive(Debug)]
+pub(crate) struct ReadPermit {
+    _folder: Permit<(Tenant, Arc<str>)>,
+    _template: Option<Permit<(Tenant, Arc<str>)>>,
+    _tenant: Permit<Tenant>,
+    _root: Permit<(Arc<str>, bool)>,
+}
+
+impl Reads {
+    pub(crate) fn new() -> Self {
+        let of_folder = Sharing::AtMost(|_| OF_FOLDER);
+        let of_template = Sharing::AtMost(|(tenant, _)| of_tenant(tenant) / 2);
+        let of_root = Sharing::AtMost(|(_, has_host)| match has_host {
+            true => OF_TEMPLATE,
+            false => OF_FOLDER,
+        });
+        Self {
+            folders: Gate::new(usize::MAX, of_folder, MAX_WAITING),
+            templates: Gate::new(usize::MAX, of_template, MAX_WAITING),
+            tenants: Gate::new(usize::MAX, Sharing::AtMost(of_tenant), MAX_WAITING),
+            roots: Gate::new(READS_IN_FLIGHT, of_root, MAX_WAITING),
+        }
+    }
+
+    /// Returns the reads of a folder.
+    pub(crate) fn of(&self, folder: Folder<'_>) -> FolderReads {
+        let Folder { root, host, tenant } = folder;
+        let has_host = !root.variable(host).is_empty();
+        FolderReads {
+            reads: self.clone(),
+            tenant: tenant.clone(),
+            root: Arc::clone(root.text()),
+            folder: match has_host {
+                true => root.fill(host.as_str()).into(),
+                false => Arc::clone(root.text()),
+            },
+            has_host,
+        }
+    }
+}
+
+impl FolderReads {
+    /// Waits for a permit: of the folder, the template, the tenant, and the root with all
+    /// reads. A read that waits for one of them holds those before alone: none that another
+    /// tenant needs, and no more of its tenant's than its folder may have.
+    ///
+    /// # Errors
+    /// [`Denied`], if too many reads wait.
+    pub(crate) async fn permit(&self) -> Result<ReadPermit, Denied> {
+        let reads = &self.reads;
+        let _folder = reads.folders.enter(self.of_tenant(&self.folder)).await?;
+        let _template = match self.has_host {
+            true => Some(reads.templates.enter(self.of_tenant(&self.root)).await?),
+            false => None,
+        };
+        Ok(ReadPermit {
+            _folder,
+            _template,
+            _tenant: reads.tenants.enter(self.tenant.clone()).await?,
+            _root: reads.roots.enter(self.root()).await?,
+        })
+    }
+
+    /// Takes a permit without waiting, if there is one.
+    pub(crate) fn try_permit(&self) -> Option<ReadPermit> {
+        let reads = &self.reads;
+        let template = || reads.templates.try_enter(self.of_tenant(&self.root));
+        Some(ReadPermit {
+            _folder: reads.folders.try_enter(self.of_tenant(&self.folder))?,
+            _template: match self.has_host {
+                true => Some(template()?),
+                false => None,
+            },
+            _tenant: reads.tenants.try_enter(self.tenant.clone())?,
+            _root: reads.roots.try_enter(self.root())?,
+        })
+    }
+
+    fn of_tenant(&self, text: &Arc<str>) -> (Tenant, Arc<str>) {
+        (self.tenant.clone(), Arc::clone(text))
+    }
+
+    fn root(&self) -> (Arc<str>, bool) {
+        (Arc::clone(&self.root), self.has_host)
+    }
+}
+
+fn of_tenant(tenant: &Tenant) -> usize {
+    match tenant.as_str().is_empty() {
+        true => OF_NO_TENANT,
+        false => OF_TENANT,
+    }
+}
+
+/// File reads in flight over all workers: enough to keep a disk busy, and for the
+/// shares of several tenants. Their threads touch 8 KiB of stack each, which is
+/// negligible.
+pub(crate) const READS_IN_FLIGHT: usize = 128;
+/// Reads in flight in one folder: three hung folders leave permits to others of the
+/// tenant.
+pub(crate) const OF_FOLDER: usize = 8;
+/// Reads in flight for hosts of one tenant: three tenants whose folders hang leave permits
+/// to others.
+const OF_TENANT: usize = READS_IN_FLIGHT / 4;
+/// Reads in flight for hosts without a tenant, which may be many customers': seven hung
+/// folders leave permits to others.
+const OF_NO_TENANT: usize = READS_IN_FLIGHT / 2;
+/// Reads in flight in all folders of one root with `{host}`, whoever has the hosts.
+const OF_TEMPLATE: usize = READS_IN_FLIGHT / 4;
+/// Reads that wait at each of the four gates.
+const MAX_WAITING: usize = 4096;
+
+#[cfg(test)]
+impl Reads {
+    /// Returns how many reads are in flight.
+    pub(super) fn used(&self) -> usize {
+        self.roots.used()
+    }
+
+    /// Takes all reads.
+    pub(super) fn hold_all(&self) -> Vec<impl Sized + use<>> {
+        let roots = 0..READS_IN_FLIGHT / OF_TEMPLATE;
+        let enter = |n: usize| self.roots.try_enter((n.to_string().into(), true));
+        roots
+            .flat_map(|n| std::iter::from_fn(move || enter(n)))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sekisho_certs::HostName;
+
+    use super::*;
+    use crate::site::Root;
+    use crate::site::Template;
+
+    fn folder(reads: &Reads, root: &str, host: &str, tenant: &str) -> FolderReads {
+        reads.of(Folder {
+            root: &Root::of_operator(Template::parse(root, &["{host}"]).unwrap()),
+            host: &HostName::parse(host).unwrap(),
+            tenant: &Tenant::parse(tenant).unwrap(),
+        })
+    }
+
+    fn take_all(folder: &FolderReads) -> Vec<ReadPermit> {
+        std::iter::from_fn(|| folder.try_permit()).collect()
+    }
+
+    #[test]
+    fn no_folder_takes_the_reads_of_others() {
+        let reads = Reads::new();
+        for tenant in ["", "acme"] {
+            let hung = take_all(&folder(&reads, "/srv/hung", "a.example", tenant));
+            assert_eq!(hung.len(), OF_FOLDER);
+            let same = folder(&reads, "/srv/hung", "b.example", tenant);
+            assert!(same.try_permit().is_none());
+            let other = folder(&reads, "/srv/other", "a.example", tenant);
+            assert!(other.try_permit().is_some());
+            drop(hung);
+            assert!(same.try_permit().is_some());
+        }
+    }
+
+    #[test]
+    fn a_root_that_tenants_share_takes_no_more_than_a_folder() {
+        let reads = Reads::new();
+        let hung = take_all(&folder(&reads, "/srv/hung", "a.example", "acme"));
+        assert_eq!(hung.len(), OF_FOLDER);
+        let same = folder(&reads, "/srv/hung", "b.example", "other");
+        assert!(same.try_permit().is_none());
+        drop(hung);
+        assert!(same.try_permit().is_some());
+    }
+
+    #[test]
+    fn the_folders_of_one_template_leave_reads_to_others() {
+        for (tenant, most) in [("", OF_TEMPLATE), ("acme", OF_TENANT / 2)] {
+            let reads = Reads::new();
+            let host = |n| folder(&reads, "/mnt/{host}", &format!("{n}.example"), tenant);
+            let hung: Vec<_> = (0..20).flat_map(|n| take_all(&host(n))).collect();
+            assert_eq!(hung.len(), most);
+            let other = folder(&reads, "/srv/{host}", "0.example", tenant);
+            assert!(other.try_permit().is_some());
+        }
+    }
+
+    #[test]
+    fn the_folders_of_one_tenant_leave_reads_to_others() {
+        let reads = Reads::new();
+        let root = |n, tenant: &str| folder(&reads, &format!("/{tenant}/{n}"), "a.example", tenant);
+        for (tenant, most) in [("acme", OF_TENANT), ("", OF_NO_TENANT)] {
+            let hung: Vec<_> = (0..20).flat_map(|n| take_all(&root(n, tenant))).collect();
+            assert_eq!(hung.len(), most);
+            assert!(root(0, "other").try_permit().is_some());
+        }
+    }
+}
