@@ -83,7 +83,7 @@
 //!    │              the answer's fields
 //!    │
 //!    ├─ files.rs      files below a root; site/guard.rs says which roots, site/open.rs
-//!    │                opens them; files/turns.rs shares reads out, by tenant first;
+//!    │                opens them; files/reads.rs shares reads out, by tenant first;
 //!    │                files/tried.rs takes the first of several
 //!    ├─ upstream.rs   other servers: see "The way to an upstream"
 //!    ├─ site/redirect.rs   elsewhere

@@ -29,10 +29,11 @@
 //!    │                  prefix (permits/used.rs), and its retries;
 //!    │                  chosen.rs is its use by one request
 //!    ├─ resolve.rs    its addresses; resolve/ask.rs asks, on the background runtime, in
-//!    │                  turns of the tenants (places.rs)
+//!    │                  turns of the tenants
 //!    ├─ reach.rs      a connection within one deadline; identity.rs has the site's TLS
-//!    │                  identity, site/guard.rs judges addresses, and sockets are opened in
-//!    │                  turns (sockets.rs); descriptors.rs bounds those of the process
+//!    │                  identity, site/guard.rs judges addresses, and sockets are opened with
+//!    │                  permits of the tenant (sockets.rs); descriptors.rs bounds those of the
+//!    │                  process
 //!    ├─ pool.rs       connections by address, protocol, TLS identity and owner;
 //!    │                  pool/room.rs says which unused ones make room;
 //!    │                  lease.rs is one in use, ended where its request ends early
