@@ -24,8 +24,8 @@ use sekisho_certs::{HostName, Tenant};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::body::{Body, method_not_allowed, plain};
-use crate::log_limiter::{self, LogLimits};
+use crate::limits::log_limiter::{self, LogLimits};
+use crate::site::body::{Body, method_not_allowed, plain};
 use crate::site::{
     CacheRule, Candidate, Guard, Refusals, Root, RuleOptions, SitePath, redirect_to,
 };

@@ -91,69 +91,37 @@
 //! ```
 #![deny(unsafe_code)]
 
-mod accept;
-pub mod access_log;
-pub mod admin;
-mod ask;
-mod authority;
-mod bodies;
-mod body;
-mod budget;
-mod challenge;
-mod client;
-mod connections;
-mod drain;
+mod connection;
 mod error;
 mod files;
-mod frames;
-mod framing;
-mod handshake;
-mod hello;
-pub mod hook;
 mod http;
-pub mod line_writer;
-mod listen;
-mod log_limiter;
-pub mod metrics;
-pub mod network;
-mod peer;
-pub mod private;
-mod proxy_protocol;
-mod rates;
-mod refuse;
-mod request;
-mod reserved;
-mod respond;
-mod rest;
-mod route;
-mod server;
-mod settings;
-pub mod shutdown;
-mod signing;
+mod limits;
+mod lookup;
+mod observe;
+mod run;
 pub mod site;
-mod stage;
-pub mod tickets;
-mod timeouts;
 mod tls;
 mod upstream;
-pub mod value;
-mod virtual_host;
-mod worker;
 
 /// Entry points for the fuzz targets; cargo-fuzz sets `cfg(fuzzing)`.
 #[cfg(fuzzing)]
 pub mod fuzzing {
-    pub use crate::hello::client_hello;
-    pub use crate::proxy_protocol::proxy_header;
+    pub use crate::connection::proxy_protocol::proxy_header;
     pub use crate::site::site_path;
+    pub use crate::tls::hello::client_hello;
 }
 
-pub use body::Body;
 pub use error::Error;
 pub use files::{MAX_OPEN_FILES, OpenFiles};
-pub use respond::Responder;
-pub use server::{Addresses, Parts, Server};
-pub use settings::{CertificateWaits, Defaults, Limits, Settings};
-pub use shutdown::{Phase, Shutdown};
+pub use http::respond::Responder;
+pub use limits::network;
+pub use limits::settings::{CertificateWaits, Defaults, Limits, Settings};
+pub use lookup::virtual_host::{Made, Publisher, VirtualHost};
+pub use lookup::{hook, private, tickets};
+pub use observe::{access_log, line_writer, metrics};
+pub use run::server::{Addresses, Parts, Server};
+pub use run::shutdown::{Phase, Shutdown};
+pub use run::{admin, shutdown};
+pub use site::body::Body;
+pub use site::value;
 pub use upstream::{LoadRoots, LoopId, unused_connections};
-pub use virtual_host::{Made, Publisher, VirtualHost};

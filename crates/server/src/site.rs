@@ -1,6 +1,7 @@
 //! Sites: how requests to a host are answered.
 
 mod allow;
+pub(crate) mod body;
 mod check;
 #[cfg(test)]
 mod defaults;
@@ -12,11 +13,13 @@ mod named;
 mod open;
 mod path;
 mod redirect;
+pub(crate) mod reserved;
 mod root;
 mod rule;
 mod template;
 mod tenant;
 mod upstream;
+pub mod value;
 mod weight;
 
 use std::fmt;

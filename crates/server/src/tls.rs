@@ -6,8 +6,13 @@
 //! connection holds no buffer besides that of rustls.
 
 mod corked;
+pub(crate) mod frames;
+pub(crate) mod framing;
+pub(crate) mod hello;
 mod lines;
 mod read;
+pub(crate) mod refuse;
+pub(crate) mod signing;
 mod turns;
 mod unacknowledged;
 mod vacate;
@@ -24,8 +29,8 @@ use bytes::Bytes;
 use rustls::server::ServerConnection;
 use tokio::net::TcpStream;
 
-use crate::frames::Frames;
-use crate::timeouts::ConnTimeouts;
+use crate::limits::timeouts::ConnTimeouts;
+use crate::tls::frames::Frames;
 pub(crate) use corked::Corked;
 use lines::Place;
 use turns::Bulk;

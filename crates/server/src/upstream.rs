@@ -108,8 +108,8 @@ use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
-use crate::body::Body;
-use crate::request::RequestContext;
+use crate::connection::request::RequestContext;
+use crate::site::body::Body;
 use crate::site::{DEFAULT_BODY_LIMIT, RuleOptions, Upstream};
 use answer::InFlight;
 use choice::rendezvous;

@@ -15,8 +15,8 @@ use super::permits::OpenPermit;
 use super::range::{Selection, select};
 use super::reads::FolderReads;
 use super::stream::Stream;
-use crate::body::{Body, plain};
 use crate::site::CacheRule;
+use crate::site::body::{Body, plain};
 
 /// Answers with a cached file.
 pub(crate) fn cached(asked: &Asked<'_>, file: &SmallFile) -> Response<Body> {

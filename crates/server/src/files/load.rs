@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue};
 use rustix::io::Errno;
 
 use super::kind::content_type;
-use crate::body::NOSNIFF;
+use crate::site::body::NOSNIFF;
 use crate::site::{Guard, Refusal, Root, open_beneath};
 
 /// Result of reading a path.

@@ -7,7 +7,7 @@ use super::load::LargeFile;
 use super::path::FilePath;
 use super::stream::Stream;
 use super::{Files, Folder, Found, Opener, answer};
-use crate::body::Body;
+use crate::site::body::Body;
 
 impl Files {
     /// Replaces the content of an error by the page of its status in `folder`.

@@ -7,7 +7,7 @@ use sekisho_gate::{Gate, Permit, Sharing};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use crate::budget::Prefix;
+use crate::limits::budget::Prefix;
 
 /// Limit on the files that answers of one connection hold open.
 ///

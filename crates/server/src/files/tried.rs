@@ -4,8 +4,8 @@ use http::{Response, StatusCode};
 
 use super::path::FilePath;
 use super::{Asked, Files, Folder, NoFile, Opener};
-use crate::body::{Body, plain};
 use crate::site::Candidate;
+use crate::site::body::{Body, plain};
 
 impl Files {
     /// Answers with the first file of the paths that the request's rule tries,

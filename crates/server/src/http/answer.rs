@@ -8,8 +8,8 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-use crate::body::Body;
-use crate::timeouts::{ConnTimeouts, Flow};
+use crate::limits::timeouts::{ConnTimeouts, Flow};
+use crate::site::body::Body;
 
 /// Body of a site's response; dropping it ends the request.
 pub(crate) struct Answer {

@@ -37,12 +37,12 @@ use super::drive::{Bounds, Driven, Idle, drive};
 use super::sending::Sending;
 use super::streams::Streams;
 use super::{Http, served};
-use crate::frames::Frames;
-use crate::handshake::Established;
-use crate::peer::Peer;
-use crate::request::Takeover;
-use crate::stage::Stage;
-use crate::timeouts::LINGER;
+use crate::connection::handshake::Established;
+use crate::connection::peer::Peer;
+use crate::connection::request::Takeover;
+use crate::connection::stage::Stage;
+use crate::limits::timeouts::LINGER;
+use crate::tls::frames::Frames;
 use crate::tls::{Corked, Stream};
 
 /// Serves requests until the client closes, a limit is reached or the server drains.

@@ -9,8 +9,8 @@ use sekisho_certs::clock;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::context::ConnContext;
-use crate::drain::Drain;
-use crate::timeouts::{ConnTimeouts, Due, Limits};
+use crate::connection::drain::Drain;
+use crate::limits::timeouts::{ConnTimeouts, Due, Limits};
 
 /// Limits and drain signal of a connection.
 pub(super) struct Bounds<'a> {

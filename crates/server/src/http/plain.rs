@@ -14,15 +14,15 @@ use tokio::time::{Instant, timeout_at};
 
 use super::MAX_HEAD;
 use super::context::Service;
-use crate::access_log::{Connection, Entry, Logged};
-use crate::authority;
-use crate::body::Body;
-use crate::challenge;
-use crate::client;
-use crate::peer::Peer;
-use crate::refuse;
-use crate::route::BAD_HOST;
+use crate::connection::client;
+use crate::connection::peer::Peer;
+use crate::http::route::BAD_HOST;
+use crate::lookup::authority;
+use crate::lookup::challenge;
+use crate::observe::access_log::{Connection, Entry, Logged};
+use crate::site::body::Body;
 use crate::site::to_https;
+use crate::tls::refuse;
 
 /// Answers one request: with the answer to a challenge, else with a redirect to
 /// the same URL on HTTPS. A Host that is no host name gets 400. There is no lookup:

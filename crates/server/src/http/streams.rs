@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hyper::rt::Executor;
 
-use crate::timeouts::{ConnTimeouts, Flow};
+use crate::limits::timeouts::{ConnTimeouts, Flow};
 
 /// Executor of a connection's streams. It resets a stream whose client takes
 /// nothing of its answer, or sends nothing of its request, independent of other

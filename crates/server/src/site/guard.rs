@@ -23,7 +23,7 @@ use super::named::NamedFields;
 use super::open::{descriptor, open_folder, real_path};
 use super::root::{OperatorsPart, Root};
 use super::upstream::{Address, Upstream};
-use crate::log_limiter::{self, LogLimits};
+use crate::limits::log_limiter::{self, LogLimits};
 pub use own_files::OwnFiles;
 
 /// Guard that refuses sites folders, sockets and addresses outside `[sites]

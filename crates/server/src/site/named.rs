@@ -4,7 +4,7 @@ use http::HeaderName;
 
 use super::check::field_name;
 use super::fields::FieldOps;
-use crate::reserved::{folded, folds_to};
+use crate::site::reserved::{folded, folds_to};
 
 /// Names of `[sites] tenant_field` and `certificate_field`. The server sets or removes
 /// both towards every upstream: a name of a site's own choice would pass from the

@@ -8,7 +8,7 @@ use http::{HeaderValue, Response, StatusCode, Uri};
 use sekisho_certs::HostName;
 
 use super::template::{HOST, Template};
-use crate::body::{Body, NOSNIFF, plain};
+use crate::site::body::{Body, NOSNIFF, plain};
 
 /// Site that redirects every request.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use super::fields::FieldOps;
 use super::redirect::Redirect;
 use super::root::Root;
 use super::upstream::Upstream;
-use crate::network::Networks;
+use crate::limits::network::Networks;
 
 /// How requests below a path are answered.
 #[derive(Clone, Debug)]

@@ -83,7 +83,7 @@ fn options(options: &RuleOptions) -> usize {
         Candidate::Status(_) => 0,
     });
     let networks =
-        |networks: &crate::network::Networks| allocated(size_of_val(networks.as_slice()));
+        |networks: &crate::limits::network::Networks| allocated(size_of_val(networks.as_slice()));
     options
         .add_prefix
         .as_ref()

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use hyper::rt::{Read, ReadBufCursor, Write};
 
 use super::Stream;
-use crate::frames::parser::{HEAD, RST_STREAM};
+use crate::tls::frames::parser::{HEAD, RST_STREAM};
 
 /// Stream that hyper shares with the driver of its connection.
 ///

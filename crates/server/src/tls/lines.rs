@@ -6,7 +6,7 @@
 
 use memchr::memchr;
 
-use crate::timeouts::Framing;
+use crate::limits::timeouts::Framing;
 
 /// Place in the requests of a connection. Bodies are passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, IoSlice, Write};
 use std::task::{Context, Poll};
 
 use super::Stream;
-use crate::frames::Frames;
+use crate::tls::frames::Frames;
 
 impl Stream {
     /// Counts the frames of HTTP/2 from now on.

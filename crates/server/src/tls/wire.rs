@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 use super::unacknowledged::unacknowledged;
 use super::{Broken, Stream};
-use crate::timeouts::ConnTimeouts;
+use crate::limits::timeouts::ConnTimeouts;
 
 impl Stream {
     /// Processes bytes received with the ClientHello: rustls leaves them in its

@@ -22,11 +22,11 @@ use super::fields;
 use super::lease::Lease;
 use super::pool::KEEP;
 use super::still_served::{LongLived, StillServed};
-use crate::bodies::Held;
-use crate::body::Body;
-use crate::framing;
+use crate::limits::bodies::Held;
+use crate::limits::timeouts::AtUpstream;
 use crate::site::UpstreamTimeouts;
-use crate::timeouts::AtUpstream;
+use crate::site::body::Body;
+use crate::tls::framing;
 
 /// Parts of a request in flight, which the end of its answer ends.
 pub(super) struct InFlight {

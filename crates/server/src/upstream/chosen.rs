@@ -13,8 +13,8 @@ use super::permits::{Asker, Permit, Permits};
 use super::resolve::Unresolved;
 use super::servers::Server;
 use super::transport::Endpoint;
-use crate::budget::Prefix;
-use crate::metrics::UpstreamResult;
+use crate::limits::budget::Prefix;
+use crate::observe::metrics::UpstreamResult;
 
 /// Server that a request goes to. The request counts as in flight until this is
 /// dropped: after the last byte of the answer.

@@ -9,7 +9,7 @@ use std::task::Waker;
 use futures_util::task::AtomicWaker;
 use tokio::time::Instant;
 
-use crate::timeouts::Flow;
+use crate::limits::timeouts::Flow;
 
 /// State of one request with a body. Relaxed ordering suffices: all tasks of a
 /// worker run on its thread. Another worker that looks how long the body waits may see

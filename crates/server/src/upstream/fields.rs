@@ -2,8 +2,8 @@
 
 use http::header::{CONNECTION, HeaderMap, HeaderName};
 
-use crate::reserved::{Reserved, folded, is_odd};
 use crate::site::NamedFields;
+use crate::site::reserved::{Reserved, folded, is_odd};
 
 /// Returns whether a field belongs to one connection.
 pub(super) fn is_hop_by_hop(name: &str) -> bool {

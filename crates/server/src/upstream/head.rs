@@ -15,9 +15,9 @@ use http::{Method, StatusCode, Uri, Version};
 use super::fields::{self, OurFields};
 use super::parts::Upstreams;
 use super::{Way, upgrade};
-use crate::access_log::X_REQUEST_ID;
-use crate::request::RequestContext;
-use crate::reserved::folds_to;
+use crate::connection::request::RequestContext;
+use crate::observe::access_log::X_REQUEST_ID;
+use crate::site::reserved::folds_to;
 use crate::site::{FieldOps, NamedFields, UpstreamOptions};
 use forwarded::Forwarded;
 

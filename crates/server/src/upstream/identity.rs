@@ -11,7 +11,7 @@ use super::owned::Owner;
 use super::parts::Upstreams;
 use super::tls::TlsClient;
 use super::transport::Endpoint;
-use crate::budget::Prefix;
+use crate::limits::budget::Prefix;
 use crate::site::{Address, OpenSocket, Protocol, Upstream};
 
 /// Site that connects to a server.

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::frames::Budget;
+use crate::tls::frames::Budget;
 
 /// Socket whose received records of TLS are charged.
 #[derive(Debug)]

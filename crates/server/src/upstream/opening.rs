@@ -14,7 +14,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::failure::{Failure, Own, Waited};
-use crate::budget::Prefix;
+use crate::limits::budget::Prefix;
 
 /// Permits of one worker.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use super::pool::Pools;
 use super::servers::Servers;
 use super::sockets::Sockets;
 use super::tls::TlsClients;
-use crate::ask::Hosts;
+use crate::lookup::ask::Hosts;
 use crate::site::Guard;
 
 /// What the process knows of upstream servers.

@@ -14,7 +14,7 @@ use sekisho_gate::Denied;
 use tokio::time::{Instant, timeout_at};
 
 use super::exchange::Exchange;
-use crate::budget::Prefix;
+use crate::limits::budget::Prefix;
 use crate::site::UpstreamOptions;
 pub(super) use by_tenant::PermitsOfOwner;
 use queue::{Place, Queue};

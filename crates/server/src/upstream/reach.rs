@@ -23,7 +23,7 @@ use super::pool::{Found, Key};
 use super::send::Sending;
 use super::tls::TlsClient;
 use super::transport::Endpoint;
-use crate::proxy_protocol::encode;
+use crate::connection::proxy_protocol::encode;
 use crate::site::Protocol;
 
 /// Time of a request to get a connection to a server: `timeouts.connect`, over all steps

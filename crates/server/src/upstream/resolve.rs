@@ -19,7 +19,7 @@ use sekisho_gate::{Gate, Permit, Sharing};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout_at};
 
-use crate::metrics::Metrics;
+use crate::observe::metrics::Metrics;
 pub(super) use ask::Asking;
 
 /// Names with their addresses, shared by all workers. Bounded: the names that were

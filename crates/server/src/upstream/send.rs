@@ -20,7 +20,7 @@ use super::lease::{Lease, Leased};
 use super::parts::Worker;
 use super::servers::Affinity;
 use super::upload::Upload;
-use crate::request::RequestContext;
+use crate::connection::request::RequestContext;
 use crate::site::{Protocol, Upstream};
 
 /// Request on its way to an upstream.

@@ -20,7 +20,7 @@ use super::parts::Upstreams;
 use super::permits::{Bounds, PermitsOfOwner, Retries};
 use super::resolve::{Asking, Names, Unresolved};
 use super::transport::Endpoint;
-use crate::metrics::Metrics;
+use crate::observe::metrics::Metrics;
 use crate::site::{Address, Upstream};
 
 /// State of upstream servers: requests in flight, ejection, connections in use. Shared

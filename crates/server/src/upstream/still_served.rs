@@ -10,8 +10,8 @@ use sekisho_certs::{HostName, Outcome, Served, clock};
 use tokio::time::{Instant, sleep};
 
 use super::parts::{Upstreams, Worker};
-use crate::request::{NameOfLookup, RequestContext};
-use crate::virtual_host::VirtualHost;
+use crate::connection::request::{NameOfLookup, RequestContext};
+use crate::lookup::virtual_host::VirtualHost;
 
 /// Host of an upgraded connection or of an answer, as it was at their beginning.
 pub(super) struct StillServed {

@@ -18,11 +18,11 @@ use super::chosen::Chosen;
 use super::permits::Permit;
 use super::still_served::StillServed;
 use super::transport::Transport;
-use crate::access_log::Handover;
-use crate::bodies::{Held, InTunnel};
-use crate::drain::Drain;
-use crate::request::{Connection, Takeover};
-use crate::timeouts::{AtUpstream, ConnTimeouts};
+use crate::connection::drain::Drain;
+use crate::connection::request::{Connection, Takeover};
+use crate::limits::bodies::{Held, InTunnel};
+use crate::limits::timeouts::{AtUpstream, ConnTimeouts};
+use crate::observe::access_log::Handover;
 
 /// Upstream connection that has left HTTP.
 pub(super) struct Tunnel {

@@ -19,9 +19,9 @@ use super::failure::Failure;
 use super::fields;
 use super::tunnel::{self, Tunnel};
 use super::watched::Watched;
-use crate::access_log::Handover;
-use crate::body::Body;
-use crate::request::RequestContext;
+use crate::connection::request::RequestContext;
+use crate::observe::access_log::Handover;
+use crate::site::body::Body;
 
 /// Returns the protocols that an HTTP/1.1 request without a body asks for.
 /// HTTP/2 in plain text is none of them: its frames would pass unread.

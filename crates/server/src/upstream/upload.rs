@@ -11,8 +11,8 @@ use hyper::body::Incoming;
 
 use super::exchange::{ANSWERED, CLOSED, Exchange, FAILED, HELD, SENT, TOO_LARGE};
 use super::fields::{self, OurFields};
-use crate::rest;
-use crate::timeouts::{ConnTimeouts, Flow};
+use crate::limits::rest;
+use crate::limits::timeouts::{ConnTimeouts, Flow};
 
 /// Body of a request; most have none. Frames are passed on as the upstream
 /// takes them, and nothing is kept.

@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use super::pool::Streams;
 use super::transport::Transport;
 use super::watch::Watch;
-use crate::frames::Budget;
-use crate::frames::parser::{HEADERS, Parser, SETTINGS};
+use crate::tls::frames::Budget;
+use crate::tls::frames::parser::{HEADERS, Parser, SETTINGS};
 
 /// Transport whose bytes are judged.
 pub(super) struct Watched {

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
-use crate::network::Network;
+use crate::limits::network::Network;
 
 /// Network and ports that an upstream may have.
 #[derive(Clone, Debug, PartialEq, Eq)]

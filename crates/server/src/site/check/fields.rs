@@ -2,10 +2,10 @@
 
 use http::{HeaderName, HeaderValue};
 
-use crate::reserved::{Reserved, folded, is_odd};
 use crate::site::document::{Pairs, RawFields};
 use crate::site::error::{Below, Checked, Wrong, each};
 use crate::site::fields::FieldOps;
+use crate::site::reserved::{Reserved, folded, is_odd};
 use crate::site::upstream::UpstreamOptions;
 
 /// Checks `request`.

@@ -9,11 +9,11 @@ use http::HeaderValue;
 
 use super::fields::{field_value, request_fields, response_fields};
 use super::root_of;
-use crate::network::{Network, Networks};
+use crate::limits::network::{Network, Networks};
 use crate::site::document::{Pairs, RawHsts, RawOptions, RawRate};
 use crate::site::error::{Below, Checked, Wrong, each};
 use crate::site::rule::{CacheRule, DEFAULT_BODY_LIMIT, MediaRange, RuleOptions};
-use crate::value::Unit;
+use crate::site::value::Unit;
 
 /// Checks the options. `scope` tells rates of this place from others.
 pub(super) fn rule_options(

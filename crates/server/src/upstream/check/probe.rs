@@ -8,7 +8,7 @@ use http::{Method, Request, Uri};
 use tokio::time::{Instant, timeout_at};
 
 use super::Asks;
-use crate::proxy_protocol::encode_local;
+use crate::connection::proxy_protocol::encode_local;
 use crate::site::{Address, Protocol};
 use crate::upstream::connect::{self, Opened, Target};
 use crate::upstream::failure::Failure;

@@ -5,7 +5,7 @@ use tokio::time::{Instant, sleep};
 
 use super::super::servers::{Background, Servers};
 use super::*;
-use crate::metrics::Metrics;
+use crate::observe::metrics::Metrics;
 use crate::site::{Address, Scheme, UpstreamOptions, UpstreamServer};
 
 struct Fixture {

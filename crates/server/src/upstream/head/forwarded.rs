@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::header::{FORWARDED, HeaderMap, HeaderName, HeaderValue};
 
-use crate::client::X_FORWARDED_FOR;
-use crate::request::RequestContext;
+use crate::connection::client::X_FORWARDED_FOR;
+use crate::connection::request::RequestContext;
 use crate::site::UpstreamOptions;
 
 /// Fields of a trusted proxy before us, which ours continue.

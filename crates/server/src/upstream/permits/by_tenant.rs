@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use foldhash::quality::RandomState;
 
 use super::{Bounds, Permits};
-use crate::budget::Prefix;
+use crate::limits::budget::Prefix;
 
 /// Permits of one backend, by its owner.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use sekisho_gate::Denied;
 use tokio::sync::oneshot;
 
 use super::{Asker, Permit};
-use crate::budget::Prefix;
+use crate::limits::budget::Prefix;
 
 /// Requests that wait. Hosts take turns, with one request of each in a round (*virtual
 /// time* of fair queuing). Requests of a client prefix that has its share of permits are

@@ -4,7 +4,7 @@ use tokio::task::JoinHandle;
 use tokio::time::advance;
 
 use super::*;
-use crate::timeouts::ConnTimeouts;
+use crate::limits::timeouts::ConnTimeouts;
 use crate::upstream::exchange::GAVE_WAY;
 
 mod clients;

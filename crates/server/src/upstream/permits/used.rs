@@ -8,7 +8,7 @@ use foldhash::quality::RandomState;
 use tokio::time::Instant;
 
 use super::PATIENCE;
-use crate::budget::Prefix;
+use crate::limits::budget::Prefix;
 use crate::upstream::exchange::{Exchange, GAVE_WAY};
 
 /// Permits in use. A client prefix has fewer than are left.

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::{DEADLINE, QUESTIONS, Question};
-use crate::metrics::{Metrics, Resolution};
+use crate::observe::metrics::{Metrics, Resolution};
 
 /// Questions of all workers, to be answered on the background runtime.
 pub(in crate::upstream) struct Asking {

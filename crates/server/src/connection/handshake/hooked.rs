@@ -1,0 +1,98 @@
+//! Handshakes whose certificate a hook chooses.
+
+use std::sync::Arc;
+
+use sekisho_certs::Absence;
+use sekisho_gate::Gate;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::refusal::Refusal;
+use super::{Chosen, Handshakes, Peer, Report, sign};
+use crate::limits::budget::Prefix;
+use crate::lookup::ask::is_overload;
+use crate::lookup::hook::{Asking, ClientFacts, Hooked, Kept, Unserved};
+use crate::observe::metrics::HandshakeResult;
+use crate::tls::hello::{Hello, Sni};
+use crate::tls::refuse::Alert;
+
+/// Decides what a ClientHello gets, as [`super::decide`] does, with the hook asked
+/// first:
+///
+/// 1. a server name that no host can have: `unrecognized_name`, without the hook;
+/// 2. refused by the hook: the alert of its choice;
+/// 3. failed, with a policy that refuses, or not answered before the deadline:
+///    `internal_error`;
+/// 4. else what the choice leads to, as if its host had been asked for.
+pub(super) async fn decide<'a>(
+    hello: &Hello,
+    (socket, peer): (&TcpStream, Peer),
+    deadline: &mut Instant,
+    parts: &Handshakes,
+    signing: &'a Gate<Prefix>,
+    report: &mut Report,
+) -> Result<Chosen<'a>, Refusal> {
+    let server_name = match &hello.sni {
+        Sni::Name(name) => Some(name),
+        Sni::None => None,
+        Sni::Impossible => return Err(Absence::NoHost.into()),
+    };
+    let Peer {
+        address, listen, ..
+    } = peer;
+    // A listener with an address and a port of its own saves the system call.
+    let is_open = listen.ip().is_unspecified() || listen.port() == 0;
+    let local = is_open.then(|| socket.local_addr().ok()).flatten();
+    let local = local.unwrap_or(listen);
+    let facts = ClientFacts::new(&hello.accepted.client_hello(), address, local);
+    let facts = Arc::new(facts);
+    let asking = Asking {
+        chooser: parts.chooser.as_ref().expect("the caller has seen it"),
+        facts: &facts,
+        listen,
+    };
+    let (word, resolved) = asking.resolve(server_name, deadline).await;
+    report.hook = Some(word);
+    if let Some(name) = server_name {
+        report.name(name);
+    }
+    let resolved = resolved.map_err(|unserved| refusal(unserved, hello, parts, report))?;
+    report.lookup = Some(resolved.lookup);
+    // Without a server name, a name that the certificate stands for in the log.
+    let looked_up = server_name.or(resolved.host.as_ref()).cloned();
+    let pattern = &resolved.served.host().record.pattern;
+    let name = looked_up.or_else(|| pattern.exact());
+    let name = name.expect("what a hook made has an exact pattern");
+    let own = server_name.map(|name| Kept::new(name.clone(), &resolved));
+    let served = resolved.served;
+    let prefix = Prefix::from(address.ip());
+    let permit = sign(&served, hello, &name, (prefix, *deadline), parts, signing).await?;
+    Ok(Chosen {
+        served,
+        permit,
+        name,
+        named: server_name.is_some(),
+        revision: resolved.revision,
+        lookup: resolved.lookup,
+        hooked: Some(Box::new(Hooked::new(facts, listen, own))),
+    })
+}
+
+/// Returns what a client gets whose choice leads to no certificate.
+fn refusal(unserved: Unserved, hello: &Hello, parts: &Handshakes, report: &mut Report) -> Refusal {
+    match unserved {
+        Unserved::Refused(alert) => Refusal::by_hook(alert),
+        Unserved::HookFailed => Refusal::new(Alert::InternalError, HandshakeResult::HookFailed),
+        Unserved::NoDefault if hello.sni == Sni::None => Refusal::no_name(hello.tls13),
+        Unserved::NoDefault => Absence::NoHost.into(),
+        Unserved::Absent(absence, how) => {
+            report.lookup = Some(how);
+            absence.into()
+        }
+        Unserved::LookupFailed(name, error, how) => {
+            report.lookup = Some(how);
+            parts.hosts.log_limits.failed(&name, &error);
+            Refusal::failed(is_overload(&error))
+        }
+    }
+}

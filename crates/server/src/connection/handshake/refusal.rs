@@ -1,0 +1,119 @@
+//! Refusals: what a client gets whose handshake fails, and what is counted.
+
+use rustls::server::AcceptedAlert;
+use sekisho_certs::Absence;
+use tokio::time::error::Elapsed;
+
+use crate::observe::metrics::HandshakeResult;
+use crate::tls::Broken;
+use crate::tls::hello::Unfit;
+use crate::tls::refuse::{Alert, SPEAKS_HTTPS, record};
+
+/// Answer to a client whose handshake is refused, and the result that is
+/// counted.
+pub(super) struct Refusal {
+    pub(super) bytes: Vec<u8>,
+    pub(super) result: HandshakeResult,
+}
+
+impl Refusal {
+    pub(super) fn new(alert: Alert, result: HandshakeResult) -> Self {
+        Self {
+            bytes: alert.record().to_vec(),
+            result,
+        }
+    }
+
+    pub(super) fn no_name(tls13: bool) -> Self {
+        // RFC 8446, section 9.2; TLS 1.2 has no such alert.
+        let alert = if tls13 {
+            Alert::MissingExtension
+        } else {
+            Alert::UnrecognizedName
+        };
+        Self::new(alert, HandshakeResult::NoSni)
+    }
+
+    pub(super) fn by_hook(alert: u8) -> Self {
+        Self {
+            bytes: record(alert).to_vec(),
+            result: HandshakeResult::HookRefused,
+        }
+    }
+
+    pub(super) fn failed(overloaded: bool) -> Self {
+        let result = if overloaded {
+            HandshakeResult::Overloaded
+        } else {
+            HandshakeResult::Failed
+        };
+        Self::new(Alert::InternalError, result)
+    }
+}
+
+impl From<Absence> for Refusal {
+    fn from(absence: Absence) -> Self {
+        let result = match absence {
+            Absence::NoHost => HandshakeResult::AbsentHost,
+            Absence::NoCredential => HandshakeResult::NoCredential,
+            Absence::Disabled => HandshakeResult::Disabled,
+        };
+        Self::new(Alert::UnrecognizedName, result)
+    }
+}
+
+impl From<Unfit> for Refusal {
+    fn from(unfit: Unfit) -> Self {
+        use HandshakeResult::Malformed;
+
+        let (bytes, result) = match unfit {
+            Unfit::PlainHttp => (SPEAKS_HTTPS.to_vec(), HandshakeResult::PlainHttp),
+            Unfit::NotTls => (Vec::new(), HandshakeResult::NotTls),
+            Unfit::NoHello => return Self::new(Alert::UnexpectedMessage, Malformed),
+            Unfit::TooLong => return Self::new(Alert::IllegalParameter, Malformed),
+            Unfit::Malformed(alert, error) => {
+                tracing::debug!(%error, "malformed ClientHello");
+                // rustls gives no alert for a message out of turn.
+                if alert.is_empty() {
+                    return Self::new(Alert::UnexpectedMessage, Malformed);
+                }
+                (alert, Malformed)
+            }
+            Unfit::Gone => (Vec::new(), HandshakeResult::Aborted),
+        };
+        Self { bytes, result }
+    }
+}
+
+impl From<(rustls::Error, AcceptedAlert)> for Refusal {
+    fn from((error, mut alert): (rustls::Error, AcceptedAlert)) -> Self {
+        let mut bytes = Vec::new();
+        alert.write_all(&mut bytes).expect("a Vec takes all");
+        let result = blame(&error);
+        Self { bytes, result }
+    }
+}
+
+/// Returns the result that an exchange counts as, if it failed.
+pub(super) fn failure(result: &Result<Result<(), Broken>, Elapsed>) -> Option<HandshakeResult> {
+    match result {
+        Ok(Ok(())) => None,
+        Ok(Err(Broken::Io(_))) => Some(HandshakeResult::Aborted),
+        Ok(Err(Broken::Tls(error))) => Some(blame(error)),
+        Err(_) => Some(HandshakeResult::TimedOut),
+    }
+}
+
+/// Returns the result that an error of rustls counts as: whose fault it is.
+fn blame(error: &rustls::Error) -> HandshakeResult {
+    match error {
+        rustls::Error::AlertReceived(_) => HandshakeResult::PeerAlert,
+        rustls::Error::NoCertificatesPresented | rustls::Error::InvalidCertificate(_) => {
+            HandshakeResult::ClientCertificate
+        }
+        rustls::Error::PeerIncompatible(_) => HandshakeResult::Incompatible,
+        rustls::Error::NoApplicationProtocol => HandshakeResult::NoApplicationProtocol,
+        rustls::Error::General(_) => HandshakeResult::Failed,
+        _ => HandshakeResult::Malformed,
+    }
+}

@@ -1,0 +1,266 @@
+//! Answers requests from their sites.
+
+mod admission;
+mod fields;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use sekisho_certs::metrics::Registry;
+use sekisho_certs::{HostName, Tenant};
+
+use crate::connection::request::RequestContext;
+use crate::files::{Asked, Files, Folder, OpenFiles, Opener};
+use crate::limits::rates::Rates;
+use crate::limits::rest;
+use crate::observe::metrics::RequestRefusal;
+use crate::site::body::{Body, method_not_allowed, plain};
+use crate::site::{Action, Guard, Refusals, Rule, RuleOptions, Site, SitePath};
+use crate::upstream::{self, Way, forward};
+use admission::Refused;
+
+/// Responder that answers requests from their sites. The server has one, which
+/// holds the cache of small files.
+#[derive(Debug)]
+pub struct Responder {
+    files: Files,
+    /// Counts of requests that the rates of sites bound.
+    rates: Rates,
+}
+
+impl Responder {
+    /// Makes a responder that caches at most `cache` bytes of small files, and
+    /// serves no file that `guard` refuses.
+    #[must_use]
+    pub fn new(cache: usize, guard: Arc<Guard>) -> Self {
+        Self {
+            files: Files::new(cache, guard),
+            rates: Rates::new(),
+        }
+    }
+
+    /// Answers one request from `site`:
+    ///
+    /// 1. parses the path: 400 if it is refused;
+    /// 2. finds its rule: 404 if there is none;
+    /// 3. asks the rule whether it takes the request: 403, 413 or 429;
+    /// 4. answers as the rule says;
+    /// 5. replaces the content of an error of ours by the rule's page;
+    /// 6. changes the answer's fields.
+    pub(crate) async fn respond(
+        &self,
+        context: &RequestContext<'_>,
+        upstreams: &Arc<upstream::Worker>,
+        site: &Site,
+        request: &mut Option<Request<Incoming>>,
+    ) -> Response<Body> {
+        let request = request.take().expect("a request is answered once");
+        let (head, body) = request.into_parts();
+        let path = match SitePath::parse(&head.uri) {
+            Ok(path) => path,
+            Err(status) => {
+                discard(context, &head, body, None).await;
+                return plain(status);
+            }
+        };
+        let Some(rule) = site.rule(&path) else {
+            discard(context, &head, body, None).await;
+            return plain(StatusCode::NOT_FOUND);
+        };
+        let method = (head.method == Method::HEAD, fields::is_read(&head.method));
+        let mut author = Author::Server;
+        let response = match (
+            admission::admit(context, &self.rates, rule, &body),
+            &rule.action,
+        ) {
+            (Ok(()), Action::Upstream(_)) if is_trace(&head.method) => {
+                discard(context, &head, body, None).await;
+                method_not_allowed(PASSED_ON)
+            }
+            (Ok(()), Action::Upstream(upstream)) => {
+                let path = path.rewritten(rule).encoded().to_owned();
+                let way = Way {
+                    upstream,
+                    path: &path,
+                    options: rule.options.as_deref(),
+                };
+                match forward(context, upstreams, way, head, body).await {
+                    Ok(response) => {
+                        author = Author::Upstream;
+                        response
+                    }
+                    Err(StatusCode::PAYLOAD_TOO_LARGE) => {
+                        Refused::of(RequestRefusal::Body).answer(context.metrics)
+                    }
+                    Err(status) => plain(status),
+                }
+            }
+            (admitted, action) => {
+                let reason = admitted.as_ref().err().map(|refused| refused.reason);
+                discard(context, &head, body, reason).await;
+                match admitted {
+                    Ok(()) => {
+                        author = Author::of(action);
+                        let open = context.opener();
+                        let owner = (context.host, context.tenant);
+                        self.act(rule, &path, owner, &head, open).await
+                    }
+                    Err(refused) => refused.answer(context.metrics),
+                }
+            }
+        };
+        match &rule.options {
+            None => response,
+            Some(options) => {
+                self.finish(context, options, method, author, response)
+                    .await
+            }
+        }
+    }
+
+    /// Does the steps behind the answer.
+    async fn finish(
+        &self,
+        context: &RequestContext<'_>,
+        options: &RuleOptions,
+        (is_head, is_read): (bool, bool),
+        author: Author,
+        mut response: Response<Body>,
+    ) -> Response<Body> {
+        match (author, &options.errors) {
+            (Author::Server, Some(root)) if response.status().as_u16() >= 400 => {
+                let open = context.opener();
+                let folder = Folder {
+                    root,
+                    host: context.host,
+                    tenant: context.tenant,
+                };
+                let page = self.files.page(folder, is_head, response, open);
+                // Boxed: answers without a page have no room for it.
+                response = Box::pin(page).await;
+            }
+            (Author::Upstream, _) => fields::cache(&mut response, is_read, &options.cache),
+            (Author::Server | Author::Site, _) => {}
+        }
+        fields::change(&mut response, options);
+        response
+    }
+
+    /// Answers a request to `host`, which has no tenant, that needs nothing of its
+    /// connection.
+    ///
+    /// Never blocks: uncached files are read on the runtime's blocking pool.
+    pub async fn respond_locally(
+        &self,
+        site: &Site,
+        host: &HostName,
+        head: &Parts,
+        open: &OpenFiles,
+    ) -> Response<Body> {
+        let path = match SitePath::parse(&head.uri) {
+            Ok(path) => path,
+            Err(status) => return plain(status),
+        };
+        let Some(rule) = site.rule(&path) else {
+            return plain(StatusCode::NOT_FOUND);
+        };
+        let open = Opener {
+            connection: open,
+            prefix: IpAddr::from(Ipv4Addr::UNSPECIFIED).into(),
+        };
+        let owner = (host, &Tenant::default());
+        self.act(rule, &path, owner, head, open).await
+    }
+
+    /// Answers by a rule without an upstream.
+    async fn act(
+        &self,
+        rule: &Rule,
+        path: &SitePath<'_>,
+        (host, tenant): (&HostName, &Tenant),
+        head: &Parts,
+        open: Opener<'_>,
+    ) -> Response<Body> {
+        match &rule.action {
+            Action::Files(root) => {
+                let asked = Asked {
+                    head,
+                    path,
+                    rewritten: &path.rewritten(rule),
+                    options: rule.options.as_deref(),
+                };
+                let folder = Folder { root, host, tenant };
+                self.files.respond(folder, asked, open).await
+            }
+            Action::Upstream(_) => plain(StatusCode::BAD_GATEWAY),
+            Action::Redirect(redirect) => redirect.respond(host, &head.uri),
+            Action::Status { code, text: None } => plain(*code),
+            Action::Status {
+                code,
+                text: Some(text),
+            } => Body::plain(*code, text.as_bytes().to_vec()),
+        }
+    }
+
+    /// Returns the guard of files and upstreams.
+    pub(crate) fn guard(&self) -> &Arc<Guard> {
+        self.files.guard()
+    }
+
+    /// Registers the metrics of the cache of small files and of refusals.
+    pub fn register(&self, registry: &mut Registry) {
+        self.files.register(registry);
+    }
+
+    /// Returns how often the guard refused.
+    #[must_use]
+    pub fn refused(&self) -> &Refusals {
+        self.files.refused()
+    }
+}
+
+/// Author of an answer's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Author {
+    /// The server: errors get the rule's pages.
+    Server,
+    /// The site's document: its text stays.
+    Site,
+    Upstream,
+}
+
+impl Author {
+    /// Returns whose content [`Responder::act`] answers with.
+    fn of(action: &Action) -> Self {
+        match action {
+            Action::Status { text: Some(_), .. } => Self::Site,
+            _ => Self::Server,
+        }
+    }
+}
+
+/// Returns whether a method asks for the request itself: the answer would show a client
+/// the fields that rules and the server set (RFC 9110, section 9.3.8).
+fn is_trace(method: &Method) -> bool {
+    *method == Method::TRACE || method.as_str() == "TRACK"
+}
+
+/// Methods that an upstream usually takes, for the answer to one that it never gets.
+const PASSED_ON: &str = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
+
+/// Reads a body that the answer ignores, where it must be read before that.
+async fn discard(
+    context: &RequestContext<'_>,
+    head: &Parts,
+    body: Incoming,
+    refused: Option<RequestRefusal>,
+) {
+    if rest::is_open(head, &body) {
+        let is_too_large = refused == Some(RequestRefusal::Body);
+        let timeouts = &context.connection.timeouts;
+        Box::pin(rest::discard(body, is_too_large, timeouts)).await;
+    }
+}

@@ -1,0 +1,173 @@
+//! Admission of requests by the rule of their path: who may ask, how often, and
+//! with how long a body.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{Response, StatusCode};
+use http_body::Body;
+
+use crate::connection::request::RequestContext;
+use crate::limits::budget::Prefix;
+use crate::limits::network::Networks;
+use crate::limits::rates::{Rates, Scope};
+use crate::observe::metrics::{Metrics, RequestRefusal};
+use crate::site::body::{self, plain};
+use crate::site::{Action, Rule, RuleOptions};
+
+/// Refusal of a request by its rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) reason: RequestRefusal,
+    /// Time after which the client may try again.
+    retry_after: Option<Duration>,
+}
+
+/// Asks a rule whether it takes a request:
+///
+/// 1. its client's address is allowed, and not denied;
+/// 2. its client's prefix keeps its rate;
+/// 3. the host keeps its rate;
+/// 4. its body, as far as its length is known, is within the limit. Only
+///    upstreams get a body.
+///
+/// # Errors
+/// The first that is not so. The request counts for the rates before it.
+pub(super) fn admit(
+    context: &RequestContext<'_>,
+    rates: &Rates,
+    rule: &Rule,
+    body: &impl Body,
+) -> Result<(), Refused> {
+    if let Some(options) = &rule.options {
+        let client = context.is_client_known.then_some(context.client);
+        if !is_allowed(client, options) {
+            return Err(Refused::of(RequestRefusal::Address));
+        }
+        keep_rates(context, rates, options)?;
+    }
+    let is_passed_on = matches!(rule.action, Action::Upstream(_));
+    if is_passed_on && body.size_hint().lower() > rule.body_limit() {
+        return Err(Refused::of(RequestRefusal::Body));
+    }
+    Ok(())
+}
+
+fn keep_rates(
+    context: &RequestContext<'_>,
+    rates: &Rates,
+    options: &RuleOptions,
+) -> Result<(), Refused> {
+    if options.rate_client.is_none() && options.rate_host.is_none() {
+        return Ok(());
+    }
+    let scope = Scope {
+        pattern: context.pattern,
+        rule: options.rate_scope,
+    };
+    if let Some(rate) = options.rate_client {
+        let client = Prefix::from(context.client);
+        let taken = rates.take(scope, Some(client), rate);
+        taken.map_err(|wait| Refused::until(RequestRefusal::ClientRate, wait))?;
+    }
+    if let Some(rate) = options.rate_host {
+        let taken = rates.take(scope, None, rate);
+        taken.map_err(|wait| Refused::until(RequestRefusal::HostRate, wait))?;
+    }
+    Ok(())
+}
+
+/// Returns whether a client may ask. One that is not known is in no network.
+fn is_allowed(client: Option<IpAddr>, options: &RuleOptions) -> bool {
+    let lies_in = |networks: &Networks| client.is_some_and(|client| networks.contain(client));
+    !lies_in(&options.deny) && options.allow.as_ref().is_none_or(lies_in)
+}
+
+impl Refused {
+    pub(super) fn of(reason: RequestRefusal) -> Self {
+        Self {
+            reason,
+            retry_after: None,
+        }
+    }
+
+    fn until(reason: RequestRefusal, wait: Duration) -> Self {
+        Self {
+            reason,
+            retry_after: Some(wait),
+        }
+    }
+
+    /// Makes the answer, and counts it.
+    pub(crate) fn answer(self, metrics: &Metrics) -> Response<body::Body> {
+        metrics.request_refused(self.reason);
+        let mut response = plain(match self.reason {
+            RequestRefusal::Address => StatusCode::FORBIDDEN,
+            RequestRefusal::Body => StatusCode::PAYLOAD_TOO_LARGE,
+            RequestRefusal::ClientRate | RequestRefusal::HostRate => StatusCode::TOO_MANY_REQUESTS,
+        });
+        if let Some(wait) = self.retry_after {
+            // Whole seconds, rounded up: a client that waits is not early.
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::network::Network;
+
+    fn networks(texts: &[&str]) -> Networks {
+        texts
+            .iter()
+            .map(|text| Network::parse(text).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn deny_prevails_over_allow() {
+        let all = RuleOptions::default();
+        let intranet = RuleOptions {
+            allow: Some(networks(&["10.0.0.0/8", "2001:db8::/32"])),
+            deny: networks(&["10.9.0.0/16"]),
+            ..RuleOptions::default()
+        };
+        let without = RuleOptions {
+            deny: networks(&["192.0.2.0/24"]),
+            ..RuleOptions::default()
+        };
+        for (client, by_all, by_intranet, by_without) in [
+            ("10.1.2.3", true, true, true),
+            ("::ffff:10.1.2.3", true, true, true),
+            ("10.9.2.3", true, false, true),
+            ("2001:db8::1", true, true, true),
+            ("192.0.2.1", true, false, false),
+            ("::ffff:192.0.2.1", true, false, false),
+        ] {
+            let client = Some(client.parse().unwrap());
+            assert_eq!(is_allowed(client, &all), by_all, "{client:?}");
+            assert_eq!(is_allowed(client, &intranet), by_intranet, "{client:?}");
+            assert_eq!(is_allowed(client, &without), by_without, "{client:?}");
+        }
+        // Whom a proxy hides is in no network.
+        assert!(is_allowed(None, &all) && is_allowed(None, &without));
+        assert!(!is_allowed(None, &intranet));
+    }
+
+    #[test]
+    fn a_wait_is_said_in_whole_seconds() {
+        for (millis, said) in [(1, "1"), (999, "1"), (1000, "1"), (1001, "2")] {
+            let wait = Duration::from_millis(millis);
+            let refused = Refused::until(RequestRefusal::HostRate, wait);
+            let response = refused.answer(&Metrics::default());
+            assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+            assert_eq!(response.headers()[RETRY_AFTER], said);
+        }
+        let refused = Refused::of(RequestRefusal::Address).answer(&Metrics::default());
+        assert!(refused.headers().get(RETRY_AFTER).is_none());
+    }
+}

@@ -1,0 +1,196 @@
+//! Limits on reads by client prefix, and on waits for certificates by tenant.
+//!
+//! A name that is not cached costs a read, which makes 1 to 8 store calls. Reads behind an
+//! issuance take no permit: the bounds on orders are theirs. Two
+//! limits bound the loads of a client prefix. Absent names are charged to a token
+//! bucket per prefix. Permits for loads in flight go round robin to the prefixes
+//! that wait, and to the tenants with looks at their hosts. A load gives its permit back
+//! with the store's answer: a lookup that then waits for a certificate is counted for the
+//! host's tenant instead. A read of a challenge counts as a load, and an unknown challenge
+//! as an absent name.
+
+mod absences;
+mod over;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) use sekisho_certs::Prefix;
+use sekisho_certs::Tenant;
+use sekisho_gate::{self as gate, Gate, Sharing};
+use tokio::time::Instant;
+
+use crate::limits::settings::Limits;
+use absences::Absences;
+use over::Over;
+
+/// Source of permits for loads, and bound on waits for certificates.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    absences: Arc<Absences>,
+    over: Over,
+    in_flight: Gate<Account>,
+    /// Waits for a certificate. This gate has no permit to give: its queue is the waits. All
+    /// names without a record share those of one tenant: anybody can make up such names.
+    certificates: Gate<Option<Tenant>>,
+    /// Time limit of a handshake from the moment at which it begins to wait for a certificate.
+    pub(crate) certificate_time: Duration,
+}
+
+/// Account that a load in flight stands on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Account {
+    /// Loads that clients of a prefix cause.
+    Client(Prefix),
+    /// Looks at hosts of a tenant that are served for long.
+    Looks(Tenant),
+}
+
+impl Budget {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            absences: Arc::new(Absences::new(limits.prefix_absent_budget)),
+            over: Over::default(),
+            in_flight: Gate::new(
+                limits.loads,
+                Sharing::WhileOthersWait(limits.prefix_in_flight),
+                limits.loads_waiting,
+            ),
+            certificates: Gate::new(0, Sharing::FewerThanLeft, limits.certificates.places),
+            certificate_time: limits.certificates.time,
+        }
+    }
+
+    /// Waits for a permit for one load. The caller bounds the wait by `deadline`.
+    /// A load takes a token of the prefix. The token comes back unless the name is absent or
+    /// a certificate must be waited for. A prefix without tokens waits for the bucket to
+    /// refill: its loads of names that exist still get through, slowed down.
+    ///
+    /// # Errors
+    /// [`Denied`], if too many clients of the prefix, or of all prefixes, wait
+    /// already, or if the bucket refills too late for the deadline.
+    pub(crate) async fn admit(&self, prefix: Prefix, deadline: Instant) -> Result<Permit, Denied> {
+        // Taken before the wait: a caller that leaves gives the token back.
+        let token = self.token(prefix, deadline).await?;
+        let in_flight = self.in_flight.enter(Account::Client(prefix)).await?;
+        Ok(Permit {
+            token,
+            _in_flight: in_flight,
+        })
+    }
+
+    /// Waits for a permit for a look at a host of `tenant`. No prefix is charged: one whose
+    /// budget is spent, or whose loads wait, would else keep a removed host served.
+    ///
+    /// # Errors
+    /// [`Denied::Full`], if too many wait already, most of them for looks of the tenant.
+    pub(crate) async fn admit_look(&self, tenant: Tenant) -> Result<gate::Permit<Account>, Denied> {
+        Ok(self.in_flight.enter(Account::Looks(tenant)).await?)
+    }
+
+    /// Waits for `outcome`, a certificate of `tenant`, whether the caller started the load or
+    /// joined it. When too many wait, the newest of the tenant with most of them gives way
+    /// to a tenant with fewer.
+    ///
+    /// # Errors
+    /// [`Denied::Full`], if too many wait, or this one gave way.
+    pub(crate) async fn wait<T>(
+        &self,
+        tenant: Option<Tenant>,
+        outcome: impl Future<Output = T>,
+    ) -> Result<T, Denied> {
+        tokio::select! {
+            biased;
+            outcome = outcome => Ok(outcome),
+            _ = self.certificates.enter(tenant) => Err(Denied::Full),
+        }
+    }
+
+    /// Takes a token of the prefix without a wait; none if there is none now.
+    pub(crate) fn try_token(&self, prefix: Prefix) -> Option<AbsenceToken> {
+        self.absences.take(prefix).then(|| AbsenceToken {
+            absences: Arc::clone(&self.absences),
+            prefix,
+            spent: false,
+        })
+    }
+
+    /// Waits for a token of the prefix, without a permit for a load. The caller bounds the
+    /// wait by `deadline`.
+    ///
+    /// # Errors
+    /// As [`Self::admit`].
+    pub(crate) async fn token(
+        &self,
+        prefix: Prefix,
+        deadline: Instant,
+    ) -> Result<AbsenceToken, Denied> {
+        if let Some(token) = self.try_token(prefix) {
+            return Ok(token);
+        }
+        let waiting = self.over.enter(prefix, deadline)?;
+        loop {
+            waiting.pause().await?;
+            if let Some(token) = self.try_token(prefix) {
+                return Ok(token);
+            }
+        }
+    }
+}
+
+/// Permit for one load. Dropping it gives the token back.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    token: AbsenceToken,
+    _in_flight: gate::Permit<Account>,
+}
+
+impl Permit {
+    /// Spends the token: the store has nothing to serve for the name.
+    pub(crate) fn was_absent(self) {
+        self.token.spend();
+    }
+}
+
+/// Token taken from the prefix's bucket. Dropping it gives it back, unless it is
+/// spent.
+#[derive(Debug)]
+pub(crate) struct AbsenceToken {
+    absences: Arc<Absences>,
+    prefix: Prefix,
+    spent: bool,
+}
+
+impl AbsenceToken {
+    /// Spends the token.
+    pub(crate) fn spend(mut self) {
+        self.spent = true;
+    }
+}
+
+impl Drop for AbsenceToken {
+    fn drop(&mut self) {
+        if !self.spent {
+            self.absences.give_back(self.prefix);
+        }
+    }
+}
+
+/// Reasons why a permit is denied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// The prefix looked up too many absent names, and too many of its clients
+    /// wait, or this one waited too long.
+    OverBudget,
+    /// The queue for permits is full.
+    Full,
+}
+
+impl From<gate::Denied> for Denied {
+    fn from(_: gate::Denied) -> Self {
+        Self::Full
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! Lookup on behalf of a client, charged to the client's prefix.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sekisho_certs::{
+    Absence, Cached, HostName, Lookup, LookupError, Outcome, Progress, StoreError, Tenant, Wait,
+};
+use tokio::time::{Instant, timeout_at};
+
+use crate::limits::budget::{Budget, Denied, Permit, Prefix};
+use crate::limits::log_limiter::LogLimits;
+use crate::lookup::virtual_host::VirtualHost;
+use crate::observe::metrics::{LookupResult, Metrics};
+
+/// Charge of a client whose name is not there, for the calls that led to that.
+pub type Charge = Box<dyn FnOnce() + Send>;
+
+/// Lookup of hosts on behalf of clients.
+pub(crate) struct Hosts {
+    pub(crate) lookup: Arc<Lookup<VirtualHost>>,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Time limit of a lookup beside a handshake, as for a request, where no certificate
+    /// must be waited for. Lookups of a handshake end at its deadline.
+    pub(crate) lookup_limit: Duration,
+    pub(crate) log_limits: Arc<LogLimits>,
+}
+
+impl Hosts {
+    /// Looks up `name` on behalf of a client of `prefix`. The numbers are those of
+    /// the steps of [`Lookup`]:
+    ///
+    /// - 1, a cached result, costs nothing;
+    /// - 2, joining what is in flight, costs nothing either (singleflight);
+    /// - 3, a read, needs a permit of the prefix, and waits for it;
+    /// - 4, a certificate that is not there at once, counts for the host's tenant, with or
+    ///   without a permit before. The read gives its permit back.
+    ///
+    /// Where too many wait, the answer is a [`LookupError`] that says which bound
+    /// was met. Steps 2 to 4 end at `deadline` with [`LookupError::Late`]. Step 4
+    /// first moves `deadline`: a certificate takes longer than a store call. What
+    /// has begun goes on. Returns the counted result, too.
+    ///
+    /// Calls of a hook may have led to the name: `charge` charges an absence of steps 1 and
+    /// 2 to its client then. Step 3 drops it, and charges its own permit.
+    pub(crate) async fn ask(
+        &self,
+        name: &HostName,
+        prefix: Prefix,
+        deadline: &mut Instant,
+        mut charge: Option<Charge>,
+    ) -> (Outcome<VirtualHost>, LookupResult) {
+        let reached = match self.lookup.cached(name) {
+            Cached::Hit(outcome) => {
+                spend(charge, &outcome);
+                return self.count(outcome, LookupResult::Hit);
+            }
+            Cached::InFlight(wait) => timeout_at(*deadline, wait.progress())
+                .await
+                .map(|progress| (progress, LookupResult::Joined)),
+            Cached::Miss => {
+                drop(charge.take());
+                let load = self.load(name, prefix, *deadline);
+                timeout_at(*deadline, load).await
+            }
+        };
+        let (outcome, how) = match reached {
+            Ok((Progress::Ended(outcome), how)) => {
+                spend(charge, &outcome);
+                (outcome, how)
+            }
+            Ok((Progress::Obtaining { tenant, outcome }, how)) => {
+                spend(charge, &Outcome::Absent(Absence::NoCredential));
+                *deadline = Instant::now() + self.budget.certificate_time;
+                let certificate = self.certificate(tenant, outcome, *deadline);
+                // Boxed: no other lookup has room for it.
+                (Box::pin(certificate).await, how)
+            }
+            Err(_) => (Outcome::Failed(LookupError::Late), LookupResult::Failed),
+        };
+        self.count(outcome, how)
+    }
+
+    /// Looks up a name that a site names, not its client. No certificate is obtained for
+    /// it. A call of the store takes a permit of the client's `prefix`. An absent name is
+    /// not charged to the client, who did not choose it.
+    pub(crate) async fn ask_stored(
+        &self,
+        name: &HostName,
+        prefix: Prefix,
+        deadline: Instant,
+    ) -> Outcome<VirtualHost> {
+        let permit = self.budget.admit(prefix, deadline);
+        ask_stored(&self.lookup, name, permit, drop, deadline).await
+    }
+
+    /// Looks up the name of a host of `tenant` that is served for long, as
+    /// [`Self::ask_stored`] does. No client is charged: the name was there when the
+    /// exchange began.
+    pub(crate) async fn look_at(
+        &self,
+        name: &HostName,
+        tenant: &Tenant,
+        deadline: Instant,
+    ) -> Outcome<VirtualHost> {
+        let permit = self.budget.admit_look(tenant.clone());
+        ask_stored(&self.lookup, name, permit, drop, deadline).await
+    }
+
+    /// Does step 3 of [`Self::ask`]: reads with a permit of the prefix.
+    async fn load(
+        &self,
+        name: &HostName,
+        prefix: Prefix,
+        deadline: Instant,
+    ) -> (Progress<VirtualHost>, LookupResult) {
+        match self.budget.admit(prefix, deadline).await {
+            Ok(permit) => {
+                let observe = charging(permit, Permit::was_absent);
+                let progress = self.lookup.load_with(name, observe).progress().await;
+                (progress, LookupResult::Loaded)
+            }
+            Err(denied) => {
+                let outcome = Outcome::Failed(denied.into());
+                (Progress::Ended(outcome), denied.into())
+            }
+        }
+    }
+
+    /// Does step 4 of [`Self::ask`]: waits for a certificate of the tenant.
+    async fn certificate(
+        &self,
+        tenant: Option<Tenant>,
+        outcome: Wait<VirtualHost>,
+        deadline: Instant,
+    ) -> Outcome<VirtualHost> {
+        let _waiting = self.metrics.waits_for_certificate();
+        let outcome = timeout_at(deadline, outcome);
+        match self.budget.wait(tenant, outcome).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Outcome::Failed(LookupError::Late),
+            Err(_) => Outcome::Failed(LookupError::Crowded),
+        }
+    }
+
+    fn count(
+        &self,
+        outcome: Outcome<VirtualHost>,
+        how: LookupResult,
+    ) -> (Outcome<VirtualHost>, LookupResult) {
+        let counted = counted(&outcome, how);
+        self.metrics.lookup(counted);
+        (outcome, counted)
+    }
+}
+
+/// Looks up what is stored for a name until `deadline`: steps 1 to 3 of [`Hosts::ask`]. A
+/// read takes a permit and keeps it until it ends; `was_absent` then has that of an absent
+/// name.
+pub(crate) async fn ask_stored<P: Send + 'static>(
+    lookup: &Arc<Lookup<VirtualHost>>,
+    name: &HostName,
+    permit: impl Future<Output = Result<P, Denied>>,
+    was_absent: fn(P),
+    deadline: Instant,
+) -> Outcome<VirtualHost> {
+    let stored = async {
+        let wait = match lookup.cached_stored(name) {
+            Cached::Hit(outcome) => return outcome,
+            Cached::InFlight(wait) => wait,
+            Cached::Miss => match permit.await {
+                Ok(permit) => lookup.read(name, charging(permit, was_absent)),
+                Err(denied) => return Outcome::Failed(denied.into()),
+            },
+        };
+        wait.stored().await
+    };
+    let late = |_| Outcome::Failed(LookupError::Late);
+    timeout_at(deadline, stored).await.unwrap_or_else(late)
+}
+
+/// Keeps the permit of a read until it ends: a client that disconnects must not free it
+/// early. `was_absent` has that of an absent name.
+fn charging<P>(permit: P, was_absent: fn(P)) -> impl FnOnce(&Outcome<VirtualHost>) {
+    move |outcome| match outcome {
+        Outcome::Absent(_) => was_absent(permit),
+        Outcome::Found(_) | Outcome::Failed(_) => {}
+    }
+}
+
+/// Charges an absence for the calls that led to it.
+fn spend(charge: Option<Charge>, outcome: &Outcome<VirtualHost>) {
+    if let (Some(charge), Outcome::Absent(_)) = (charge, outcome) {
+        charge();
+    }
+}
+
+/// Returns whether a lookup failed due to overload or the budget.
+pub(crate) fn is_overload(error: &LookupError) -> bool {
+    matches!(
+        error,
+        LookupError::Store(StoreError::Overloaded) | LookupError::OverBudget | LookupError::Crowded
+    )
+}
+
+/// Returns the result to count. Refused calls count apart from answers of a
+/// store.
+fn counted(outcome: &Outcome<VirtualHost>, how: LookupResult) -> LookupResult {
+    match outcome {
+        Outcome::Found(_) => how,
+        Outcome::Absent(Absence::NoHost) => LookupResult::AbsentHost,
+        Outcome::Absent(Absence::NoCredential) => LookupResult::NoCredential,
+        Outcome::Absent(Absence::Disabled) => LookupResult::Disabled,
+        Outcome::Failed(_) if how == LookupResult::OverBudget => how,
+        Outcome::Failed(error) if is_overload(error) => LookupResult::Overloaded,
+        Outcome::Failed(_) => LookupResult::Failed,
+    }
+}
+
+impl From<Denied> for LookupError {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::OverBudget => Self::OverBudget,
+            Denied::Full => Self::Store(StoreError::Overloaded),
+        }
+    }
+}
+
+impl From<Denied> for LookupResult {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::OverBudget => Self::OverBudget,
+            Denied::Full => Self::Overloaded,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

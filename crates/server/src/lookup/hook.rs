@@ -1,0 +1,107 @@
+//! Hook of the handshake: the operator's code chooses what a client gets.
+//!
+//! The server asks the hook after the ClientHello and before the lookup, in resumed
+//! handshakes too. Clients that validate a challenge (RFC 8737) never reach the hook.
+//! A connection keeps the choice for its own name; its requests for other names ask
+//! the hook again.
+//!
+//! The server's side is small, and knows nothing of scripts:
+//!
+//! ```text
+//!  crates/server/src
+//!  ─────────────────
+//!  hook.rs        the trait that the binary implements: a question, an answer
+//!    ├─ hook/resolve.rs   from the answer to a record; charges what leads to nothing
+//!    ├─ hook/kept.rs      choices that a connection keeps for its requests
+//!    ├─ hook/clients.rs   what a script may cost a client's prefix, and its lookups, which
+//!    │                      end with step 3
+//!    └─ virtual_host/made.rs  certificates that a script gave, each with a pattern of
+//!                               its own: tickets are bound to it
+//! ```
+
+mod clients;
+mod kept;
+mod question;
+mod resolve;
+
+use std::sync::Arc;
+
+use sekisho_certs::store::BoxFuture;
+use sekisho_certs::{HostName, Served};
+use tokio::time::Instant;
+
+pub use clients::{Clients, Token};
+pub(crate) use kept::{Hooked, Kept};
+pub use question::{ClientFacts, Question};
+pub(crate) use resolve::{Asking, Chooser, Resolved, Unserved, is_failure};
+
+pub use crate::lookup::ask::Charge;
+use crate::lookup::virtual_host::VirtualHost;
+
+/// Chooses what clients get, before the lookup.
+///
+/// - Called once in each handshake whose server name can be a host, and for requests
+///   that need a new choice. Callable concurrently, from all workers.
+/// - A call never blocks the thread that polls it.
+/// - The server drops the future at the question's deadline, and where the connection
+///   ends. What other clients wait for goes on elsewhere.
+/// - A failure is answered as the operator's policy says, and marked in
+///   [`Answer::failed`]. A failure is never answered as an absence.
+pub trait Hook: Send + Sync + 'static {
+    /// Answers a question.
+    fn answer<'a>(&'a self, question: Question) -> BoxFuture<'a, Answer>;
+}
+
+/// Answer of a hook.
+pub struct Answer {
+    /// The choice for the client.
+    pub choice: Choice,
+    /// Until when the choice holds for the requests of its connection, while the record
+    /// that it leads to is unchanged. What a failed hook chose holds for 10 s at most.
+    pub until: Instant,
+    /// True if the hook failed, and its policy for failures chose. Requests for a
+    /// connection's own name are served on instead, as the hook chose before.
+    pub failed: bool,
+    /// Charges the client for the calls that led to the choice, none if there were
+    /// none. The server calls it if the choice leads to nothing; dropping it charges
+    /// nothing.
+    pub charge: Option<Charge>,
+}
+
+/// Choice of a hook.
+pub enum Choice {
+    /// Nothing was chosen: the name is looked up as without a hook.
+    Lookup,
+    /// The client gets what it would get if it had asked for this host.
+    Use(HostName),
+    /// The client gets the default of the listening address.
+    Default,
+    /// The handshake ends with the alert of this code (RFC 8446, section 6). A request
+    /// gets 421.
+    Refuse(u8),
+    /// The client gets what [`Publisher::make`](crate::Publisher::make) made.
+    Made(Arc<Served<VirtualHost>>),
+}
+
+impl Choice {
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::Lookup => "lookup",
+            Self::Use(_) => "use",
+            Self::Default => "default",
+            Self::Refuse(_) => "refuse",
+            Self::Made(_) => "made",
+        }
+    }
+}
+
+impl std::fmt::Debug for Choice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Use(name) => write!(f, "Use({name})"),
+            Self::Refuse(alert) => write!(f, "Refuse({alert})"),
+            Self::Made(served) => write!(f, "Made({})", served.host().record.pattern),
+            Self::Lookup | Self::Default => f.write_str(self.as_str()),
+        }
+    }
+}

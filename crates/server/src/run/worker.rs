@@ -1,0 +1,359 @@
+//! A worker: one thread with its own runtime and listening sockets, which
+//! serves connections and nothing else.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use sekisho_gate::Gate;
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Notify, OwnedSemaphorePermit, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::connection::accept::accept;
+use crate::connection::connections::{Activity, Connections, Unnamed};
+use crate::connection::handshake::{Handshakes, establish};
+use crate::connection::peer::Peer;
+use crate::connection::proxy_protocol;
+use crate::connection::stage::Stage;
+use crate::files::READS_IN_FLIGHT;
+use crate::http::{self, Http, Service, redirect, serve};
+use crate::limits::budget::Prefix;
+use crate::limits::network::Networks;
+use crate::limits::settings::Limits;
+use crate::observe::metrics::Metrics;
+use crate::run::shutdown::{Phase, Shutdown};
+use crate::tls::signing;
+use crate::upstream::{self, Upstreams};
+
+/// Parts that a worker starts with.
+pub(crate) struct Worker {
+    pub(crate) common: Arc<Common>,
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) sockets: Vec<Socket>,
+    pub(crate) working: Working,
+}
+
+/// Parts that all workers share. No lock of them is held across an await.
+pub(crate) struct Common {
+    pub(crate) handshakes: Handshakes,
+    pub(crate) service: Arc<Service>,
+    pub(crate) upstreams: Arc<Upstreams>,
+    /// `[listen] proxy`: peers that speak the PROXY protocol.
+    pub(crate) proxies: Networks,
+    pub(crate) limits: Limits,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Hook that each worker calls first, on its own runtime. A store with
+    /// connections of each worker registers the worker there.
+    pub(crate) on_worker: fn(),
+}
+
+/// Registration of a worker that has not drained yet, in the count of all such
+/// workers. Dropping the registration ends the other workers' wait for this one.
+pub(crate) struct Working(watch::Sender<usize>);
+
+/// A listening socket of one worker.
+pub(crate) struct Socket {
+    pub(crate) socket: TcpListener,
+    pub(crate) configured: SocketAddr,
+    pub(crate) tls: bool,
+}
+
+/// State that belongs to a worker; its connections share it.
+struct Local {
+    common: Arc<Common>,
+    signing: Gate<Prefix>,
+    http: Arc<http::Local>,
+    /// Open connections. The AcqRel decrement pairs with the Acquire load in
+    /// `all_closed`.
+    open: AtomicUsize,
+    closed: Notify,
+}
+
+/// An open connection, counted until its task ends or is dropped.
+struct OpenConnection(Arc<Local>);
+
+impl Working {
+    /// Registers `count` workers.
+    pub(crate) fn all(count: usize) -> impl Iterator<Item = Self> {
+        let working = watch::Sender::new(count);
+        std::iter::repeat_n(working, count).map(Self)
+    }
+
+    /// Drops this worker's registration and waits for the others', at most until
+    /// `until`.
+    async fn ends(self, until: Instant) {
+        let mut working = self.0.subscribe();
+        drop(self);
+        // A worker that hangs delays the others until `until`, not longer.
+        let _ = timeout_at(until, working.wait_for(|working| *working == 0)).await;
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.send_modify(|working| *working -= 1);
+    }
+}
+
+impl Worker {
+    /// Makes the runtime that [`Self::run`] must run on.
+    pub(crate) fn runtime() -> io::Result<Runtime> {
+        Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(BLOCKING_THREADS)
+            .build()
+    }
+
+    /// Accepts and serves until `shutdown` begins the drain, then lets open
+    /// connections end within the drain limit. Connections that are still open
+    /// after it end with the runtime. The runtime outlives the other workers'
+    /// drain: they may use store connections that it drives.
+    pub(crate) async fn run(self, shutdown: Shutdown) -> io::Result<()> {
+        let upstreams = Arc::clone(&self.common.upstreams);
+        let local = Arc::new(Local {
+            signing: signing::gate(),
+            http: Arc::new(http::Local {
+                service: Arc::clone(&self.common.service),
+                http: Http::new(),
+                drain: Arc::default(),
+                upstreams: upstream::Worker::new(upstreams, self.common.limits.workers),
+            }),
+            common: self.common,
+            open: AtomicUsize::new(0),
+            closed: Notify::new(),
+        });
+        (local.common.on_worker)();
+        tokio::spawn(heartbeat(Arc::clone(&local)));
+        let mut accepting = JoinSet::new();
+        for socket in self.sockets {
+            let listener = tokio::net::TcpListener::from_std(socket.socket)?;
+            let connections = Arc::clone(&self.connections);
+            let entrance = Arc::clone(&self.connections);
+            let (listen, tls) = (socket.configured, socket.tls);
+            let local = Arc::clone(&local);
+            accepting.spawn(accept(
+                listener,
+                connections,
+                move |socket, address, permit| {
+                    let open = OpenConnection::new(&local);
+                    let peer = Peer {
+                        address,
+                        is_known: true,
+                        listen,
+                    };
+                    open.begin(socket, peer, tls, &entrance, permit);
+                },
+            ));
+        }
+        shutdown.reached(Phase::Draining).await;
+        accepting.shutdown().await;
+        local.http.drain.begin();
+        let end = Instant::now() + local.common.limits.drain;
+        let drained = async {
+            let _ = timeout_at(end, local.all_closed()).await;
+            self.working.ends(end + DRAIN_SLACK).await;
+        };
+        tokio::select! {
+            () = drained => {}
+            () = shutdown.reached(Phase::Ending) => {}
+        }
+        Ok(())
+    }
+}
+
+impl Local {
+    /// Returns the first stage of a connection whose first bytes are awaited since
+    /// `begun`.
+    fn serve(
+        self: &Arc<Self>,
+        socket: TcpStream,
+        peer: Peer,
+        tls: bool,
+        begun: Instant,
+        activity: Activity,
+    ) -> Stage {
+        let local = Arc::clone(self);
+        if !tls {
+            return Stage::last(async move {
+                redirect(socket, peer, begun, &local.common.service).await;
+            });
+        }
+        Stage::new(async move {
+            let (handshakes, signing) = (&local.common.handshakes, &local.signing);
+            let established = establish(socket, peer, begun, handshakes, signing).await?;
+            activity.read_from(&established.timeouts);
+            Some(serve(established, peer, &local.http))
+        })
+    }
+
+    /// Resolves when no connection is open.
+    async fn all_closed(&self) {
+        loop {
+            // Created before the count is read: a close in between still
+            // notifies.
+            let closed = self.closed.notified();
+            if self.open.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            closed.await;
+        }
+    }
+}
+
+impl OpenConnection {
+    fn new(local: &Arc<Local>) -> Self {
+        local.open.fetch_add(1, Ordering::AcqRel);
+        local.common.metrics.connection_opened();
+        Self(Arc::clone(local))
+    }
+
+    /// Serves the connection in a task of its own. A peer in `[listen] proxy`
+    /// speaks the PROXY protocol.
+    fn begin(
+        self,
+        socket: TcpStream,
+        peer: Peer,
+        tls: bool,
+        connections: &Arc<Connections>,
+        permit: OwnedSemaphorePermit,
+    ) {
+        let address = peer.address.ip();
+        if self.0.common.proxies.contain(address) {
+            let unnamed = connections.enter_unnamed(permit);
+            tokio::spawn(self.serve_proxied(socket, peer, tls, unnamed));
+            return;
+        }
+        let begun = Instant::now();
+        let Some(place) = connections.enter(address.into(), permit, begun) else {
+            return;
+        };
+        let activity = place.activity();
+        let stage = self.0.serve(socket, peer, tls, begun, activity);
+        tokio::spawn(place.hold(Serving { stage, _open: self }));
+    }
+
+    /// Serves a connection that begins with a header of the PROXY protocol. The
+    /// header and what follows, a handshake or the head of a request, have one
+    /// deadline; at the limit of connections the header has a shorter one.
+    async fn serve_proxied(self, socket: TcpStream, peer: Peer, tls: bool, unnamed: Unnamed) {
+        let begun = Instant::now();
+        let Common {
+            limits, metrics, ..
+        } = &*self.0.common;
+        let deadline = begun + if tls { limits.handshake } else { limits.head };
+        let extra = unnamed.deadline(begun);
+        let deadline = extra.map_or(deadline, |extra| extra.min(deadline));
+        let admitted = Box::pin(proxy_protocol::admit(socket, peer, deadline, metrics));
+        let admitted = match extra {
+            // Also ends the wait for the client's end, once its header is refused.
+            Some(extra) => timeout_at(extra, admitted).await.ok().flatten(),
+            None => admitted.await,
+        };
+        let Some((socket, peer)) = admitted else {
+            return;
+        };
+        let Some(place) = unnamed.enter(peer.address.ip().into()) else {
+            return;
+        };
+        let activity = place.activity();
+        let stage = self.0.serve(socket, peer, tls, begun, activity);
+        place.hold(Serving { stage, _open: self }).await;
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.common.metrics.connection_closed();
+        if self.0.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.closed.notify_waiters();
+        }
+    }
+}
+
+/// Open connection in one of its stages.
+struct Serving {
+    stage: Stage,
+    _open: OpenConnection,
+}
+
+impl Future for Serving {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.stage.poll_all(cx)
+    }
+}
+
+/// Keeps a timer that is always the next to fire. A new timer that is due
+/// before all others makes Tokio write to the worker's eventfd: one system call
+/// per handshake. Closes upstream connections that were unused for long, or whose
+/// descriptors others need.
+async fn heartbeat(local: Arc<Local>) {
+    let (descriptors, pools) = (
+        &local.common.upstreams.descriptors,
+        &local.http.upstreams.pools,
+    );
+    let mut missing = descriptors.missing();
+    let mut sweep = Instant::now() + HEARTBEAT;
+    loop {
+        let asked = timeout_at(sweep, missing.changed()).await;
+        if sweep <= Instant::now() {
+            pools.sweep();
+            sweep = Instant::now() + HEARTBEAT;
+        }
+        if asked.is_err() {
+            continue;
+        }
+        pools.close_unused(descriptors.sated());
+        // Requests that come meanwhile share the next round.
+        sleep(ROUND).await;
+    }
+}
+
+/// Pause between rounds in which unused upstream connections are closed.
+const ROUND: Duration = Duration::from_millis(10);
+
+/// Interval of the heartbeat: shorter than the timeouts that a handshake sets.
+/// One wake-up per second costs nothing measurable.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// How long a worker waits after its drain limit for workers that drain late.
+const DRAIN_SLACK: Duration = Duration::from_secs(1);
+
+/// Blocking threads of a worker: one per file read in flight, since a read that
+/// hangs keeps its thread, and 8 for other blocking calls.
+const BLOCKING_THREADS: usize = READS_IN_FLIGHT + 8;
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    fn late() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    #[tokio::test]
+    async fn workers_end_together_however_each_ends() {
+        let mut working: Vec<_> = Working::all(3).collect();
+        let (third, second, first) = (working.pop(), working.pop(), working.pop());
+        let mut end = pin!(first.unwrap().ends(late()));
+        assert!(end.as_mut().now_or_never().is_none());
+        // A panic drops the worker's registration like this.
+        drop(second);
+        assert!(end.as_mut().now_or_never().is_none());
+        third.unwrap().ends(late()).await;
+        end.await;
+    }
+}
