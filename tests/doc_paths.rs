@@ -200,10 +200,10 @@ const PICTURES: [&str; 8] = [
     "crates/certs/src/feed.rs",
     "crates/hook/src/lib.rs",
     "crates/issuance/src/issuer.rs",
-    "crates/server/src/hook.rs",
+    "crates/server/src/lookup/hook.rs",
     "crates/server/src/http/connection.rs",
     "crates/server/src/lib.rs",
-    "crates/server/src/server.rs",
+    "crates/server/src/run/server.rs",
     "crates/server/src/upstream.rs",
 ];
 const ENDINGS: [&str; 7] = [".rs", ".md", ".json", ".svg", ".toml", ".lua", ".luau"];

@@ -19,7 +19,7 @@
 //!                                             ├ 4 lookup/apply.rs: drops entries, absences and
 //!                                             │   aliases, marks wildcards shadowed and
 //!                                             │   credentials superseded
-//!                                             └ 5 feed/documents.rs: server's tickets.rs
+//!                                             └ 5 feed/documents.rs: server's lookup/tickets.rs
 //!                                                 reads its keys again
 //! ```
 

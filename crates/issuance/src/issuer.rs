@@ -33,7 +33,7 @@
 //!         │  issuer/under_way.rs  what is saved: the order's URL, then its key
 //!         └─ issuer/prove.rs      answers of challenges, in the catalog before the CA is
 //!              │                    told; removed afterwards
-//!              └► any server shows them: handshake/challenge.rs, http.rs
+//!              └► any server shows them: connection/handshake/challenge.rs, http.rs
 //!    ▼
 //!  issuer/outcome.rs        certificate, hosts and lineage in one batch, fenced by the
 //!                           claim; or the failure, and when it is tried again: schedule.rs

@@ -44,7 +44,7 @@
 //!    ├─ upload.rs     the body, while the answer is awaited; exchange.rs tells a slow
 //!    │                  client from a slow upstream
 //!    └─ watched.rs    bounds informational answers, and frames of HTTP/2 by the budget
-//!                       of frames.rs; watch.rs reads informational answers of HTTP/1.1
+//!                       of tls/frames.rs; watch.rs reads informational answers of HTTP/1.1
 //!    ▼
 //!  answer.rs      the answer's head, cleaned, and its body as it comes; its end gives
 //!    │              the connection back
@@ -61,8 +61,8 @@
 //! | `idle` | when the upstream sends nothing of a body; also bounds an unused connection | `upstream/answer.rs` |
 //! | `upgraded` | with the last byte, in either direction | `upstream/tunnel.rs`, for streams of events `answer.rs` |
 //!
-//! A client that is slow is ended by `timeouts.rs` instead. hyper polls the body of an answer
-//! only if the client takes what came before.
+//! A client that is slow is ended by `limits/timeouts.rs` instead. hyper polls the body of an
+//! answer only if the client takes what came before.
 
 mod answer;
 mod check;
