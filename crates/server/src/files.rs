@@ -182,24 +182,25 @@ impl Files {
         let reads = self.0.reads.of(folder);
         let whose = (root.clone(), folder.tenant.clone());
         let reading = self.read(key.to_key(), whose, reads, known);
-        match fallback {
+        let read = match fallback {
             None => reading.await,
-            Some(entry) => timeout(KNOWN_WAIT, reading)
-                .await
-                .unwrap_or(Found::Entry(entry)),
-        }
+            Some(entry) => {
+                let read = timeout(KNOWN_WAIT, reading).await;
+                Some(read.ok().flatten().unwrap_or(Found::Entry(entry)))
+            }
+        };
+        read.unwrap_or(Found::Refused(StatusCode::SERVICE_UNAVAILABLE))
     }
 
+    /// Reads a path from the disk. None if that is too busy, or hangs.
     async fn read(
         &self,
         key: Key,
         whose: (Root, Tenant),
         reads: FolderReads,
         known: Option<Arc<Entry>>,
-    ) -> Found {
-        let Ok(Ok(permit)) = timeout(READ_WAIT, reads.permit()).await else {
-            return Found::Refused(StatusCode::SERVICE_UNAVAILABLE);
-        };
+    ) -> Option<Found> {
+        let permit = timeout(READ_WAIT, reads.permit()).await.ok()?.ok()?;
         let shared = Arc::clone(&self.0);
         let reading = spawn_blocking(move || {
             let found = shared.load(key, &whose, known);
@@ -208,14 +209,13 @@ impl Files {
         let broken = Found::Refused(StatusCode::INTERNAL_SERVER_ERROR);
         // The timeout covers a disk that hangs, and threads that all wait for
         // it.
-        match timeout(READ_WAIT, reading).await {
-            Ok(Ok((Found::Large { file, .. }, permit))) => Found::Large {
+        Some(match timeout(READ_WAIT, reading).await.ok()? {
+            Ok((Found::Large { file, .. }, permit)) => Found::Large {
                 file,
                 _permit: Some(permit),
             },
-            Ok(read) => read.map_or(broken, |(found, _)| found),
-            Err(_) => Found::Refused(StatusCode::SERVICE_UNAVAILABLE),
-        }
+            read => read.map_or(broken, |(found, _)| found),
+        })
     }
 
     /// Revalidates an entry in the background, once at a time. While the disk

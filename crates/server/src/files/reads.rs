@@ -144,8 +144,9 @@ const OF_TENANT: usize = READS_IN_FLIGHT / 4;
 const OF_NO_TENANT: usize = READS_IN_FLIGHT / 2;
 /// Reads in flight in all folders of one root with `{host}`, whoever has the hosts.
 const OF_TEMPLATE: usize = READS_IN_FLIGHT / 4;
-/// Reads that wait at each of the four gates.
-const MAX_WAITING: usize = 4096;
+/// Reads that wait at each of the four gates. What waits is a request, which takes far more
+/// memory than its place; and a piece of a download that is refused ends it.
+pub(crate) const MAX_WAITING: usize = 1 << 16;
 
 #[cfg(test)]
 impl Reads {

@@ -1,6 +1,8 @@
 //! Tests disks that are busy, and roots whose reads hang: each read keeps its permit.
 
-use super::super::reads::OF_FOLDER;
+use std::task::{Context, Waker};
+
+use super::super::reads::{MAX_WAITING, OF_FOLDER};
 use super::*;
 
 /// Takes every permit of a tenant's folder, as hung reads do.
@@ -57,6 +59,30 @@ async fn a_busy_disk_refuses_in_the_end_but_not_what_is_in_memory() {
     let started = tokio::time::Instant::now();
     assert_eq!(fixture.fetch("/other.txt").await.0, 503);
     assert!(started.elapsed() >= READ_WAIT);
+}
+
+#[tokio::test]
+async fn what_is_in_memory_is_served_where_too_many_reads_wait() {
+    pause();
+    let fixture = Fixture::new();
+    fixture.write("page.txt", "one");
+    fixture.write("other.txt", "two");
+    fixture.fetch("/page.txt").await;
+    let (root, tenant) = (root(fixture.root().to_str().unwrap()), Tenant::default());
+    let _held = hang(&fixture, &root, "a.example", &tenant);
+    let host = &HostName::parse("a.example").unwrap();
+    let (root, tenant) = (&root, &tenant);
+    let reads = fixture.files.0.reads.of(Folder { root, host, tenant });
+    let mut context = Context::from_waker(Waker::noop());
+    let mut waits: Vec<_> = (0..MAX_WAITING).map(|_| Box::pin(reads.permit())).collect();
+    for wait in &mut waits {
+        assert!(wait.as_mut().poll(&mut context).is_pending());
+    }
+    advance(Duration::from_secs(3600)).await;
+    let started = tokio::time::Instant::now();
+    assert_eq!(fixture.fetch("/page.txt").await.1, b"one");
+    assert_eq!(fixture.fetch("/other.txt").await.0, 503);
+    assert!(started.elapsed() < Duration::from_secs(1));
 }
 
 /// Hangs `roots` of tenant acme, for several hosts, and lets requests wait for them. Files
