@@ -1,6 +1,10 @@
 //! Descriptors of connections to upstream servers: bounded for the process, and shared
 //! by tenants.
 
+use std::future::poll_fn;
+use std::mem::replace;
+use std::pin::pin;
+
 use sekisho_certs::metrics::{Gauge, InGauge};
 use sekisho_gate::{Denied, Gate, Permit, Sharing};
 use tokio::sync::watch;
@@ -46,15 +50,23 @@ impl Descriptors {
         Some(self.descriptor(permit))
     }
 
-    /// Waits for a descriptor until `until`. Asks all workers to close unused connections.
+    /// Waits for a descriptor until `until`. A request that waits asks all workers to close
+    /// unused connections.
     ///
     /// # Errors
     /// [`Own::Descriptors`] if too many requests wait already, and
     /// [`Waited::Descriptor`] if none came free in time.
     pub(super) async fn enter(&self, tenant: u64, until: Instant) -> Result<Descriptor, Own> {
-        self.ask_workers();
-        let permit = self.gate.enter_until(tenant, until).await;
-        let permit = permit.map_err(|denied| match denied {
+        let mut entering = pin!(self.gate.enter_until(tenant, until));
+        let mut has_asked = false;
+        let permit = poll_fn(|cx| {
+            let polled = entering.as_mut().poll(cx);
+            if polled.is_pending() && !replace(&mut has_asked, true) {
+                self.ask_workers();
+            }
+            polled
+        });
+        let permit = permit.await.map_err(|denied| match denied {
             Denied::Full => Own::Descriptors,
             Denied::Late => Own::Late(Waited::Descriptor),
         });
@@ -87,12 +99,16 @@ impl Descriptors {
     }
 }
 
-/// Requests that wait for a descriptor. Each step looks at all of them.
+/// Requests that wait for a descriptor.
 const MOST_WAITING: usize = 512;
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use futures_util::StreamExt as _;
+    use futures_util::stream::FuturesUnordered;
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -122,5 +138,25 @@ mod tests {
         assert!(entered.is_ok());
         let late = descriptors.enter(1, later()).await;
         assert_eq!(late.unwrap_err(), Own::Late(Waited::Descriptor));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_refused_asks_for_no_connection() {
+        let descriptors = Descriptors::new(4, Gauge::default());
+        let missing = descriptors.missing();
+        let _used = fill(&descriptors, 1);
+        let waits = || async { descriptors.enter(1, later()).await.unwrap_err() };
+        let waits: FuturesUnordered<_> = (0..MOST_WAITING).map(|_| waits()).collect();
+        let refused = async {
+            sleep(Duration::from_millis(1)).await;
+            let asked = *missing.borrow();
+            let refused = descriptors.enter(1, later()).await.unwrap_err();
+            assert_eq!(*missing.borrow(), asked);
+            assert!(descriptors.enter(2, later()).await.is_ok());
+            refused
+        };
+        let (refused, late) = tokio::join!(refused, waits.collect::<Vec<_>>());
+        assert_eq!(refused, Own::Descriptors);
+        assert!(late.contains(&Own::Late(Waited::Descriptor)));
     }
 }

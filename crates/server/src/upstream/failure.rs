@@ -54,7 +54,7 @@ pub(crate) enum Own {
     #[error("its name could not be resolved: {0}")]
     Unresolved(String),
     /// Too many connections wait to be opened.
-    #[error("too many requests of this worker wait to open a connection")]
+    #[error("too many requests wait to open a connection")]
     Full,
     /// The process has as many connections to upstreams as it may, and requests wait.
     #[error("all connections to upstreams that this process may open are in use")]

@@ -3,7 +3,7 @@
 use std::io;
 
 use sekisho_certs::Tenant;
-use sekisho_gate::{Gate, Sharing};
+use sekisho_gate::{Denied, Gate, Sharing};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
@@ -22,9 +22,9 @@ impl Sockets {
     /// Calls `open` on a thread for blocking calls, with a permit of the tenant.
     ///
     /// # Errors
-    /// [`Waited::Socket`] if there is no permit until `until`, and [`Failure::SocketLate`]
-    /// if the tenant has all that it may have, or the call takes longer; else those of
-    /// `open`.
+    /// [`Own::Full`] if too many requests wait already, [`Waited::Socket`] if there is no
+    /// permit until `until`, and [`Failure::SocketLate`] if the tenant has all that it may
+    /// have, or the call takes longer; else those of `open`.
     pub(super) async fn open<T, F>(
         &self,
         tenant: &Tenant,
@@ -36,9 +36,10 @@ impl Sockets {
         F: FnOnce() -> io::Result<T> + Send + 'static,
     {
         let permit = self.0.enter_until(tenant.clone(), until).await;
-        let permit = permit.map_err(|_| match self.0.used_by(tenant) < OF_TENANT {
-            true => Own::Late(Waited::Socket).into(),
-            false => Failure::SocketLate,
+        let permit = permit.map_err(|denied| match denied {
+            Denied::Full => Own::Full.into(),
+            Denied::Late if self.0.used_by(tenant) < OF_TENANT => Own::Late(Waited::Socket).into(),
+            Denied::Late => Failure::SocketLate,
         })?;
         let opened = spawn_blocking(move || {
             let opened = open();
@@ -63,10 +64,34 @@ const MAX_WAITING: usize = 4096;
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
     use std::sync::{Arc, Mutex, mpsc};
+    use std::task::{Context, Waker};
     use std::time::Duration;
 
     use super::*;
+
+    #[tokio::test]
+    async fn too_many_requests_that_wait_speak_against_no_server() {
+        let sockets = Sockets::new();
+        let (busy, other) = (Tenant::default(), Tenant::parse("other").unwrap());
+        let _used = [(); OF_TENANT].map(|()| sockets.0.try_enter(busy.clone()).unwrap());
+        let late = Instant::now() + Duration::from_secs(20);
+        let mut context = Context::from_waker(Waker::noop());
+        let waits = (0..MAX_WAITING).map(|_| {
+            let mut wait = Box::pin(sockets.0.enter(busy.clone()));
+            let polled = Pin::new(&mut wait).poll(&mut context);
+            (polled.is_pending(), wait)
+        });
+        let waits: Vec<_> = waits.collect();
+        assert!(waits.iter().all(|(is_pending, _)| *is_pending));
+        let refused = sockets.open(&busy, late, || Ok(1)).await.unwrap_err();
+        assert!(
+            refused.is_busy() && !refused.is_of_connecting(),
+            "{refused}"
+        );
+        assert_eq!(sockets.open(&other, late, || Ok(2)).await.unwrap(), 2);
+    }
 
     #[tokio::test]
     async fn a_file_system_that_hangs_delays_no_other_tenant() {
