@@ -9,6 +9,8 @@ use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use prometheus_client::encoding::text::encode;
+use sekisho_certs::metrics::Registry;
 use sekisho_certs::{ClientCa, Site, Tenant};
 use sekisho_server::Limits;
 use sekisho_server::site::{NamedFields, RawSite};
@@ -152,7 +154,19 @@ impl World {
     pub(crate) async fn connect_to(&self, host: &str) -> Wire<TlsStream<TcpStream>> {
         let config = client::config(&self.ca);
         let stream = client::connect(self.running.address, host, config).await;
-        Wire::new(stream.unwrap())
+        let why = |error: io::Error| panic!("{error}:\n{}", self.counted());
+        Wire::new(stream.unwrap_or_else(why))
+    }
+
+    /// Returns what the server has counted: which results handshakes and lookups had.
+    fn counted(&self) -> String {
+        let (mut registry, mut text) = (Registry::default(), String::new());
+        self.running.metrics.register(&mut registry);
+        encode(&mut text, &registry).unwrap();
+        let lines = text
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.ends_with(" 0"));
+        lines.flat_map(|line| [line, "\n"]).collect()
     }
 
     /// Sends one request to a host, and returns the status and body of its answer.
