@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sekisho_certs::{HostName, HostPattern, HostRecord, Obtained, Tenant};
-use tokio::sync::Semaphore;
+use sekisho_gate::{Gate, Sharing};
 use tokio::time::{Instant, timeout};
 
 pub use caa::Issuers;
@@ -91,7 +91,8 @@ pub struct Admission {
     addresses: Vec<IpAddr>,
     caa: bool,
     resolver: Resolver,
-    turns: Semaphore,
+    /// Patterns that are examined, by tenant; all names without a record share one.
+    examined: Gate<Option<Tenant>>,
     memory: Memory,
 }
 
@@ -119,7 +120,7 @@ impl Admission {
             addresses: settings.addresses,
             caa: settings.caa,
             resolver: Resolver::new(&settings.resolvers),
-            turns: Semaphore::new(TURNS),
+            examined: Gate::new(EXAMINED, Sharing::FewerThanLeft, MAX_WAITING),
             memory: Memory::new(MEMORY),
         })
     }
@@ -158,7 +159,8 @@ impl Admission {
             return Decision::never(why);
         }
         let is_heeded = cas.is_empty() || cas.iter().any(|ca| !ca.caa_identities.is_empty());
-        let examine = async || self.examine(&pattern, is_heeded).await;
+        let tenant = record.map(|record| record.tenant.clone());
+        let examine = async || self.examine(&pattern, tenant, is_heeded).await;
         let remembered = self.memory.answer(&pattern, examine).await;
         let retry_after = remembered.ends.saturating_duration_since(Instant::now());
         let granted = match &remembered.answer {
@@ -195,10 +197,17 @@ impl Admission {
         }
     }
 
-    /// Asks the conditions that go over the network; CAA if a CA heeds it.
-    async fn examine(&self, pattern: &HostPattern, is_heeded: bool) -> Result<Granted, No> {
-        let turn = async { Ok(self.turns.acquire().await) };
-        let _turn = within("waiting for a turn", turn).await?;
+    /// Asks the conditions that go over the network, on behalf of a tenant; CAA if a CA
+    /// heeds it.
+    async fn examine(
+        &self,
+        pattern: &HostPattern,
+        tenant: Option<Tenant>,
+        is_heeded: bool,
+    ) -> Result<Granted, No> {
+        let full = |_| No::Failed("too many names of tenants wait".into());
+        let permit = async { self.examined.enter(tenant).await.map_err(full) };
+        let _permit = within("waiting for a permit", permit).await?;
         let tenant = match &self.ask {
             Some(ask) => within("ask", ask.check(pattern)).await?,
             None => None,
@@ -243,7 +252,10 @@ async fn within<T>(what: &str, asked: impl Future<Output = Result<T, No>>) -> Re
 
 /// For each condition: a handshake waits 20 s for the decision and the order.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// Patterns that are examined at once, with two sockets each at most.
-const TURNS: usize = 64;
+/// Patterns that are examined at once, with two sockets each at most. A tenant has fewer
+/// than are left: name servers of one that hang hold up no other.
+const EXAMINED: usize = 64;
+/// Patterns that wait for that.
+const MAX_WAITING: usize = 4096;
 /// Bytes of all answers that are remembered: some 5,000 of common length.
 const MEMORY: usize = 2 << 20;

@@ -1,8 +1,10 @@
 //! The condition CAA.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
 
-use hickory_proto::op::ResponseCode;
+use hickory_proto::op::{Message, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::CAA;
 use hickory_proto::rr::{Name, RData};
 use sekisho_issuance::acme::Meta;
@@ -44,6 +46,41 @@ async fn nothing_is_looked_up_where_no_ca_heeds_caa() {
         assert!(!is_allowed(&decision), "{decision:?}");
         assert!(silent.recv(&mut [0; 512]).is_ok(), "it was not asked");
     }
+}
+
+#[tokio::test]
+async fn a_tenant_whose_name_servers_hang_holds_up_no_other() {
+    let server = tokio::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
+    let server = server.await.unwrap();
+    let admission = Arc::new(checking(server.local_addr().unwrap()));
+    tokio::spawn(async move {
+        let mut buffer = [0; 1500];
+        loop {
+            let (length, client) = server.recv_from(&mut buffer).await.unwrap();
+            let question = Message::from_vec(&buffer[..length]).unwrap();
+            if !question.queries[0].name().to_string().contains("hung") {
+                let mut answer = Message::response(question.metadata.id, OpCode::Query);
+                answer.add_queries(question.queries.iter().cloned());
+                let _ = server.send_to(&answer.to_vec().unwrap(), client).await;
+            }
+        }
+    });
+    let decide = |host: String, tenant: &'static str| {
+        let admission = Arc::clone(&admission);
+        async move {
+            let record = record(&host, tenant);
+            admission.decide(&name(&host), Some(&record), &[]).await
+        }
+    };
+    let hung =
+        (0..200).map(|number| tokio::spawn(decide(format!("n{number}.hung.example"), "hung")));
+    let _hung: Vec<_> = hung.collect();
+    for _ in 0..9 {
+        tokio::task::yield_now().await;
+    }
+    let well = decide("a.well.example".into(), "well");
+    let decision = tokio::time::timeout(Duration::from_secs(2), well).await;
+    assert!(is_allowed(&decision.expect("in time")));
 }
 
 #[tokio::test]
