@@ -242,7 +242,7 @@ pub(crate) enum Content {
     /// An upstream in each host's record, of this many; all hosts share one
     /// certificate. nginx has one for each of its hosts.
     Upstreams(usize),
-    /// The same upstream in each host's record. Each host has a tenant of its own; all
+    /// Hosts whose records name one upstream. Each host has a tenant of its own; all
     /// hosts share one certificate. nginx has an `upstream` block for each of its hosts.
     Tenants,
 }

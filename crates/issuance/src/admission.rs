@@ -205,7 +205,7 @@ impl Admission {
         tenant: Option<Tenant>,
         is_heeded: bool,
     ) -> Result<Granted, No> {
-        let full = |_| No::Failed("too many names of tenants wait".into());
+        let full = |_| No::Failed("too many names wait".into());
         let permit = async { self.examined.enter(tenant).await.map_err(full) };
         let _permit = within("waiting for a permit", permit).await?;
         let tenant = match &self.ask {
@@ -255,7 +255,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Patterns that are examined at once, with two sockets each at most. A tenant has fewer
 /// than are left: name servers of one that hang hold up no other.
 const EXAMINED: usize = 64;
-/// Patterns that wait for that.
+/// Patterns that wait to be examined.
 const MAX_WAITING: usize = 4096;
 /// Bytes of all answers that are remembered: some 5,000 of common length.
 const MEMORY: usize = 2 << 20;

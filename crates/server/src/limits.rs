@@ -1,4 +1,4 @@
-//! What a client, a connection or a request may take, and how long.
+//! Limits on what a client, a connection or a request may take, and for how long.
 
 pub(crate) mod bodies;
 pub(crate) mod budget;

@@ -1,4 +1,4 @@
-//! What an operator sees: the access log and the metrics.
+//! Access log and metrics, which the operator reads.
 
 pub mod access_log;
 pub mod line_writer;

@@ -10,7 +10,7 @@ use super::Folder;
 /// Limits on file reads in flight. Clones are one.
 ///
 /// A read of a hung mount keeps its permits. Hence a tenant has a share of the
-/// [`READS_IN_FLIGHT`] reads, and so has each of its folders of the tenant's.
+/// [`READS_IN_FLIGHT`] reads, and each folder has a share of its tenant's.
 #[derive(Clone, Debug)]
 pub(crate) struct Reads {
     /// Folders of a tenant.
