@@ -5,6 +5,7 @@ mod cache;
 mod conditional;
 mod kind;
 mod load;
+mod mounts;
 mod page;
 mod path;
 mod permits;
@@ -31,6 +32,7 @@ use crate::site::{
 };
 use cache::{Age, Cache, Entry, Key, KeyRef, What};
 use load::{Loaded, RootedPath};
+use mounts::Mounts;
 use path::{FilePath, PathError};
 use permits::Permits;
 use reads::{FolderReads, ReadPermit, Reads};
@@ -52,7 +54,7 @@ impl Files {
     pub(crate) fn new(capacity: usize, guard: Arc<Guard>) -> Self {
         Self(Arc::new(FilesState {
             cache: Cache::new(capacity),
-            reads: Reads::new(),
+            reads: Reads::new(Mounts::new()),
             open: Permits::new(),
             log_limits: LogLimits::default(),
             guard,
@@ -212,7 +214,7 @@ impl Files {
         Some(match timeout(READ_WAIT, reading).await.ok()? {
             Ok((Found::Large { file, .. }, permit)) => Found::Large {
                 file,
-                _permit: Some(permit),
+                _permit: Some(Box::new(permit)),
             },
             read => read.map_or(broken, |(found, _)| found),
         })
@@ -313,6 +315,7 @@ impl FilesState {
             path: &key.path,
         };
         let loaded = load::load(path, identity, &self.guard);
+        self.reads.renew_mounts();
         let file = log_limiter::File {
             host: &key.host,
             tenant,
@@ -360,7 +363,7 @@ enum Found {
         file: Box<load::LargeFile>,
         /// Read permit; it bounds the open files that have no permit of
         /// [`Permits`] yet.
-        _permit: Option<ReadPermit>,
+        _permit: Option<Box<ReadPermit>>,
     },
     /// A file that was large when it was last opened, and was not opened now.
     Noted,

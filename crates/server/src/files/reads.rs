@@ -1,16 +1,18 @@
 //! Permits to read files, shared fairly between tenants and between their roots.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use sekisho_certs::Tenant;
 use sekisho_gate::{Denied, Gate, Permit, Sharing};
 
 use super::Folder;
+use super::mounts::{Device, Mounts};
 
 /// Limits on file reads in flight. Clones are one.
 ///
-/// A read of a hung mount keeps its permits. Hence a tenant has a share of the
-/// [`READS_IN_FLIGHT`] reads, and each folder has a share of its tenant's.
+/// A read of a hung mount keeps its permits. Hence a device has a share of the
+/// [`READS_IN_FLIGHT`] reads, and so have a tenant and each of its folders.
 #[derive(Clone, Debug)]
 pub(crate) struct Reads {
     /// Folders of a tenant.
@@ -18,9 +20,13 @@ pub(crate) struct Reads {
     /// Roots of a tenant with `{host}`: these name many folders, often on one mount.
     templates: Gate<(Tenant, Arc<str>)>,
     tenants: Gate<Tenant>,
-    /// Roots that hosts of several tenants share, and whether they have `{host}`. Bounds the
-    /// reads in all.
+    /// Devices that folders lie on, whoever has them.
+    devices: Gate<Device>,
+    mounts: Arc<Mounts>,
+    /// Roots that hosts of several tenants share, and whether they have `{host}`.
     roots: Gate<(Arc<str>, bool)>,
+    /// Bounds the reads in all.
+    all: Gate<(Arc<str>, bool)>,
 }
 
 /// Reads of one folder.
@@ -31,6 +37,7 @@ pub(crate) struct FolderReads {
     root: Arc<str>,
     /// Folder of a host below a root with `{host}`; the root itself without it.
     folder: Arc<str>,
+    device: Device,
     has_host: bool,
 }
 
@@ -41,21 +48,26 @@ pub(crate) struct ReadPermit {
     _template: Option<Permit<(Tenant, Arc<str>)>>,
     _tenant: Permit<Tenant>,
     _root: Permit<(Arc<str>, bool)>,
+    _device: Permit<Device>,
+    _all: Permit<(Arc<str>, bool)>,
 }
 
 impl Reads {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new(mounts: Mounts) -> Self {
         let of_folder = Sharing::AtMost(|_| OF_FOLDER);
         let of_template = Sharing::AtMost(|(tenant, _)| of_tenant(tenant) / 2);
-        let of_root = Sharing::AtMost(|(_, has_host)| match has_host {
+        let of_root: fn(&(Arc<str>, bool)) -> usize = |(_, has_host)| match has_host {
             true => OF_TEMPLATE,
             false => OF_FOLDER,
-        });
+        };
         Self {
             folders: Gate::new(usize::MAX, of_folder, MAX_WAITING),
             templates: Gate::new(usize::MAX, of_template, MAX_WAITING),
             tenants: Gate::new(usize::MAX, Sharing::AtMost(of_tenant), MAX_WAITING),
-            roots: Gate::new(READS_IN_FLIGHT, of_root, MAX_WAITING),
+            devices: Gate::new(usize::MAX, Sharing::AtMost(of_device), MAX_WAITING),
+            mounts: Arc::new(mounts),
+            roots: Gate::new(usize::MAX, Sharing::AtMost(of_root), MAX_WAITING),
+            all: Gate::new(READS_IN_FLIGHT, Sharing::AtMost(of_root), MAX_WAITING),
         }
     }
 
@@ -63,22 +75,29 @@ impl Reads {
     pub(crate) fn of(&self, folder: Folder<'_>) -> FolderReads {
         let Folder { root, host, tenant } = folder;
         let has_host = !root.variable(host).is_empty();
+        let folder: Arc<str> = match has_host {
+            true => root.fill(host.as_str()).into(),
+            false => Arc::clone(root.text()),
+        };
         FolderReads {
             reads: self.clone(),
             tenant: tenant.clone(),
             root: Arc::clone(root.text()),
-            folder: match has_host {
-                true => root.fill(host.as_str()).into(),
-                false => Arc::clone(root.text()),
-            },
+            device: self.mounts.device(Path::new(&*folder)),
+            folder,
             has_host,
         }
+    }
+
+    /// Reads the mounts again if they have changed.
+    pub(super) fn renew_mounts(&self) {
+        self.mounts.renew();
     }
 }
 
 impl FolderReads {
-    /// Waits for a permit: of the folder, the template, the tenant, and the root with all
-    /// reads. A read that waits for one of them holds those before alone: none that another
+    /// Waits for a permit: of the folder, the template, the tenant, the root, the device,
+    /// and all reads. A read that waits for one of them holds those before alone: none that another
     /// tenant needs, and no more of its tenant's than its folder may have.
     ///
     /// # Errors
@@ -95,6 +114,8 @@ impl FolderReads {
             _template,
             _tenant: reads.tenants.enter(self.tenant.clone()).await?,
             _root: reads.roots.enter(self.root()).await?,
+            _device: reads.devices.enter(Arc::clone(&self.device)).await?,
+            _all: reads.all.enter(self.root()).await?,
         })
     }
 
@@ -110,6 +131,8 @@ impl FolderReads {
             },
             _tenant: reads.tenants.try_enter(self.tenant.clone())?,
             _root: reads.roots.try_enter(self.root())?,
+            _device: reads.devices.try_enter(Arc::clone(&self.device))?,
+            _all: reads.all.try_enter(self.root())?,
         })
     }
 
@@ -129,6 +152,13 @@ fn of_tenant(tenant: &Tenant) -> usize {
     }
 }
 
+fn of_device(device: &Device) -> usize {
+    match device.is_empty() {
+        true => usize::MAX,
+        false => OF_DEVICE,
+    }
+}
+
 /// File reads in flight over all workers: enough to keep a disk busy, and for the
 /// shares of several tenants. Their threads touch 8 KiB of stack each, which is
 /// negligible.
@@ -142,9 +172,12 @@ const OF_TENANT: usize = READS_IN_FLIGHT / 4;
 /// Reads in flight for hosts without a tenant, which may be many customers': seven hung
 /// folders leave permits to others.
 const OF_NO_TENANT: usize = READS_IN_FLIGHT / 2;
+/// Reads in flight on one device, whoever has the folders: one mount that hangs leaves
+/// permits to folders elsewhere. Enough to keep a disk busy.
+const OF_DEVICE: usize = READS_IN_FLIGHT * 3 / 4;
 /// Reads in flight in all folders of one root with `{host}`, whoever has the hosts.
 const OF_TEMPLATE: usize = READS_IN_FLIGHT / 4;
-/// Reads that wait at each of the four gates. What waits is a request, which takes far more
+/// Reads that wait at each of the six gates. What waits is a request, which takes far more
 /// memory than its place; and a piece of a download that is refused ends it.
 pub(crate) const MAX_WAITING: usize = 1 << 16;
 
@@ -152,13 +185,13 @@ pub(crate) const MAX_WAITING: usize = 1 << 16;
 impl Reads {
     /// Returns how many reads are in flight.
     pub(super) fn used(&self) -> usize {
-        self.roots.used()
+        self.all.used()
     }
 
     /// Takes all reads.
     pub(super) fn hold_all(&self) -> Vec<impl Sized + use<>> {
         let roots = 0..READS_IN_FLIGHT / OF_TEMPLATE;
-        let enter = |n: usize| self.roots.try_enter((n.to_string().into(), true));
+        let enter = |n: usize| self.all.try_enter((n.to_string().into(), true));
         roots
             .flat_map(|n| std::iter::from_fn(move || enter(n)))
             .collect()
@@ -181,13 +214,17 @@ mod tests {
         })
     }
 
+    fn of_no_mount() -> Reads {
+        Reads::new(Mounts::of(""))
+    }
+
     fn take_all(folder: &FolderReads) -> Vec<ReadPermit> {
         std::iter::from_fn(|| folder.try_permit()).collect()
     }
 
     #[test]
     fn no_folder_takes_the_reads_of_others() {
-        let reads = Reads::new();
+        let reads = of_no_mount();
         for tenant in ["", "acme"] {
             let hung = take_all(&folder(&reads, "/srv/hung", "a.example", tenant));
             assert_eq!(hung.len(), OF_FOLDER);
@@ -202,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_root_that_tenants_share_takes_no_more_than_a_folder() {
-        let reads = Reads::new();
+        let reads = of_no_mount();
         let hung = take_all(&folder(&reads, "/srv/hung", "a.example", "acme"));
         assert_eq!(hung.len(), OF_FOLDER);
         let same = folder(&reads, "/srv/hung", "b.example", "other");
@@ -214,7 +251,7 @@ mod tests {
     #[test]
     fn the_folders_of_one_template_leave_reads_to_others() {
         for (tenant, most) in [("", OF_TEMPLATE), ("acme", OF_TENANT / 2)] {
-            let reads = Reads::new();
+            let reads = of_no_mount();
             let host = |n| folder(&reads, "/mnt/{host}", &format!("{n}.example"), tenant);
             let hung: Vec<_> = (0..20).flat_map(|n| take_all(&host(n))).collect();
             assert_eq!(hung.len(), most);
@@ -224,8 +261,36 @@ mod tests {
     }
 
     #[test]
+    fn the_folders_of_one_device_leave_reads_to_others() {
+        let mounts = Mounts::of(
+            "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:41 / /srv/nfs rw - nfs4 nas:/a rw",
+        );
+        let reads = Reads::new(mounts);
+        let root = |above, n, tenant: &str| {
+            let root = format!("/srv/{above}/{tenant}/{n}");
+            folder(&reads, &root, "a.example", tenant)
+        };
+        let tenants = ["1", "2", "3", "4", "5"];
+        let hung = tenants
+            .iter()
+            .flat_map(|tenant| (0..8).map(move |n| (n, tenant)));
+        let hung: Vec<_> = hung
+            .flat_map(|(n, tenant)| take_all(&root("nfs", n, tenant)))
+            .collect();
+        assert_eq!(hung.len(), OF_DEVICE);
+        for tenant in tenants {
+            let well = root("disk", 0, tenant).try_permit();
+            assert_eq!(
+                well.is_some(),
+                !["1", "2", "3"].contains(&tenant),
+                "{tenant}"
+            );
+        }
+    }
+
+    #[test]
     fn the_folders_of_one_tenant_leave_reads_to_others() {
-        let reads = Reads::new();
+        let reads = of_no_mount();
         let root = |n, tenant: &str| folder(&reads, &format!("/{tenant}/{n}"), "a.example", tenant);
         for (tenant, most) in [("acme", OF_TENANT), ("", OF_NO_TENANT)] {
             let hung: Vec<_> = (0..20).flat_map(|n| take_all(&root(n, tenant))).collect();
