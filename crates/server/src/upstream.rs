@@ -43,8 +43,8 @@
 //!    │                  metered.rs bounds records of TLS without data
 //!    ├─ upload.rs     the body, while the answer is awaited; exchange.rs tells a slow
 //!    │                  client from a slow upstream
-//!    └─ watched.rs    bounds informational answers, and frames of HTTP/2 by the budget
-//!                       of tls/frames.rs; watch.rs reads informational answers of HTTP/1.1
+//!    └─ bounded.rs    bounds informational answers, and frames of HTTP/2 by the budget
+//!                       of tls/frames.rs; informational.rs reads informational answers of HTTP/1.1
 //!    ▼
 //!  answer.rs      the answer's head, cleaned, and its body as it comes; its end gives
 //!    │              the connection back
@@ -65,6 +65,7 @@
 //! answer only if the client takes what came before.
 
 mod answer;
+mod bounded;
 mod check;
 mod choice;
 mod chosen;
@@ -76,6 +77,7 @@ mod failure;
 mod fields;
 mod head;
 mod identity;
+mod informational;
 mod lease;
 mod loop_id;
 mod metered;
@@ -96,8 +98,6 @@ mod tunnel;
 mod upgrade;
 mod upload;
 mod wakes;
-mod watch;
-mod watched;
 
 use std::future::poll_fn;
 use std::sync::Arc;

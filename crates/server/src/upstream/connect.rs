@@ -11,20 +11,20 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout_at};
 
+use super::bounded::BoundedTransport;
 use super::descriptors::Descriptor;
 use super::failure::Failure;
-use super::pool::{MAX_STREAMS, One, Shared, Streams};
+use super::informational::Informational;
+use super::pool::{Http1, MAX_STREAMS, Shared, Streams};
 use super::tls::TlsClient;
 use super::transport::{Endpoint, Transport};
 use super::wakes::Wakes;
-use super::watch::Watch;
-use super::watched::Watched;
 use crate::site::OpenSocket;
 
 /// New connection.
 pub(super) enum Opened {
-    One(Box<One>),
-    Two(Shared),
+    Http1(Box<Http1>),
+    Http2(Shared),
 }
 
 /// Server to connect to.
@@ -79,17 +79,20 @@ async fn begin(target: &Target<'_>, mut transport: Transport) -> io::Result<Open
         http2 = transport.chose_http2();
     }
     let begun = match http2 {
-        true => begin_two(transport).await.map(Opened::Two),
-        false => begin_one(transport)
+        true => begin_http2(transport).await.map(Opened::Http2),
+        false => begin_http1(transport)
             .await
-            .map(|one| Opened::One(Box::new(one))),
+            .map(|connection| Opened::Http1(Box::new(connection))),
     };
     begun.map_err(io::Error::other)
 }
 
-async fn begin_one(transport: Transport) -> hyper::Result<One> {
-    let watch = Arc::new(Watch::default());
-    let io = TokioIo::new(Watched::one(transport, Arc::clone(&watch)));
+async fn begin_http1(transport: Transport) -> hyper::Result<Http1> {
+    let informational = Arc::new(Informational::default());
+    let io = TokioIo::new(BoundedTransport::http1(
+        transport,
+        Arc::clone(&informational),
+    ));
     let (sender, connection) = http1::Builder::new()
         .max_header_size(MAX_HEAD)
         .max_buf_size(MAX_HEAD)
@@ -104,12 +107,17 @@ async fn begin_one(transport: Transport) -> hyper::Result<One> {
             tracing::debug!(%error, "upstream connection failed");
         }
     });
-    Ok(One::new(sender, watch, wakes, task.abort_handle()))
+    Ok(Http1::new(
+        sender,
+        informational,
+        wakes,
+        task.abort_handle(),
+    ))
 }
 
-async fn begin_two(transport: Transport) -> hyper::Result<Shared> {
+async fn begin_http2(transport: Transport) -> hyper::Result<Shared> {
     let streams = Arc::new(Streams::new());
-    let watched = Watched::two(transport, Arc::clone(&streams));
+    let bounded = BoundedTransport::http2(transport, Arc::clone(&streams));
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
@@ -118,7 +126,7 @@ async fn begin_two(transport: Transport) -> hyper::Result<Shared> {
         .max_header_list_size(u32::try_from(MAX_HEAD).expect("64 KiB"))
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
-        .handshake(TokioIo::new(watched))
+        .handshake(TokioIo::new(bounded))
         .await?;
     let counted = Arc::clone(&streams);
     tokio::spawn(async move {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::exchange::Exchange;
 use super::parts::Worker;
 use super::permits::Permit;
-use super::pool::{Key, One, OpenStream, Shared};
+use super::pool::{Http1, Key, OpenStream, Shared};
 use super::wakes::Wakes;
 
 /// Connection in use by a request. Dropping the lease before it is released ends
@@ -26,8 +26,8 @@ pub(super) struct Lease {
 }
 
 pub(super) enum Leased {
-    One(Box<One>),
-    Two(
+    Http1(Box<Http1>),
+    Http2(
         Shared,
         #[expect(dead_code, reason = "counted until it is dropped")] OpenStream,
     ),
@@ -36,19 +36,19 @@ pub(super) enum Leased {
 }
 
 impl Lease {
-    pub(super) fn one(
+    pub(super) fn http1(
         worker: &Arc<Worker>,
         key: Key,
-        one: Box<One>,
+        connection: Box<Http1>,
         permit: Permit,
         since: Instant,
     ) -> Self {
-        one.watch.begin();
+        connection.informational.begin();
         Self {
             worker: Arc::clone(worker),
             key,
-            is_reused: one.reused,
-            connection: Leased::One(one),
+            is_reused: connection.reused,
+            connection: Leased::Http1(connection),
             since,
             permit: Some(permit),
         }
@@ -56,7 +56,7 @@ impl Lease {
 
     /// Makes the lease of a stream. `is_reused` says that another request opened the
     /// connection.
-    pub(super) fn two(
+    pub(super) fn http2(
         worker: &Arc<Worker>,
         key: Key,
         shared: Shared,
@@ -68,7 +68,7 @@ impl Lease {
             worker: Arc::clone(worker),
             key,
             is_reused,
-            connection: Leased::Two(shared, stream),
+            connection: Leased::Http2(shared, stream),
             since,
             permit: None,
         }
@@ -82,8 +82,8 @@ impl Lease {
     /// Returns whether the connection ended without a byte of the answer.
     pub(super) fn ended_unanswered(&self) -> bool {
         match &self.connection {
-            Leased::One(one) => !one.watch.is_answered(),
-            Leased::Two(shared, _) => shared.sender.is_closed(),
+            Leased::Http1(connection) => !connection.informational.is_answered(),
+            Leased::Http2(shared, _) => shared.sender.is_closed(),
             Leased::None => false,
         }
     }
@@ -91,8 +91,8 @@ impl Lease {
     /// Returns what the server sent too much of, if that ended a connection of HTTP/2.
     pub(super) fn flood(&self) -> Option<&'static str> {
         match &self.connection {
-            Leased::Two(shared, _) => shared.streams.flood(),
-            Leased::One(_) | Leased::None => None,
+            Leased::Http2(shared, _) => shared.streams.flood(),
+            Leased::Http1(_) | Leased::None => None,
         }
     }
 
@@ -100,7 +100,7 @@ impl Lease {
     /// that ended for a flood of the server is one failure, not one of each stream.
     pub(super) fn blames_server(&self) -> bool {
         match &self.connection {
-            Leased::Two(shared, _) if shared.streams.flood().is_some() => shared.streams.blame(),
+            Leased::Http2(shared, _) if shared.streams.flood().is_some() => shared.streams.blame(),
             _ => true,
         }
     }
@@ -108,8 +108,8 @@ impl Lease {
     /// Returns the wakes of an HTTP/1.1 connection.
     pub(super) fn wakes(&self) -> Option<&Wakes> {
         match &self.connection {
-            Leased::One(one) => Some(&one.wakes),
-            Leased::Two(..) | Leased::None => None,
+            Leased::Http1(connection) => Some(&connection.wakes),
+            Leased::Http2(..) | Leased::None => None,
         }
     }
 
@@ -127,16 +127,16 @@ impl Lease {
 
     /// Ends the use after a complete answer. The connection is kept for `keep`.
     pub(super) fn release(&mut self, keep: Duration) {
-        if let Leased::One(one) = std::mem::replace(&mut self.connection, Leased::None) {
-            self.worker.pools.give_back(&self.key, one, keep);
+        if let Leased::Http1(connection) = std::mem::replace(&mut self.connection, Leased::None) {
+            self.worker.pools.give_back(&self.key, connection, keep);
         }
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Leased::One(one) = &self.connection {
-            one.task.abort();
+        if let Leased::Http1(connection) = &self.connection {
+            connection.task.abort();
         }
     }
 }

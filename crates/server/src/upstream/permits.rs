@@ -17,7 +17,7 @@ use super::exchange::Exchange;
 use crate::limits::budget::Prefix;
 use crate::site::UpstreamOptions;
 pub(super) use by_tenant::PermitsOfOwner;
-use queue::{Place, Queue};
+use queue::{Position, Queue};
 pub(super) use retries::Retries;
 use used::Used;
 
@@ -109,7 +109,7 @@ impl Permits {
         asker: Asker,
         until: Instant,
     ) -> Result<Permit, Denied> {
-        let (place, turn) = {
+        let (position, turn) = {
             let mut state = self.lock();
             if let Some(permit) = self.try_enter_locked(&mut state, asker.client) {
                 return Ok(permit);
@@ -119,7 +119,7 @@ impl Permits {
         };
         let _leaves = Leaves {
             permits: self,
-            place,
+            position,
         };
         let mut turn = pin!(turn);
         loop {
@@ -190,12 +190,12 @@ impl Permit {
 /// Request that leaves the queue with its future. The queue counts no request that left.
 struct Leaves<'a> {
     permits: &'a Permits,
-    place: Place,
+    position: Position,
 }
 
 impl Drop for Leaves<'_> {
     fn drop(&mut self) {
-        self.permits.lock().queue.leave(self.place);
+        self.permits.lock().queue.leave(self.position);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Connections of one worker to upstream servers. They belong to the worker's
 //! runtime; no request waits for another worker.
 
-mod one;
+mod http1;
 mod room;
 mod shared;
 
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::owned::Owner;
 use super::transport::Endpoint;
 use crate::site::Protocol;
-pub(super) use one::One;
+pub(super) use http1::Http1;
 pub use room::unused_connections;
 use room::{Unused, most_kept, spare};
 pub(super) use shared::{MAX_STREAMS, OpenStream, Shared, Streams};
@@ -63,12 +63,12 @@ struct Slot {
     room: Option<Arc<Notify>>,
     /// Whether the server last chose HTTP/1.1: requests then open connections
     /// without waiting for one another.
-    chose_one: bool,
+    chose_http1: bool,
 }
 
 #[derive(Debug)]
 struct Idle {
-    connection: Box<One>,
+    connection: Box<Http1>,
     since: Instant,
     /// When the server may close it.
     until: Instant,
@@ -78,8 +78,8 @@ struct Idle {
 
 /// Connection that a request may use.
 pub(super) enum Found {
-    One(Box<One>),
-    Two(Shared),
+    Http1(Box<Http1>),
+    Http2(Shared),
     /// No connection: the request opens one, for HTTP/2 with this permit.
     None(Option<Arc<Semaphore>>),
 }
@@ -112,27 +112,27 @@ impl Pools {
         slot.shared.retain(|shared| !shared.sender.is_closed());
         self.kept.fetch_sub(before - slot.shared.len(), Relaxed);
         if let Some(shared) = slot.shared.iter().find(|shared| shared.has_room()) {
-            return Found::Two(shared.clone());
+            return Found::Http2(shared.clone());
         }
         while let Some(idle) = slot.idle.pop() {
             self.kept.fetch_sub(1, Relaxed);
             if idle.until > now && idle.connection.sender.is_ready() {
-                return Found::One(idle.connection);
+                return Found::Http1(idle.connection);
             }
         }
-        let opening = (key.protocol != Protocol::Http1 && !slot.chose_one)
+        let opening = (key.protocol != Protocol::Http1 && !slot.chose_http1)
             .then(|| Arc::clone(slot.opening()));
         Found::None(opening)
     }
 
     /// Notes that a server chose HTTP/1.1.
-    pub(super) fn chose_one(&self, key: &Key) {
-        self.slot(&mut self.lock(), key).chose_one = true;
+    pub(super) fn chose_http1(&self, key: &Key) {
+        self.slot(&mut self.lock(), key).chose_http1 = true;
     }
 
     /// Gives back a connection whose answer is complete, unless it is not ready
     /// for another request.
-    pub(super) fn give_back(&self, key: &Key, mut connection: Box<One>, keep: Duration) {
+    pub(super) fn give_back(&self, key: &Key, mut connection: Box<Http1>, keep: Duration) {
         if !connection.sender.is_ready() || keep.is_zero() {
             return;
         }
@@ -167,7 +167,7 @@ impl Pools {
         // Requests are about to use this one: it is kept in any case.
         self.make_room(&mut slots);
         let slot = self.slot(&mut slots, key);
-        slot.chose_one = false;
+        slot.chose_http1 = false;
         shared.streams.tell(slot.room());
         slot.room().notify_waiters();
         slot.shared.push(shared);
@@ -337,8 +337,8 @@ mod tests {
             let _ = connection.await;
         });
         sender.ready().await.unwrap();
-        let one = One::new(sender, Arc::default(), Arc::default(), task.abort_handle());
-        pools.give_back(&key(owner, port), Box::new(one), KEEP);
+        let connection = Http1::new(sender, Arc::default(), Arc::default(), task.abort_handle());
+        pools.give_back(&key(owner, port), Box::new(connection), KEEP);
     }
 
     #[tokio::test]
@@ -351,9 +351,9 @@ mod tests {
         }
         let now = Instant::now();
         assert!(matches!(pools.take(&key(7, 39), now), Found::None(_)));
-        assert!(matches!(pools.take(&key(7, 1), now), Found::One(_)));
+        assert!(matches!(pools.take(&key(7, 1), now), Found::Http1(_)));
         assert!(matches!(pools.take(&key(8, 2), now), Found::None(_)));
-        assert!(matches!(pools.take(&key(8, 39), now), Found::One(_)));
+        assert!(matches!(pools.take(&key(8, 39), now), Found::Http1(_)));
         assert_eq!(pools.kept.load(Relaxed), 2);
     }
 }

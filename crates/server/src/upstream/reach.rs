@@ -124,11 +124,11 @@ impl Sending<'_> {
             found = self.found(key, connecting);
         }
         match found {
-            Found::Two(shared) => {
+            Found::Http2(shared) => {
                 let (worker, now) = (self.worker, connecting.now);
-                Ok(Lease::two(worker, key.clone(), shared, true, now))
+                Ok(Lease::http2(worker, key.clone(), shared, true, now))
             }
-            Found::One(one) => {
+            Found::Http1(connection) => {
                 let permit = match chosen.permit_at_once() {
                     Some(permit) => permit,
                     None => {
@@ -139,7 +139,7 @@ impl Sending<'_> {
                     }
                 };
                 let (worker, now) = (self.worker, connecting.now);
-                Ok(Lease::one(worker, key.clone(), one, permit, now))
+                Ok(Lease::http1(worker, key.clone(), connection, permit, now))
             }
             // Boxed: a request that finds a connection has no room for it.
             Found::None(_) => {
@@ -203,17 +203,23 @@ impl Sending<'_> {
         // Its connection keeps the descriptor.
         drop(target);
         match opened.map_err(Failure::sorted)? {
-            Opened::One(one) => {
+            Opened::Http1(connection) => {
                 if key.protocol == Protocol::Negotiated {
-                    worker.pools.chose_one(key);
+                    worker.pools.chose_http1(key);
                 }
-                Ok(Lease::one(worker, key.clone(), one, permit, Instant::now()))
+                Ok(Lease::http1(
+                    worker,
+                    key.clone(),
+                    connection,
+                    permit,
+                    Instant::now(),
+                ))
             }
-            Opened::Two(shared) => {
+            Opened::Http2(shared) => {
                 shared.streams.keep(permit);
                 worker.pools.share(key, shared.clone());
                 let now = Instant::now();
-                Ok(Lease::two(worker, key.clone(), shared, false, now))
+                Ok(Lease::http2(worker, key.clone(), shared, false, now))
             }
         }
     }
@@ -270,17 +276,17 @@ impl Sending<'_> {
                 () = came => None,
             };
             connecting.now = Instant::now();
-            let (one, permit) = match (self.found(&key, connecting), came) {
-                (Found::Two(shared), _) => {
-                    let lease = Lease::two(worker, key, shared, true, connecting.now);
+            let (connection, permit) = match (self.found(&key, connecting), came) {
+                (Found::Http2(shared), _) => {
+                    let lease = Lease::http2(worker, key, shared, true, connecting.now);
                     return Ok(Waiting::Ended(lease));
                 }
-                (Found::One(one), Some(permit)) => (one, permit),
-                (Found::One(one), None) => (one, permit.await?),
+                (Found::Http1(connection), Some(permit)) => (connection, permit),
+                (Found::Http1(connection), None) => (connection, permit.await?),
                 (Found::None(_), Some(permit)) => return Ok(Waiting::Opens(permit)),
                 (Found::None(_), None) => continue,
             };
-            let lease = Lease::one(worker, key, one, permit, Instant::now());
+            let lease = Lease::http1(worker, key, connection, permit, Instant::now());
             return Ok(Waiting::Ended(lease));
         }
     }

@@ -182,11 +182,11 @@ impl Sending<'_> {
 
     /// Sends the request over one connection.
     async fn exchange(&self, lease: &mut Lease, unsent: &mut Unsent) -> Result<Sent, Failure> {
-        let is_two = matches!(lease.connection, Leased::Two(..));
+        let is_http2 = matches!(lease.connection, Leased::Http2(..));
         let mut request = unsent.take().expect("no connection has the request");
-        if is_two != (request.version() == Version::HTTP_2) {
+        if is_http2 != (request.version() == Version::HTTP_2) {
             let (mut parts, body) = request.into_parts();
-            match is_two {
+            match is_http2 {
                 true => head::for_http2(&mut parts, lease.key.tls != 0),
                 false => head::for_http1(&mut parts, self.exchange.is_some()),
             }
@@ -194,7 +194,7 @@ impl Sending<'_> {
             request = Request::from_parts(parts, body);
         }
         if let Some(exchange) = self.exchange.filter(|exchange| exchange.is(HELD)) {
-            if is_two {
+            if is_http2 {
                 exchange.release();
             } else {
                 let exchange = Arc::clone(exchange);
@@ -210,14 +210,14 @@ impl Sending<'_> {
         }
         let limit = self.upstream.options().timeouts.first_byte;
         let sent = match &mut lease.connection {
-            Leased::One(one) if self.exchange.is_none() => {
-                one.ask(request, lease.since + limit).await
+            Leased::Http1(connection) if self.exchange.is_none() => {
+                connection.ask(request, lease.since + limit).await
             }
-            Leased::One(one) => {
-                let response = pin!(one.sender.try_send_request(request));
+            Leased::Http1(connection) => {
+                let response = pin!(connection.sender.try_send_request(request));
                 head_of(response, self.exchange, limit).await
             }
-            Leased::Two(shared, _) => {
+            Leased::Http2(shared, _) => {
                 let response = pin!(shared.sender.try_send_request(request));
                 head_of(response, self.exchange, limit).await
             }

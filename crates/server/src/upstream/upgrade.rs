@@ -15,10 +15,10 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
 use super::answer;
+use super::bounded::BoundedTransport;
 use super::failure::Failure;
 use super::fields;
 use super::tunnel::{self, Tunnel};
-use super::watched::Watched;
 use crate::connection::request::RequestContext;
 use crate::observe::access_log::Handover;
 use crate::site::body::Body;
@@ -100,7 +100,7 @@ pub(super) async fn switch(
     }
     let upgraded = hyper::upgrade::on(&mut response).await;
     let upgraded = upgraded.map_err(|error| Failure::Answer(error.into()))?;
-    let parts = upgraded.downcast::<TokioIo<Watched>>();
+    let parts = upgraded.downcast::<TokioIo<BoundedTransport>>();
     let parts = parts.map_err(|_| Failure::answer("it is no connection of ours"))?;
     let upstream = parts.io.into_inner().into_inner();
     // A tunnel that is given up has no request in flight.

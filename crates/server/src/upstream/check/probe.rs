@@ -107,13 +107,13 @@ async fn ask(
     let (mut head, body) = request(asks, address)?.into_parts();
     let opened = connect::open(&target, until).await;
     let answered = match opened.map_err(Failure::sorted)? {
-        Opened::One(mut one) => {
+        Opened::Http1(mut one) => {
             let request = Request::from_parts(head, body);
             // Without its sender, the connection ends in order: a reset would be an
             // error in the server's log.
             one.sender.send_request(request).await
         }
-        Opened::Two(mut shared) => {
+        Opened::Http2(mut shared) => {
             head::for_http2(&mut head, tls.is_some()).map_err(Failure::Refused)?;
             let request = Request::from_parts(head, body);
             shared.sender.send_request(request).await

@@ -54,9 +54,9 @@ struct Host {
     last: u64,
 }
 
-/// Place of a request in the queue.
+/// Position of a request in the queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Position {
     client: Prefix,
     turn: Turn,
 }
@@ -72,7 +72,7 @@ impl Queue {
     }
 
     /// Adds a request, whose client has `held` permits, to `most` that may wait. A client
-    /// prefix has fewer places than are left. If there is none, a request makes room:
+    /// prefix has fewer of these than are left. If there is none, a request makes room:
     ///
     /// - in a full queue, the newest of the prefix with most, if that has more than the asker's, or
     ///   else if its host has more waiting than the asker's;
@@ -85,7 +85,7 @@ impl Queue {
         asker: Asker,
         held: u32,
         most: u32,
-    ) -> Result<(Place, oneshot::Receiver<Permit>), Denied> {
+    ) -> Result<(Position, oneshot::Receiver<Permit>), Denied> {
         let Asker { host, client } = asker;
         let own = self.of_client(client);
         if own >= most.saturating_sub(self.waiting) {
@@ -104,7 +104,7 @@ impl Queue {
             number: self.entered,
         };
         self.add(client, held, turn, Waiting { host, permit });
-        Ok((Place { client, turn }, receiver))
+        Ok((Position { client, turn }, receiver))
     }
 
     /// Takes the first request of a prefix that has fewer permits than the `left` ones.
@@ -127,8 +127,8 @@ impl Queue {
     }
 
     /// Removes a request, if it still waits.
-    pub(super) fn leave(&mut self, place: Place) {
-        self.remove(place.client, place.turn);
+    pub(super) fn leave(&mut self, position: Position) {
+        self.remove(position.client, position.turn);
     }
 
     /// Returns the round of a host's next request.

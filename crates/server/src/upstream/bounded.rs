@@ -14,26 +14,26 @@ use sekisho_certs::clock;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
+use super::informational::Informational;
 use super::pool::Streams;
 use super::transport::Transport;
-use super::watch::Watch;
 use crate::tls::frames::Budget;
 use crate::tls::frames::parser::{HEADERS, Parser, SETTINGS};
 
 /// Transport whose bytes are judged.
-pub(super) struct Watched {
+pub(super) struct BoundedTransport {
     inner: Transport,
-    judge: Judge,
+    bound: Bound,
 }
 
-/// Judge of bytes.
-enum Judge {
+/// Bound of bytes.
+enum Bound {
     /// Reads the heads of HTTP/1.1.
-    One(Arc<Watch>),
-    Two(Box<Frames>),
+    Http1(Arc<Informational>),
+    Http2(Box<Frames>),
 }
 
-/// Judge of HTTP/2: charges the server's frames to a budget, and its HEADERS also to the
+/// Bound of HTTP/2: charges the server's frames to a budget, and its HEADERS also to the
 /// streams of the connection. Tells these of SETTINGS.
 struct Frames {
     received: Parser,
@@ -45,16 +45,16 @@ struct Frames {
     in_settings: bool,
 }
 
-impl Watched {
+impl BoundedTransport {
     /// Watches a connection of HTTP/1.1.
-    pub(super) fn one(inner: Transport, watch: Arc<Watch>) -> Self {
-        let judge = Judge::One(watch);
-        Self { inner, judge }
+    pub(super) fn http1(inner: Transport, watch: Arc<Informational>) -> Self {
+        let bound = Bound::Http1(watch);
+        Self { inner, bound }
     }
 
     /// Watches a connection of HTTP/2.
-    pub(super) fn two(inner: Transport, streams: Arc<Streams>) -> Self {
-        let judge = Judge::Two(Box::new(Frames {
+    pub(super) fn http2(inner: Transport, streams: Arc<Streams>) -> Self {
+        let bound = Bound::Http2(Box::new(Frames {
             received: Parser::client(),
             // What a server receives is what we send.
             sent: Parser::server(),
@@ -63,7 +63,7 @@ impl Watched {
             streams,
             in_settings: false,
         }));
-        Self { inner, judge }
+        Self { inner, bound }
     }
 
     pub(super) fn into_inner(self) -> Transport {
@@ -71,18 +71,18 @@ impl Watched {
     }
 }
 
-impl Judge {
+impl Bound {
     /// Notes received bytes. Returns what there is too much of, if anything.
     fn received(&mut self, bytes: &[u8]) -> Option<&'static str> {
         match self {
-            Self::One(watch) => (!watch.received(bytes)).then_some(INFORMATIONAL),
-            Self::Two(frames) => frames.received(bytes),
+            Self::Http1(watch) => (!watch.received(bytes)).then_some(INFORMATIONAL),
+            Self::Http2(frames) => frames.received(bytes),
         }
     }
 
     /// Notes sent bytes.
     fn sent(&mut self, bytes: &[u8]) {
-        if let Self::Two(frames) = self {
+        if let Self::Http2(frames) = self {
             let Frames { sent, budget, .. } = &mut **frames;
             sent.feed(bytes, |head| budget.sent(head));
         }
@@ -90,7 +90,7 @@ impl Judge {
 
     /// Tells the streams why their connection ends, if the server is to blame.
     fn blame(&self, error: &io::Error, flood: Option<&'static str>) {
-        if let Self::Two(frames) = self
+        if let Self::Http2(frames) = self
             && error.kind() == io::ErrorKind::InvalidData
         {
             frames.streams.misused(flood.unwrap_or(TLS));
@@ -128,7 +128,7 @@ impl Frames {
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for BoundedTransport {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -137,23 +137,23 @@ impl AsyncRead for Watched {
         let this = &mut *self;
         let before = buf.filled().len();
         let read = ready!(Pin::new(&mut this.inner).poll_read(cx, buf));
-        let flood = this.judge.received(&buf.filled()[before..]);
+        let flood = this.bound.received(&buf.filled()[before..]);
         let judged = read.and_then(|()| match flood {
             None => Ok(()),
             Some(flood) => Err(io::Error::new(io::ErrorKind::InvalidData, flood)),
         });
-        Poll::Ready(judged.inspect_err(|error| this.judge.blame(error, flood)))
+        Poll::Ready(judged.inspect_err(|error| this.bound.blame(error, flood)))
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for BoundedTransport {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.inner).poll_write(cx, buf))?;
-        self.judge.sent(&buf[..written]);
+        self.bound.sent(&buf[..written]);
         Poll::Ready(Ok(written))
     }
 
@@ -166,7 +166,7 @@ impl AsyncWrite for Watched {
         let mut left = written;
         for buf in bufs {
             let taken = buf.len().min(left);
-            self.judge.sent(&buf[..taken]);
+            self.bound.sent(&buf[..taken]);
             left -= taken;
         }
         Poll::Ready(Ok(written))

@@ -12,15 +12,15 @@ use hyper::client::conn::{TrySendError, http1};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::upstream::informational::Informational;
 use crate::upstream::upload::Upload;
 use crate::upstream::wakes::Wakes;
-use crate::upstream::watch::Watch;
 
 /// HTTP/1.1 connection, which serves one request at a time.
 #[derive(Debug)]
-pub(in crate::upstream) struct One {
+pub(in crate::upstream) struct Http1 {
     pub(in crate::upstream) sender: http1::SendRequest<Upload>,
-    pub(in crate::upstream) watch: Arc<Watch>,
+    pub(in crate::upstream) informational: Arc<Informational>,
     pub(in crate::upstream) wakes: Arc<Wakes>,
     /// Ends the connection's task.
     pub(in crate::upstream) task: AbortHandle,
@@ -31,16 +31,16 @@ pub(in crate::upstream) struct One {
     pub(in crate::upstream) reused: bool,
 }
 
-impl One {
+impl Http1 {
     pub(in crate::upstream) fn new(
         sender: http1::SendRequest<Upload>,
-        watch: Arc<Watch>,
+        informational: Arc<Informational>,
         wakes: Arc<Wakes>,
         task: AbortHandle,
     ) -> Self {
         Self {
             sender,
-            watch,
+            informational,
             wakes,
             task,
             timer: Box::pin(sleep(Duration::ZERO)),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 /// Facts of the bytes that a connection received for the request in flight.
 /// Relaxed ordering suffices: the tasks of a worker run on its thread.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct Informational {
     /// Bytes of the answer came.
     answered: AtomicBool,
     /// Informational answers.
@@ -14,7 +14,7 @@ pub(super) struct Watch {
     place: AtomicU8,
 }
 
-impl Watch {
+impl Informational {
     /// Begins a request.
     pub(super) fn begin(&self) {
         self.answered.store(false, Relaxed);
@@ -91,7 +91,7 @@ mod tests {
     fn informational_answers_are_counted() {
         let early = b"HTTP/1.1 103 Early\r\nLink: <a>\r\n\r\n".repeat(8);
         for split in [1, 7, usize::MAX] {
-            let watch = Watch::default();
+            let watch = Informational::default();
             watch.begin();
             let all = [&early[..], b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 100 C\r\n\r\n"].concat();
             assert!(
@@ -104,7 +104,7 @@ mod tests {
             assert!(!watch.received(b"HTTP/1.1 1"));
         }
         // As many as the counter's type has values.
-        let watch = Watch::default();
+        let watch = Informational::default();
         watch.begin();
         assert!(!watch.received(&b"HTTP/1.1 100 C\r\n\r\n".repeat(256)));
     }
