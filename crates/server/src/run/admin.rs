@@ -4,8 +4,8 @@ mod classic;
 mod guard;
 mod health;
 mod listener;
-mod strangers;
 mod token;
+mod unauthenticated;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::observe::metrics::Metrics;
 use crate::site::body::{Body, method_not_allowed, plain};
 use listener::Socket;
-use strangers::{Pass, Strangers};
+use unauthenticated::{GuardPermit, Unauthenticated};
 
 pub use listener::{Address, Listener};
 pub use token::{MAX_TOKEN, Token};
@@ -67,7 +67,7 @@ impl Admin {
         Self(Arc::new(AdminState {
             sources,
             token,
-            places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             started: Instant::now(),
         }))
     }
@@ -76,15 +76,15 @@ impl Admin {
     /// service should outlive the drain: load balancers must see `/readyz`
     /// change.
     pub async fn serve(self, listener: Listener, shutdown: impl Future<Output = ()>) {
-        let mut strangers = Strangers::default();
+        let mut unauthenticated = Unauthenticated::default();
         let mut open = tokio::task::JoinSet::new();
         let accepting = async {
             loop {
                 match listener.accept().await {
                     Ok(socket) => {
                         let admin = self.clone();
-                        strangers.admit(|pass| {
-                            open.spawn(async move { admin.connection(socket, &pass).await })
+                        unauthenticated.admit(|permit| {
+                            open.spawn(async move { admin.connection(socket, &permit).await })
                         });
                     }
                     Err(error) => {
@@ -101,14 +101,14 @@ impl Admin {
         }
     }
 
-    async fn connection(&self, socket: Box<dyn Socket>, pass: &Pass) {
+    async fn connection(&self, socket: Box<dyn Socket>, permit: &GuardPermit) {
         let service = service_fn(|request| {
             let mut response = self.answer(&request);
             let refused = is_refusal(response.status());
-            if !refused && !pass.give(&self.0.places) {
+            if !refused && !permit.give(&self.0.permits) {
                 response = plain(StatusCode::SERVICE_UNAVAILABLE);
             }
-            if !pass.is_given() {
+            if !permit.is_given() {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(CONNECTION, close);
             }
@@ -119,9 +119,9 @@ impl Admin {
             .header_read_timeout(HEAD_TIMEOUT)
             .max_buf_size(BUFFER)
             .serve_connection(TokioIo::new(socket), service);
-        let stranger = async {
-            sleep(STRANGER_LIFE).await;
-            if pass.is_given() {
+        let newcomer = async {
+            sleep(UNAUTHENTICATED_LIFE).await;
+            if permit.is_given() {
                 pending::<()>().await;
             }
         };
@@ -131,7 +131,7 @@ impl Admin {
                     tracing::debug!(%error, "admin connection failed");
                 }
             }
-            () = stranger => {}
+            () = newcomer => {}
         }
     }
 
@@ -160,7 +160,7 @@ struct AdminState {
     sources: Sources,
     token: Option<Token>,
     /// Permits for connections whose requests passed the guard.
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     started: Instant,
 }
 
@@ -202,7 +202,7 @@ const MAX_CONNECTIONS: usize = 64;
 /// Timeout of a request's head, and between two requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// From accepting until a request has passed the guard.
-const STRANGER_LIFE: Duration = Duration::from_secs(5);
+const UNAUTHENTICATED_LIFE: Duration = Duration::from_secs(5);
 /// From accepting to the end, slow readers included.
 const CONNECTION_LIFE: Duration = Duration::from_secs(300);
 /// Read buffer: the least that hyper takes. A request is one line and a token.

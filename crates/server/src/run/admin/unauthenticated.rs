@@ -1,4 +1,4 @@
-//! Unauthorized admin connections: those without a request that passed the
+//! Unauthenticated admin connections: those without a request that passed the
 //! guard yet.
 
 use std::collections::VecDeque;
@@ -9,50 +9,50 @@ use tokio::task::AbortHandle;
 
 /// Queue of connections without an authorized request. When it is full, a new
 /// connection closes the oldest. An authorized client sends its request at
-/// once, and then holds a permit that strangers can't take.
+/// once, and then holds a permit that others can't take.
 #[derive(Debug, Default)]
-pub(super) struct Strangers(VecDeque<Stranger>);
+pub(super) struct Unauthenticated(VecDeque<Newcomer>);
 
 #[derive(Debug)]
-struct Stranger {
-    pass: Arc<Pass>,
+struct Newcomer {
+    permit: Arc<GuardPermit>,
     task: AbortHandle,
 }
 
 /// Permit of a connection whose request passed the guard; empty before.
 #[derive(Debug, Default)]
-pub(super) struct Pass(OnceLock<OwnedSemaphorePermit>);
+pub(super) struct GuardPermit(OnceLock<OwnedSemaphorePermit>);
 
-impl Strangers {
+impl Unauthenticated {
     /// Starts the task of a new connection.
-    pub(super) fn admit(&mut self, start: impl FnOnce(Arc<Pass>) -> AbortHandle) {
+    pub(super) fn admit(&mut self, start: impl FnOnce(Arc<GuardPermit>) -> AbortHandle) {
         self.0
-            .retain(|stranger| !stranger.pass.is_given() && !stranger.task.is_finished());
-        if self.0.len() >= MAX_STRANGERS
+            .retain(|newcomer| !newcomer.permit.is_given() && !newcomer.task.is_finished());
+        if self.0.len() >= MAX_UNAUTHENTICATED
             && let Some(oldest) = self.0.pop_front()
         {
             oldest.task.abort();
         }
-        let pass = Arc::<Pass>::default();
-        let task = start(Arc::clone(&pass));
-        self.0.push_back(Stranger { pass, task });
+        let permit = Arc::<GuardPermit>::default();
+        let task = start(Arc::clone(&permit));
+        self.0.push_back(Newcomer { permit, task });
     }
 }
 
-impl Pass {
+impl GuardPermit {
     pub(super) fn is_given(&self) -> bool {
         self.0.get().is_some()
     }
 
-    /// Takes a permit of `places` for the life of the connection, if it has
+    /// Takes a permit of `permits` for the life of the connection, if it has
     /// none. Returns false if all are taken.
-    pub(super) fn give(&self, places: &Arc<Semaphore>) -> bool {
+    pub(super) fn give(&self, permits: &Arc<Semaphore>) -> bool {
         self.is_given()
-            || Arc::clone(places)
+            || Arc::clone(permits)
                 .try_acquire_owned()
-                .is_ok_and(|place| self.0.set(place).is_ok())
+                .is_ok_and(|permit| self.0.set(permit).is_ok())
     }
 }
 
 /// Connections that may be open before a request passed the guard.
-pub(super) const MAX_STRANGERS: usize = 64;
+pub(super) const MAX_UNAUTHENTICATED: usize = 64;

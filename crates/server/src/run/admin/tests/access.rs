@@ -1,7 +1,7 @@
 //! Tests which requests are answered, and how long a connection may stay.
 
 use super::*;
-use crate::run::admin::strangers::MAX_STRANGERS;
+use crate::run::admin::unauthenticated::MAX_UNAUTHENTICATED;
 
 #[tokio::test]
 async fn without_a_token_only_loopback_names_are_answered() {
@@ -86,7 +86,7 @@ async fn connections_are_bounded_and_idle_ones_end() {
 }
 
 #[tokio::test]
-async fn strangers_hold_no_place() {
+async fn the_unauthenticated_hold_no_permit() {
     let fixture = Fixture::start(None).await;
     let mut silent = TcpStream::connect(fixture.address).await.unwrap();
     let mut refused = TcpStream::connect(fixture.address).await.unwrap();
@@ -105,13 +105,17 @@ async fn strangers_hold_no_place() {
     tokio::time::pause();
     let begun = Instant::now();
     silent.read_to_end(&mut Vec::new()).await.unwrap();
-    assert!(begun.elapsed() <= STRANGER_LIFE + Duration::from_secs(1));
+    assert!(begun.elapsed() <= UNAUTHENTICATED_LIFE + Duration::from_secs(1));
     known.read_to_end(&mut Vec::new()).await.unwrap();
-    assert!(begun.elapsed() > STRANGER_LIFE * 2, "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() > UNAUTHENTICATED_LIFE * 2,
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[tokio::test]
-async fn strangers_keep_nobody_out() {
+async fn the_unauthenticated_keep_nobody_out() {
     let token = Token::parse("0123456789abcdef").unwrap();
     let fixture = Fixture::start(Some(token)).await;
     let request = "GET /healthz HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer 0123456789abcdef\r\n";
@@ -121,14 +125,14 @@ async fn strangers_keep_nobody_out() {
     assert!(known.read(&mut [0; 4096]).await.unwrap() > 0);
 
     let mut silent = Vec::new();
-    for _ in 0..2 * MAX_STRANGERS {
+    for _ in 0..2 * MAX_UNAUTHENTICATED {
         silent.push(TcpStream::connect(fixture.address).await.unwrap());
     }
-    // The answer comes before any stranger's timeout.
+    // The answer comes before any timeout of the silent.
     let begun = Instant::now();
     assert_eq!(fixture.ask(request).await.0, 200);
-    assert!(begun.elapsed() < STRANGER_LIFE);
-    // The first stranger made room, and the authorized connection did not.
+    assert!(begun.elapsed() < UNAUTHENTICATED_LIFE);
+    // The first silent one made room, and the authorized connection did not.
     assert_eq!(silent[0].read(&mut [0; 1]).await.unwrap_or(0), 0);
     known.write_all(head.as_bytes()).await.unwrap();
     assert!(known.read(&mut [0; 4096]).await.unwrap() > 0);
