@@ -72,7 +72,7 @@
 //!    │              limits/bodies.rs the bytes that came and nobody took, over all
 //!    │              connections; tls/lines.rs finds a bare LF in heads of HTTP/1.1,
 //!    │              tls/corked.rs joins what HTTP/2 writes in one poll,
-//!    │              tls/vacate.rs gives the memory of rustls's read buffer back
+//!    │              tls/release.rs gives the memory of rustls's read buffer back
 //!  http/connection.rs  HTTP/1.1 until it is idle, then parked without hyper until bytes
 //!    │              come; or HTTP/2. http/drive.rs has the timer of its limits. Each is a stage
 //!    │              (connection/stage.rs), as the handshake is: a future with memory of its own

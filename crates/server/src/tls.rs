@@ -12,10 +12,10 @@ pub(crate) mod hello;
 mod lines;
 mod read;
 pub(crate) mod refuse;
+mod release;
 pub(crate) mod signing;
 mod turns;
 mod unacknowledged;
-mod vacate;
 mod watch;
 mod wire;
 
@@ -54,7 +54,7 @@ pub(crate) struct Stream {
     frames: Option<Box<Frames>>,
     /// Queued tickets wait to be sent with the first answer.
     patient: bool,
-    /// rustls's read buffer holds a page: see [`Self::vacate`].
+    /// rustls's read buffer holds a page: see [`Self::release_buffer`].
     filled: bool,
     /// The client has closed its sending side.
     ended: bool,

@@ -13,7 +13,7 @@
 //! | tickets and the answer | `send` | the request's future, in memory that the request before has freed | http.rs |
 //! | the answer was the last | `shutdown`, `epoll_ctl`, `close` | the end leaves in one segment with an answer that is whole in memory | tls/wire.rs |
 //! | a check of its timer finds it idle for 100 ms; checks are 100 ms apart at first, on a busy connection up to 5 s | none | parked: hyper and its buffers are dropped | http/connection.rs |
-//! | parked for 2 s | `madvise` | the page of rustls's read buffer is given back; 6.4 KiB are left. HTTP/2: at the check, since it is not parked | tls/vacate.rs |
+//! | parked for 2 s | `madvise` | the page of rustls's read buffer is given back; 6.4 KiB are left. HTTP/2: at the check, since it is not parked | tls/release.rs |
 //! | next request | `recv`, `send` | hyper is made anew, 1 µs | http/connection.rs |
 //!
 //! A kept request is one `recv` and one `send`. Three clocks: `clock::monotonic()` is for the
@@ -86,7 +86,7 @@ fn active(stream: Stream, context: Arc<ConnContext>) -> Stage {
 }
 
 /// Waits for the next request of HTTP/1.1 without hyper, whose two buffers of 8 KiB are
-/// dropped. Only the stream is kept, and rustls's read buffer, after [`VACATE_DELAY`]
+/// dropped. Only the stream is kept, and rustls's read buffer, after [`RELEASE_DELAY`]
 /// without its page.
 ///
 /// The future holds nothing twice: it is most of what the server itself adds to an idle
@@ -98,8 +98,8 @@ fn parked<S>(parts: http1::Parts<Stream, S>, context: Arc<ConnContext>) -> Stage
     Stage::new(async move {
         let due = Bounds::of(&context).due().map(|(at, _)| at);
         let awake = {
-            let vacates = Instant::now() + VACATE_DELAY;
-            let mut timer = pin!(sleep_until(due.map_or(vacates, |due| due.min(vacates))));
+            let releases = Instant::now() + RELEASE_DELAY;
+            let mut timer = pin!(sleep_until(due.map_or(releases, |due| due.min(releases))));
             let mut draining = pin!(context.local.drain.begun());
             let awake = poll_fn(|cx| {
                 if stream.poll_readable(cx).is_ready() {
@@ -109,7 +109,7 @@ fn parked<S>(parts: http1::Parts<Stream, S>, context: Arc<ConnContext>) -> Stage
                     if due.is_some_and(|due| due <= timer.deadline()) {
                         return Poll::Ready(false);
                     }
-                    stream.vacate();
+                    stream.release_buffer();
                     let Some(due) = due else { break };
                     timer.as_mut().reset(due);
                 }
@@ -174,15 +174,15 @@ fn multiplexed(mut stream: Stream, context: Arc<ConnContext>) -> Stage {
             http2::Connection::graceful_shutdown(sending.connection());
         };
         // h2 has no interface to drop its own buffers.
-        let vacate = |sending: Pin<&mut Sending<_>>| {
-            sending.vacate();
+        let release = |sending: Pin<&mut Sending<_>>| {
+            sending.release_buffer();
             if let Some(held) = context.timeouts().held() {
                 held.settle();
             }
             Idle::Stay
         };
         let bounds = Bounds::of(&context);
-        match drive(Pin::new(&mut connection), end, vacate, &bounds).await {
+        match drive(Pin::new(&mut connection), end, release, &bounds).await {
             Driven::Ended(Err(error)) => failed(&error, &context),
             Driven::Ended(Ok(())) | Driven::Cut | Driven::Idle => None,
         }
@@ -196,7 +196,7 @@ fn failed(error: &hyper::Error, context: &ConnContext) -> Option<Stage> {
 
 /// Idle time after which the page of the read buffer is given back. The system call makes
 /// all processors that run the server forget addresses: not for each pause of a client.
-const VACATE_DELAY: Duration = Duration::from_secs(2);
+const RELEASE_DELAY: Duration = Duration::from_secs(2);
 
 /// Multiple of the body limit after which a stuck answer ends its connection.
 /// [`Streams`] resets the streams that it can at one limit.

@@ -21,8 +21,8 @@ impl<C: Unpin> Sending<C> {
     }
 
     /// Gives the memory of rustls's read buffer back.
-    pub(super) fn vacate(&self) {
-        self.stream.vacate();
+    pub(super) fn release_buffer(&self) {
+        self.stream.release_buffer();
     }
 }
 

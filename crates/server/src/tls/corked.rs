@@ -57,9 +57,9 @@ impl Corked {
         }
     }
 
-    /// Calls [`Stream::vacate`].
-    pub(crate) fn vacate(&self) {
-        self.lock().stream.vacate();
+    /// Calls [`Stream::release_buffer`].
+    pub(crate) fn release_buffer(&self) {
+        self.lock().stream.release_buffer();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -15,20 +15,20 @@ impl Stream {
     /// Gives the pages of rustls's read buffer back to the system. rustls keeps the buffer,
     /// 4 KiB, for the connection's life. The next read gets new pages, filled with zeros.
     /// Does nothing where nothing was received since the last call.
-    pub(crate) fn vacate(&mut self) {
+    pub(crate) fn release_buffer(&mut self) {
         if std::mem::take(&mut self.filled) {
             // The read fails, and rustls changes nothing.
-            let _ = self.tls.read_tls(&mut Vacating);
+            let _ = self.tls.read_tls(&mut Releasing);
         }
     }
 }
 
 /// Source that reads nothing, and gives the pages of the buffer back.
-struct Vacating;
+struct Releasing;
 
-impl Read for Vacating {
+impl Read for Releasing {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        vacate(buffer);
+        release(buffer);
         // rustls would take `Ok(0)` for the end of the stream.
         Err(io::ErrorKind::WouldBlock.into())
     }
@@ -36,7 +36,7 @@ impl Read for Vacating {
 
 /// Fills the whole pages within `buffer` with zeros that take no memory. jemalloc puts a
 /// buffer of 4 KiB on a page of its own.
-fn vacate(buffer: &mut [u8]) {
+fn release(buffer: &mut [u8]) {
     let page = page_size();
     let begin = buffer.as_ptr().align_offset(page);
     let Some(pages) = buffer.get_mut(begin..).map(|rest| rest.len() / page * page) else {
@@ -62,10 +62,10 @@ mod tests {
         let mut bytes = vec![1; 4 * page];
         let aligned = bytes.as_ptr().align_offset(page);
         for (from, to) in [(0, 0), (1, page), (aligned, aligned + 1)] {
-            vacate(&mut bytes[from..to.max(from)]);
+            release(&mut bytes[from..to.max(from)]);
             assert!(bytes.iter().all(|byte| *byte == 1), "{from}..{to}");
         }
-        vacate(&mut bytes[aligned + 1..aligned + 3 * page - 1]);
+        release(&mut bytes[aligned + 1..aligned + 3 * page - 1]);
         let (zeros, next) = (aligned + page, aligned + 2 * page);
         assert!(bytes[..zeros].iter().all(|byte| *byte == 1));
         assert!(bytes[zeros..next].iter().all(|byte| *byte == 0));
