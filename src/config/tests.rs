@@ -108,7 +108,7 @@ fn applies_the_defaults() {
         prefix_in_flight: 64,
         loads_waiting: 4096,
         certificates: CertificateWaits {
-            places: 1000,
+            waiting: 1000,
             time: Duration::from_secs(20),
         },
     };

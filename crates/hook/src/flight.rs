@@ -11,7 +11,7 @@ use sekisho_certs::Prefix;
 /// Count of runs that wait. A run that never waits is not counted: it holds no
 /// memory while others run.
 ///
-/// The fewer places are free, the fewer a prefix may have (*dynamic thresholds*): a
+/// The fewer permits are free, the fewer a prefix may have (*dynamic thresholds*): a
 /// network with many addresses never takes the last ones.
 #[derive(Debug)]
 pub(crate) struct Flight {
@@ -27,9 +27,9 @@ struct Waiting {
     of: HashMap<Prefix, usize, RandomState>,
 }
 
-/// Place of a run that waits, free again once it is dropped.
+/// Permit of a run that waits, free again once it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Permit {
     flight: Arc<Flight>,
     prefix: Prefix,
 }
@@ -43,8 +43,8 @@ impl Flight {
         })
     }
 
-    /// Takes a place for a client; none if the process or its prefix has no more.
-    pub(crate) fn enter(self: &Arc<Self>, client: IpAddr) -> Option<Place> {
+    /// Takes a permit for a client; none if the process or its prefix has no more.
+    pub(crate) fn enter(self: &Arc<Self>, client: IpAddr) -> Option<Permit> {
         let prefix = Prefix::from(client);
         let mut waiting = self.lock();
         let free = self.all - waiting.all;
@@ -57,7 +57,7 @@ impl Flight {
             *waiting.of.entry(prefix).or_default() += 1;
         }
         waiting.all += 1;
-        Some(Place {
+        Some(Permit {
             flight: Arc::clone(self),
             prefix,
         })
@@ -74,7 +74,7 @@ impl Flight {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         let mut waiting = self.flight.lock();
         waiting.all -= 1;
@@ -100,7 +100,7 @@ mod tests {
         let first = enter("192.0.2.1");
         let second = enter("192.0.2.200");
         assert!(first.is_some() && second.is_some());
-        assert!(enter("192.0.2.3").is_none(), "the prefix has two places");
+        assert!(enter("192.0.2.3").is_none(), "the prefix has two permits");
         let others = ["198.51.100.1", "203.0.113.1"].map(enter);
         assert!(others.iter().all(Option::is_some));
         assert!(enter("2001:db8::1").is_none(), "the process has four");

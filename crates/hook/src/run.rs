@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::choice::{Answer, Choice, Made, Source};
 use crate::failure::Failure;
-use crate::flight::Place;
+use crate::flight::Permit;
 use crate::hello::Hello;
 use crate::imports::{Admission, Imports, Owner, Pair};
 use crate::region::Kept;
@@ -50,8 +50,8 @@ pub(crate) struct Run<I: Imports> {
 struct Work<M> {
     chosen: Chosen<M>,
     owner: Owner,
-    /// Place among the runs that wait; taken with the first wait.
-    place: Option<Place>,
+    /// Permit among the runs that wait; taken with the first wait.
+    permit: Option<Permit>,
 }
 
 /// Choice of a script so far.
@@ -96,12 +96,12 @@ impl<I: Imports> Run<I> {
             work: Mutex::new(Work {
                 chosen: Chosen::Nothing,
                 owner: Owner::default(),
-                place: None,
+                permit: None,
             }),
         }
     }
 
-    /// Makes the run that begins a handshake's again, with its token and place.
+    /// Makes the run that begins a handshake's again, with its token and permit.
     pub(crate) fn again(&self, state: Arc<State<I>>) -> Self {
         let again = Self::new(
             state,
@@ -109,7 +109,7 @@ impl<I: Imports> Run<I> {
             self.deadline,
             self.report.clone(),
         );
-        again.work().place = self.work().place.take();
+        again.work().permit = self.work().permit.take();
         Self {
             token: Arc::clone(self.token()).into(),
             is_again: true,
@@ -132,23 +132,23 @@ impl<I: Imports> Run<I> {
             work: Mutex::new(Work {
                 chosen: Chosen::Nothing,
                 owner: self.work().owner.clone(),
-                place: None,
+                permit: None,
             }),
         }
     }
 
-    /// Takes a place among the runs that wait. A load uses that of the run that began
+    /// Takes a permit among the runs that wait. A load uses that of the run that began
     /// it.
     pub(crate) fn waits(&self) -> Result<(), Failure> {
         if self.key.is_some() {
             return Ok(());
         }
         let mut work = self.work();
-        if work.place.is_none()
+        if work.permit.is_none()
             && let Some(hello) = &self.hello
         {
-            let place = self.shared.flight.enter(hello.client_addr.ip());
-            work.place = Some(place.ok_or(Failure::Overloaded)?);
+            let permit = self.shared.flight.enter(hello.client_addr.ip());
+            work.permit = Some(permit.ok_or(Failure::Overloaded)?);
         }
         Ok(())
     }
@@ -165,7 +165,7 @@ impl<I: Imports> Run<I> {
         }
     }
 
-    /// Takes a place and the token of the client's prefix, before a store call. Waits for
+    /// Takes a permit and the token of the client's prefix, before a store call. Waits for
     /// the token until `deadline`.
     pub(crate) async fn admitted(&self, deadline: Instant) -> Result<(), Failure> {
         self.waits()?;

@@ -74,10 +74,10 @@ impl Fixture {
     }
 }
 
-fn places(places: usize) -> Limits {
+fn waiting(waiting: usize) -> Limits {
     Limits {
         certificates: CertificateWaits {
-            places,
+            waiting,
             ..LIMITS.certificates
         },
         ..LIMITS
@@ -106,7 +106,7 @@ async fn hosts_that_wait_for_certificates_stop_no_cold_host() {
 #[tokio::test]
 async fn beyond_the_places_clients_are_refused_and_orders_go_on() {
     let names = ["a.w.example", "b.w.example", "c.w.example", "d.w.example"];
-    let fixture = Fixture::new(places(3), names.map(|name| bare(name, "customer")));
+    let fixture = Fixture::new(waiting(3), names.map(|name| bare(name, "customer")));
     let visits: Vec<_> = names[..3].iter().map(|name| fixture.visit(name)).collect();
     fixture.waiting(3).await;
     let seen = alert(&fixture.running, names[3], client::config(&fixture.ca)).await;
@@ -128,7 +128,7 @@ async fn a_tenant_with_all_places_makes_room_for_another() {
     let names = ["a.w.example", "b.w.example", "c.w.example"];
     let hosts = names.map(|name| bare(name, "large"));
     let hosts = hosts.into_iter().chain([bare("d.w.example", "small")]);
-    let fixture = Fixture::new(places(3), hosts);
+    let fixture = Fixture::new(waiting(3), hosts);
     let large = names.map(|name| fixture.visit(name));
     fixture.waiting(3).await;
     let small = fixture.visit("d.w.example");
@@ -185,7 +185,7 @@ async fn a_certificate_is_waited_for_longer_than_the_store() {
 
 #[tokio::test]
 async fn a_late_certificate_is_an_error_and_its_order_goes_on() {
-    let mut limits = places(3);
+    let mut limits = waiting(3);
     limits.certificates.time = Duration::from_millis(500);
     let fixture = Fixture::new(limits, [bare("a.w.example", "")]);
     let seen = fixture.visit("a.w.example").await.unwrap();

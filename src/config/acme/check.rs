@@ -62,7 +62,7 @@ pub(crate) fn waits(raw: Option<&RawAcme>, problems: &mut Problems) -> Certifica
     let timeout = raw.and_then(|raw| raw.handshake_timeout.as_ref());
     let waiting = raw.and_then(|raw| raw.waiting);
     CertificateWaits {
-        places: problems.or_default(key("acme", "waiting").count(waiting)),
+        waiting: problems.or_default(key("acme", "waiting").count(waiting)),
         time: problems.or_default(key("acme", "handshake_timeout").time(timeout)),
     }
 }

@@ -37,9 +37,9 @@ pub(crate) struct Connections {
     log_limits: Arc<LogLimits>,
 }
 
-/// Place of one connection; dropping it frees the place.
+/// Permit of one connection; dropping it passes it on.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionPermit {
     connections: Arc<Connections>,
     prefix: Prefix,
     state: Arc<State>,
@@ -103,7 +103,7 @@ impl Connections {
         prefix: Prefix,
         permit: OwnedSemaphorePermit,
         now: Instant,
-    ) -> Option<Place> {
+    ) -> Option<ConnectionPermit> {
         let mut table = self.lock();
         if table.total >= self.limit {
             let victim = table.take_longest_idle(prefix, now);
@@ -114,7 +114,7 @@ impl Connections {
         }
         let state = table.add(prefix, now);
         drop(table);
-        Some(Place {
+        Some(ConnectionPermit {
             connections: Arc::clone(self),
             prefix,
             state,
@@ -138,26 +138,26 @@ impl Connections {
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Returns the handle that says when the connection was last active.
     pub(crate) fn activity(&self) -> Activity {
         Activity(Arc::clone(&self.state))
     }
 
-    /// Drives a connection until it ends or is given up, and holds its place
+    /// Drives a connection until it ends or is given up, and holds its permit
     /// meanwhile.
     pub(crate) fn hold<F>(self, connection: F) -> impl Future<Output = ()>
     where
         F: Future<Output = ()> + Unpin,
     {
-        WithPlace {
-            place: self,
+        WithPermit {
+            permit: self,
             connection,
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.connections.lock().remove(self.prefix, &self.state);
     }
@@ -177,8 +177,8 @@ impl Unnamed {
         self.extra.then(|| begun + EXTRA_WAIT)
     }
 
-    /// Takes a place for the client's prefix as [`Connections::enter`] does.
-    pub(crate) fn enter(mut self, prefix: Prefix) -> Option<Place> {
+    /// Takes a permit for the client's prefix as [`Connections::enter`] does.
+    pub(crate) fn enter(mut self, prefix: Prefix) -> Option<ConnectionPermit> {
         let connections = Arc::clone(&self.connections);
         let permit = self.permit.take().expect("taken once, here");
         // Counted anew below its prefix.
@@ -193,16 +193,16 @@ impl Drop for Unnamed {
     }
 }
 
-struct WithPlace<F> {
-    place: Place,
+struct WithPermit<F> {
+    permit: ConnectionPermit,
     connection: F,
 }
 
-impl<F: Future<Output = ()> + Unpin> Future for WithPlace<F> {
+impl<F: Future<Output = ()> + Unpin> Future for WithPermit<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let state = &self.place.state;
+        let state = &self.permit.state;
         state.task.register(cx.waker());
         // Acquire pairs with the Release store in `give_up`, which wakes the
         // task after it.

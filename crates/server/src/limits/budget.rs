@@ -56,7 +56,7 @@ impl Budget {
                 Sharing::WhileOthersWait(limits.prefix_in_flight),
                 limits.loads_waiting,
             ),
-            certificates: Gate::new(0, Sharing::FewerThanLeft, limits.certificates.places),
+            certificates: Gate::new(0, Sharing::FewerThanLeft, limits.certificates.waiting),
             certificate_time: limits.certificates.time,
         }
     }

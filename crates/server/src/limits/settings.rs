@@ -99,12 +99,12 @@ impl Limits {
 }
 
 /// Bounds on lookups that wait until a certificate is obtained. They hold no
-/// place among [`Limits::loads`].
+/// permit of [`Limits::loads`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CertificateWaits {
     /// Lookups that wait at once. When full, the newest of the tenant with most
     /// of them is refused.
-    pub places: usize,
+    pub waiting: usize,
     /// From the beginning of the wait to the end of the TLS handshake, or of a
     /// request's lookup; takes the place of [`Limits::handshake`].
     pub time: Duration,
@@ -113,7 +113,7 @@ pub struct CertificateWaits {
 impl Default for CertificateWaits {
     fn default() -> Self {
         Self {
-            places: 1000,
+            waiting: 1000,
             time: Duration::from_secs(20),
         }
     }

@@ -232,12 +232,12 @@ impl OpenConnection {
             return;
         }
         let begun = Instant::now();
-        let Some(place) = connections.enter(address.into(), permit, begun) else {
+        let Some(entered) = connections.enter(address.into(), permit, begun) else {
             return;
         };
-        let activity = place.activity();
+        let activity = entered.activity();
         let stage = self.0.serve(socket, peer, tls, begun, activity);
-        tokio::spawn(place.hold(Serving { stage, _open: self }));
+        tokio::spawn(entered.hold(Serving { stage, _open: self }));
     }
 
     /// Serves a connection that begins with a header of the PROXY protocol. The
@@ -260,12 +260,12 @@ impl OpenConnection {
         let Some((socket, peer)) = admitted else {
             return;
         };
-        let Some(place) = unnamed.enter(peer.address.ip().into()) else {
+        let Some(entered) = unnamed.enter(peer.address.ip().into()) else {
             return;
         };
-        let activity = place.activity();
+        let activity = entered.activity();
         let stage = self.0.serve(socket, peer, tls, begun, activity);
-        place.hold(Serving { stage, _open: self }).await;
+        entered.hold(Serving { stage, _open: self }).await;
     }
 }
 

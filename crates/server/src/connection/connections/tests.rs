@@ -13,51 +13,55 @@ fn connections(limit: usize) -> Arc<Connections> {
     workers.next().unwrap()
 }
 
-async fn try_enter(connections: &Arc<Connections>, number: u8) -> Option<Place> {
+async fn try_enter(connections: &Arc<Connections>, number: u8) -> Option<ConnectionPermit> {
     try_enter_of(connections, prefix(number)).await
 }
 
-async fn try_enter_of(connections: &Arc<Connections>, prefix: Prefix) -> Option<Place> {
+async fn try_enter_of(connections: &Arc<Connections>, prefix: Prefix) -> Option<ConnectionPermit> {
     let permit = connections.permit().await.unwrap();
     connections.enter(prefix, permit, Instant::now())
 }
 
 /// Opens a connection with a request under way from each of `count` networks: /56 of one
 /// customer's /48.
-async fn fill_networks(connections: &Arc<Connections>, customer: u16, count: u16) -> Vec<Place> {
-    let mut places = Vec::new();
+async fn fill_networks(
+    connections: &Arc<Connections>,
+    customer: u16,
+    count: u16,
+) -> Vec<ConnectionPermit> {
+    let mut permits = Vec::new();
     for number in 0..count {
-        let place = try_enter_of(connections, network(customer, number)).await;
-        places.push(place.expect("room"));
+        let entered = try_enter_of(connections, network(customer, number)).await;
+        permits.push(entered.expect("room"));
     }
-    for place in &places {
-        establish(place).begin();
+    for entered in &permits {
+        establish(entered).begin();
     }
-    places
+    permits
 }
 
 fn network(customer: u16, number: u16) -> Prefix {
     IpAddr::from([0x2001, 0xdb8, customer, number << 8, 0, 0, 0, 1]).into()
 }
 
-async fn enter(connections: &Arc<Connections>, number: u8) -> Place {
-    let place = try_enter(connections, number).await;
-    place.expect("room, or one to close")
+async fn enter(connections: &Arc<Connections>, number: u8) -> ConnectionPermit {
+    let entered = try_enter(connections, number).await;
+    entered.expect("room, or one to close")
 }
 
-async fn fill(connections: &Arc<Connections>, number: u8, count: usize) -> Vec<Place> {
-    let mut places = Vec::new();
+async fn fill(connections: &Arc<Connections>, number: u8, count: usize) -> Vec<ConnectionPermit> {
+    let mut permits = Vec::new();
     for _ in 0..count {
-        places.push(enter(connections, number).await);
+        permits.push(enter(connections, number).await);
     }
-    places
+    permits
 }
 
 /// Ends the handshake of a connection, and returns where its requests are noted.
-fn establish(place: &Place) -> Arc<ConnTimeouts> {
+fn establish(entered: &ConnectionPermit) -> Arc<ConnTimeouts> {
     let timeouts = Arc::new(ConnTimeouts::new());
     timeouts.established(true);
-    place.activity().read_from(&timeouts);
+    entered.activity().read_from(&timeouts);
     timeouts
 }
 
@@ -65,10 +69,10 @@ async fn pass(millis: u64) {
     advance(Duration::from_millis(millis)).await;
 }
 
-fn given_up(places: &[Place]) -> Vec<usize> {
-    let given_up = |place: &Place| place.state.given_up.load(Ordering::Acquire);
-    let places = places.iter().enumerate();
-    let given_up = places.filter(|(_, place)| given_up(place));
+fn given_up(permits: &[ConnectionPermit]) -> Vec<usize> {
+    let given_up = |entered: &ConnectionPermit| entered.state.given_up.load(Ordering::Acquire);
+    let permits = permits.iter().enumerate();
+    let given_up = permits.filter(|(_, entered)| given_up(entered));
     given_up.map(|(index, _)| index).collect()
 }
 
@@ -81,11 +85,11 @@ fn assert_empty(connections: &Connections) {
 #[tokio::test(start_paused = true)]
 async fn nobody_gives_up_before_the_limit() {
     let connections = connections(64);
-    let places = fill(&connections, 1, 64).await;
+    let permits = fill(&connections, 1, 64).await;
     pass(60_000).await;
-    assert!(given_up(&places).is_empty());
+    assert!(given_up(&permits).is_empty());
     let _one_more = enter(&connections, 2).await;
-    assert_eq!(given_up(&places).len(), 1, "and one at it");
+    assert_eq!(given_up(&permits).len(), 1, "and one at it");
     assert_eq!(connections.lock().total, 64);
 }
 
@@ -119,8 +123,8 @@ async fn a_smaller_network_closes_the_longest_idle_of_the_largest() {
 async fn a_smaller_network_closes_even_active_ones() {
     let connections = connections(8);
     let crowd = fill(&connections, 1, 8).await;
-    for place in &crowd {
-        establish(place).begin();
+    for entered in &crowd {
+        establish(entered).begin();
     }
     let _newcomer = enter(&connections, 2).await;
     assert_eq!(given_up(&crowd).len(), 1, "however young");
@@ -147,7 +151,9 @@ async fn a_network_closes_its_own_after_a_second_without_a_request() {
     newcomers.push(enter(&connections, 1).await);
     assert_eq!(given_up(&crowd), [2, 3]);
     assert!(try_enter(&connections, 1).await.is_none(), "all are active");
-    newcomers.iter().for_each(|place| establish(place).begin());
+    newcomers
+        .iter()
+        .for_each(|entered| establish(entered).begin());
     pass(5000).await;
     newcomers.push(enter(&connections, 1).await);
     assert_eq!(given_up(&crowd), [1, 2, 3]);
@@ -177,21 +183,21 @@ async fn a_network_with_about_as_many_closes_only_idle_ones() {
 #[tokio::test(start_paused = true)]
 async fn networks_of_one_size_are_asked_in_turn() {
     let connections = connections(200);
-    let mut places = Vec::new();
+    let mut permits = Vec::new();
     for number in 1..=200 {
-        places.push(enter(&connections, number).await);
+        permits.push(enter(&connections, number).await);
     }
     // More busy ones than are asked at once.
-    let busy: Vec<_> = places[100..].iter().map(establish).collect();
+    let busy: Vec<_> = permits[100..].iter().map(establish).collect();
     busy.iter().for_each(|timeouts| timeouts.begin());
     pass(1000).await;
     assert!(try_enter(&connections, 255).await.is_none());
     let mut newcomers = Vec::new();
     for closed in 1..=5 {
         newcomers.push(enter(&connections, 200 + closed).await);
-        assert_eq!(given_up(&places).len(), usize::from(closed));
+        assert_eq!(given_up(&permits).len(), usize::from(closed));
     }
-    assert!(given_up(&places[100..]).is_empty());
+    assert!(given_up(&permits[100..]).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -204,7 +210,9 @@ async fn networks_of_one_customer_keep_no_other_out() {
         newcomers.push(enter(&connections, 1).await);
         assert_eq!(given_up(&crowd).len(), closed);
     }
-    newcomers.iter().for_each(|place| establish(place).begin());
+    newcomers
+        .iter()
+        .for_each(|entered| establish(entered).begin());
     // The customer's 241 count as 15.
     assert!(try_enter(&connections, 1).await.is_none());
     assert!(
@@ -230,7 +238,7 @@ async fn networks_of_one_customer_keep_no_other_out() {
 async fn a_network_with_a_few_is_no_crowd_beside_a_customer_with_many() {
     let connections = connections(64);
     let few = fill(&connections, 1, 3).await;
-    few.iter().for_each(|place| establish(place).begin());
+    few.iter().for_each(|entered| establish(entered).begin());
     let crowd = fill_networks(&connections, 1, 61).await;
     crowd[7].activity().0.requests.get().unwrap().end();
     pass(1000).await;
@@ -256,12 +264,12 @@ async fn one_network_with_many_is_the_crowd_beside_many_networks() {
 #[tokio::test(start_paused = true)]
 async fn networks_of_one_customer_are_compared_by_themselves() {
     let connections = connections(35);
-    let mut places = fill_networks(&connections, 1, 34).await;
-    places.extend(fill_networks(&connections, 1, 1).await);
+    let mut permits = fill_networks(&connections, 1, 34).await;
+    permits.extend(fill_networks(&connections, 1, 1).await);
     let newcomer = try_enter_of(&connections, network(1, 34)).await;
     let newcomer = newcomer.expect("a network that holds two");
     establish(&newcomer).begin();
-    let closed = given_up(&places);
+    let closed = given_up(&permits);
     assert!(closed == [0] || closed == [34], "{closed:?}");
     let one_more = try_enter_of(&connections, network(1, 35)).await;
     assert!(one_more.is_none(), "all hold one");

@@ -22,7 +22,7 @@ struct Lines {
     by_prefix: HashMap<Prefix, VecDeque<Arc<AtomicBool>>, RandomState>,
 }
 
-/// Place of a waiting handshake; dropping it frees the place.
+/// Handshake that waits, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Waiting<'a> {
     over: &'a Over,

@@ -112,7 +112,7 @@ const LIMITS: Limits = Limits {
     prefix_in_flight: 64,
     loads_waiting: 4096,
     certificates: CertificateWaits {
-        places: 1000,
+        waiting: 1000,
         time: Duration::from_secs(20),
     },
 };
