@@ -45,19 +45,20 @@ impl Config {
             .chain(redis.into_iter().flatten())
             .chain(databases);
         let stores = stores.map(|server| match server {
-            StoreServer::Tcp(host, port) => OwnAddress::Store(host, port),
+            StoreServer::Https(host, port) => OwnAddress::Server(host, port),
+            StoreServer::Port(port) => OwnAddress::Port(port),
             StoreServer::Unix(path) => OwnAddress::Socket(path),
         });
         let resolvers = self.acme.iter().flat_map(Acme::name_servers);
         let resolvers = resolvers.chain(self.name_servers.iter().copied());
-        let resolvers = resolvers.map(|at| OwnAddress::Store(at.ip().to_string(), at.port()));
+        let resolvers = resolvers.map(|at| OwnAddress::Server(at.ip().to_string(), at.port()));
         let cas = self.acme.iter().flat_map(Acme::servers);
         let cas = cas.map(|(host, port)| OwnAddress::Private(host, port));
         let others = resolvers.chain(cas);
         OwnAddresses::new(listeners.chain(admin).chain(stores).chain(others))
     }
 
-    /// Lists the nodes that sentinels and Clusters of the configuration lead to.
+    /// Lists the ports of nodes that sentinels and Clusters of the configuration lead to.
     pub(crate) fn announced(&self) -> impl Iterator<Item = &Announced> {
         let redis = self.redis_cache.iter().map(|url| url.announced());
         self.store.url.announced().into_iter().chain(redis)

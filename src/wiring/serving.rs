@@ -6,6 +6,7 @@ mod issuance;
 mod metrics;
 mod upstreams;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use sekisho_server::metrics::Metrics;
 use sekisho_server::site::{Guard, OwnAddresses};
 use sekisho_server::tickets::{Keeper, Ring, Source};
 use sekisho_server::{Parts, Phase, Publisher, Responder, Server, Shutdown, VirtualHost};
-use sekisho_stores::announced::{Announced, Nodes};
+use sekisho_stores::announced::Announced;
 use sekisho_stores::worker;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -47,8 +48,8 @@ pub(crate) struct Serving {
     admin: Option<(Listener, Admin)>,
     access_log: Option<Arc<AccessLog>>,
     own_addresses: Arc<OwnAddresses>,
-    /// Nodes that stores lead to, which are own addresses.
-    announced: Vec<watch::Receiver<Nodes>>,
+    /// Ports of the nodes that stores lead to, which are own addresses.
+    announced: Vec<watch::Receiver<BTreeSet<u16>>>,
     shutdown: Shutdown,
     store: String,
     /// `[cache] memory`.
@@ -205,12 +206,11 @@ impl Serving {
             }
             tokio::spawn(self.keeper.run());
             let own_addresses = self.own_addresses;
-            for mut nodes in self.announced {
+            for mut ports in self.announced {
                 let own_addresses = Arc::clone(&own_addresses);
                 tokio::spawn(async move {
-                    while nodes.changed().await.is_ok() {
-                        let now = nodes.borrow_and_update().clone();
-                        own_addresses.announce(now).await;
+                    while ports.changed().await.is_ok() {
+                        own_addresses.announce(ports.borrow_and_update().iter().copied());
                     }
                 });
             }

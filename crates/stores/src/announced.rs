@@ -1,62 +1,49 @@
-//! Nodes that sentinels and a Redis Cluster announce while the program runs.
+//! Ports of the nodes that sentinels and a Redis Cluster announce while the program runs.
 
 use std::collections::BTreeSet;
 
 use tokio::sync::watch;
 
-/// Nodes of Redis that a URL leads to and does not name. Clones share them: those that
-/// connect by the URL add what they learn.
+/// Ports of the nodes of Redis that a URL leads to and does not name. Clones share them:
+/// those that connect by the URL add what they learn.
 ///
-/// No upstream of a host record may be one of them.
+/// No upstream of a host record may have one of them, unless the operator named its address.
 #[derive(Clone, Debug, Default)]
-pub struct Announced(watch::Sender<Nodes>);
-
-/// Hosts or addresses, each with its port.
-pub type Nodes = BTreeSet<(String, u16)>;
+pub struct Announced(watch::Sender<BTreeSet<u16>>);
 
 impl Announced {
-    /// Adds nodes, [`MOST`] in all.
+    /// Adds ports.
     #[cfg(feature = "redis")]
-    pub(crate) fn add(&self, nodes: impl IntoIterator<Item = (String, u16)>) {
+    pub(crate) fn add(&self, ports: impl IntoIterator<Item = u16>) {
         self.0.send_if_modified(|known| {
             let before = known.len();
-            for node in nodes {
-                if known.len() < MOST {
-                    known.insert(node);
-                }
-            }
+            known.extend(ports);
             known.len() > before
         });
     }
 
-    /// Returns the nodes of now, and what tells of further ones.
+    /// Returns the ports of now, and what tells of further ones.
     #[must_use]
-    pub fn subscribe(&self) -> watch::Receiver<Nodes> {
-        let mut nodes = self.0.subscribe();
-        nodes.mark_changed();
-        nodes
+    pub fn subscribe(&self) -> watch::Receiver<BTreeSet<u16>> {
+        let mut ports = self.0.subscribe();
+        ports.mark_changed();
+        ports
     }
 }
-
-/// As many nodes as a Cluster should have (Redis Cluster specification).
-#[cfg(feature = "redis")]
-const MOST: usize = 1024;
 
 #[cfg(all(test, feature = "redis"))]
 mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn nodes_are_told_once_and_bounded() {
+    async fn ports_are_told_once() {
         let announced = Announced::default();
-        let mut nodes = announced.clone().subscribe();
-        nodes.changed().await.unwrap();
-        announced.add([("10.0.0.1".to_owned(), 6379)]);
-        nodes.changed().await.unwrap();
-        assert_eq!(nodes.borrow_and_update().len(), 1);
-        announced.add([("10.0.0.1".to_owned(), 6379)]);
-        assert!(!nodes.has_changed().unwrap());
-        announced.add((0..5000).map(|port| ("10.0.0.2".to_owned(), port)));
-        assert_eq!(nodes.borrow().len(), MOST);
+        let mut ports = announced.clone().subscribe();
+        ports.changed().await.unwrap();
+        announced.add([6379]);
+        ports.changed().await.unwrap();
+        assert!(ports.borrow_and_update().contains(&6379));
+        announced.add([6379]);
+        assert!(!ports.has_changed().unwrap());
     }
 }

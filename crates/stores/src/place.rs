@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 /// Server of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreServer {
-    /// A name, or an address without brackets, and a port.
-    Tcp(String, u16),
+    /// An HTTPS server: a name, or an address without brackets, and a port.
+    Https(String, u16),
+    /// The port of a server that speaks another protocol.
+    Port(u16),
     /// A Unix socket.
     Unix(PathBuf),
 }

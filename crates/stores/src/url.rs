@@ -166,14 +166,14 @@ impl Url {
             #[cfg(feature = "http")]
             Kind::Http(template) => {
                 let (host, port) = template.server();
-                vec![StoreServer::Tcp(host, port)]
+                vec![StoreServer::Https(host, port)]
             }
             #[cfg(feature = "redis")]
             Kind::Redis(url) => url.servers(),
         }
     }
 
-    /// Returns the nodes that the store's servers lead to; none for a store that is none
+    /// Returns the ports of the nodes that the store's servers lead to; none for a store that is none
     /// in Redis.
     #[must_use]
     pub fn announced(&self) -> Option<&Announced> {

@@ -51,7 +51,7 @@ fn all_keys_reach_the_settings() {
         quotas = { orders = \"300 per 3h\", failures = \"5 per 1h\" }\n";
     let config = parse(&format!("{MINIMAL}{text}")).unwrap();
     let waits = CertificateWaits {
-        places: 7,
+        waiting: 7,
         time: Duration::from_secs(9),
     };
     assert_eq!(config.limits.certificates, waits);

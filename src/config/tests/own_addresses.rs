@@ -46,8 +46,11 @@ fn listeners_stores_and_caches_are_no_upstreams() {
                 "http://10.0.0.2:6432",
                 "http://10.0.0.3:6433",
                 "http://10.0.0.4:6379",
+                // The port counts at any address.
+                "http://10.0.0.2:6433",
+                "http://10.0.0.9:6379",
             ],
-            &["http://10.0.0.2:6433", "http://10.0.0.2:6379"],
+            &["http://10.0.0.2:6434"],
         ),
         (
             "store.url = \"postgres:///d?host=/run/postgresql\"\n".into(),
@@ -64,11 +67,16 @@ fn listeners_stores_and_caches_are_no_upstreams() {
             &["http://10.0.0.5:53", "https://10.0.0.6:14000"],
             &["http://10.0.0.5:54", "https://10.0.0.6"],
         ),
-        // A name that was never resolved may be any address: each connect judges that.
         (
             "store.url = \"postgres://u@db.example/d\"\n".into(),
-            &[],
             &["http://10.0.0.9:5432"],
+            &["http://10.0.0.9:5433"],
+        ),
+        // A name that was never resolved may be any address: each connect judges that.
+        (
+            "store.url = \"https://db.example/{host}\"\n".into(),
+            &[],
+            &["http://10.0.0.9:443"],
         ),
         (
             "store.url = \"redis+sentinel://10.0.0.5,10.0.0.6:1/m\"\n".into(),

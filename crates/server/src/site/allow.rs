@@ -110,7 +110,7 @@ impl Allowed {
 
     /// Returns the first server of an upstream that can't be allowed, judged by
     /// text: a socket, or an IP address. Names are judged at each connect, as are
-    /// addresses that may be those of a store's name without an answer so far: this
+    /// addresses that may be those of a server's name without an answer so far: this
     /// verdict is kept with the host.
     pub(crate) fn refused<'a>(
         &self,

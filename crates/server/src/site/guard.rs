@@ -245,8 +245,8 @@ impl Guard {
     }
 
     /// Returns a number that changes when the server learns of another own address.
-    pub(crate) fn edition(&self) -> u64 {
-        self.own_addresses.edition()
+    pub(crate) fn version(&self) -> u64 {
+        self.own_addresses.version()
     }
 
     /// Judges a resolved address of an upstream, before each connect. Counts and

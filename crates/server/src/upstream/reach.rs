@@ -291,11 +291,11 @@ impl Sending<'_> {
         }
     }
 
-    /// Returns the edition of the own addresses that a new connection is judged by. Those
+    /// Returns the version of the own addresses that a new connection is judged by. Those
     /// that were judged by an older one are not used again.
     fn judged(&self) -> Option<u64> {
         let guard = &self.worker.upstreams.guard;
-        self.upstream.is_bound.then(|| guard.edition())
+        self.upstream.is_bound.then(|| guard.version())
     }
 
     fn site(&self, owner: Owner) -> Site<'_> {

@@ -218,7 +218,7 @@ async fn a_connection_to_an_address_that_became_forbidden_is_not_used_again() {
         // The server learns that the address is its own, or that of a store's node.
         let address: std::net::SocketAddr = upstream.address().parse().unwrap();
         match is_announced {
-            true => own.announce([("127.0.0.1".into(), address.port())]).await,
+            true => own.announce([address.port()]),
             false => own.bind([address]),
         }
         client.send(GET).await;

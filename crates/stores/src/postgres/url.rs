@@ -88,13 +88,13 @@ impl Url {
         let port = |index: usize| *ports.get(index).or(ports.first()).unwrap_or(&DEFAULT_PORT);
         let hosts = self.config.get_hosts().iter().enumerate();
         let hosts = hosts.map(|(index, host)| match host {
-            Host::Tcp(host) => StoreServer::Tcp(host.clone(), port(index)),
+            Host::Tcp(_) => StoreServer::Port(port(index)),
             Host::Unix(folder) => {
                 StoreServer::Unix(folder.join(format!(".s.PGSQL.{}", port(index))))
             }
         });
-        let addresses = self.config.get_hostaddrs().iter().enumerate();
-        let addresses = addresses.map(|(index, ip)| StoreServer::Tcp(ip.to_string(), port(index)));
+        let addresses = 0..self.config.get_hostaddrs().len();
+        let addresses = addresses.map(|index| StoreServer::Port(port(index)));
         hosts.chain(addresses).collect()
     }
 }

@@ -82,7 +82,7 @@ impl Cluster {
     }
 }
 
-/// Learns the nodes of all slots, again and again. Never ends.
+/// Learns the ports of the nodes of all slots, again and again. Never ends.
 async fn announce(mut connection: ClusterConnection, announced: Announced) -> String {
     let mut slots = redis::cmd("CLUSTER");
     slots.arg("SLOTS");
@@ -90,31 +90,22 @@ async fn announce(mut connection: ClusterConnection, announced: Announced) -> St
     loop {
         let asked = connection.route_command(slots.clone(), anywhere.clone());
         if let Ok(Ok(Value::Array(ranges))) = timeout(REPLY, asked).await {
-            announced.add(ranges.into_iter().flat_map(nodes_of));
+            announced.add(ranges.into_iter().flat_map(ports_of));
         }
         sleep(ANNOUNCED).await;
     }
 }
 
-/// Lists the nodes of a range of slots: behind its bounds, the master and its replicas.
-fn nodes_of(range: Value) -> Vec<(String, u16)> {
+/// Lists the ports of a range of slots: behind its bounds, of the master and its replicas.
+fn ports_of(range: Value) -> Vec<u16> {
     let Value::Array(range) = range else {
         return Vec::new();
     };
-    let node = |node: Value| match node {
-        Value::Array(node) => {
-            let mut node = node.into_iter();
-            let (host, port) = (node.next()?, node.next()?);
-            let host: String = from_redis_value(host).ok()?;
-            Some((host, from_redis_value(port).ok()?))
-        }
+    let port = |node: Value| match node {
+        Value::Array(node) => from_redis_value(node.into_iter().nth(1)?).ok(),
         _ => None,
     };
-    let nodes = range.into_iter().skip(2).filter_map(node);
-    // An empty host is that of the node that was asked, `?` one that is not known.
-    nodes
-        .filter(|(host, _)| !host.is_empty() && host != "?")
-        .collect()
+    range.into_iter().skip(2).filter_map(port).collect()
 }
 
 /// Reads one key. The library bounds no value, so GETRANGE does. Its reply for a

@@ -81,7 +81,7 @@ impl Target {
     ) -> Result<Dialled, String> {
         let mut asked = dialer.dial(sentinel).await?;
         let master = ask_for_master(&mut asked, sentinel, name).await?;
-        self.announced.add([(master.host.clone(), master.port)]);
+        self.announced.add([master.port]);
         let others = timeout(OTHERS, others(&mut asked, name)).await;
         self.announced.add(others.unwrap_or_default());
         drop(asked);
@@ -98,9 +98,9 @@ impl Target {
     }
 }
 
-/// Asks for the master's replicas, of which one takes over, and for the other sentinels.
-/// A sentinel may not allow the question.
-async fn others(dialled: &mut Dialled, name: &str) -> Vec<(String, u16)> {
+/// Asks for the ports of the master's replicas, of which one takes over, and of the other
+/// sentinels. A sentinel may not allow the question.
+async fn others(dialled: &mut Dialled, name: &str) -> Vec<u16> {
     let mut others = Vec::new();
     for which in ["REPLICAS", "SENTINELS"] {
         let mut ask = redis::cmd("SENTINEL");
@@ -109,10 +109,8 @@ async fn others(dialled: &mut Dialled, name: &str) -> Vec<(String, u16)> {
             break;
         };
         let nodes: Vec<HashMap<String, String>> = from_redis_value(reply).unwrap_or_default();
-        others.extend(nodes.into_iter().filter_map(|mut node| {
-            let port = node.get("port")?.parse().ok()?;
-            Some((node.remove("ip")?, port))
-        }));
+        let port = |node: &HashMap<String, String>| node.get("port")?.parse::<u16>().ok();
+        others.extend(nodes.iter().filter_map(port));
     }
     others
 }

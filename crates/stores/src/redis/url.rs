@@ -46,11 +46,10 @@ impl RedisUrl {
     #[must_use]
     pub fn servers(&self) -> Vec<StoreServer> {
         let nodes = self.nodes.iter();
-        let nodes = nodes.map(|node| StoreServer::Tcp(node.host.clone(), node.port));
-        nodes.collect()
+        nodes.map(|node| StoreServer::Port(node.port)).collect()
     }
 
-    /// Returns the nodes that sentinels and a Cluster lead to.
+    /// Returns the ports of the nodes that sentinels and a Cluster lead to.
     #[must_use]
     pub fn announced(&self) -> &Announced {
         &self.announced

@@ -1,13 +1,14 @@
-//! Addresses of the server itself and of its stores, which no upstream of a
-//! host record may have.
+//! Addresses of the server itself and of those that it connects to for itself, which no
+//! upstream of a host record may have.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use tokio::net::lookup_host;
@@ -20,33 +21,36 @@ use super::target::unmapped;
 pub enum OwnAddress {
     /// A listening address.
     Listener(SocketAddr),
-    /// A store: a name or an address without brackets, and its port.
-    Store(String, u16),
-    /// Like a store, but only where it has an address that is not public: others may
+    /// The port of stores that speak no HTTP, as no application does there: it counts at
+    /// any address.
+    Port(u16),
+    /// A server: a name or an address without brackets, and its port.
+    Server(String, u16),
+    /// Like a server, but only where it has an address that is not public: others may
     /// share a public one.
     Private(String, u16),
     /// A Unix socket of either.
     Socket(PathBuf),
 }
 
-/// Own addresses, with those that names of stores resolve to.
+/// Own addresses, with those that names of servers resolve to.
 #[derive(Debug, Default)]
 pub struct OwnAddresses {
     /// Addresses of the configuration.
     listeners: Vec<SocketAddr>,
-    stores: Vec<Store>,
+    servers: Vec<Server>,
     sockets: Vec<PathBuf>,
-    /// Nodes that stores announce, [`MOST_ANNOUNCED`] at most.
-    announced: RwLock<Vec<Arc<Store>>>,
+    /// Ports of stores, and of the nodes that they announce.
+    ports: RwLock<BTreeSet<u16>>,
     /// Listening addresses with the ports that the system chose.
     bound: OnceLock<Vec<SocketAddr>>,
     /// Number of times that addresses were added since the start. Release and Acquire:
     /// a reader of the number sees the addresses, too.
-    edition: AtomicU64,
+    version: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Store {
+struct Server {
     host: String,
     port: u16,
     /// Public addresses don't count.
@@ -70,10 +74,11 @@ impl OwnAddresses {
         for address in addresses {
             match address {
                 OwnAddress::Listener(address) => own.listeners.push(address),
-                OwnAddress::Store(host, port) => own.stores.push(Store::new(host, port)),
-                OwnAddress::Private(host, port) => own.stores.push(Store {
+                OwnAddress::Port(port) => own.announce([port]),
+                OwnAddress::Server(host, port) => own.servers.push(Server::new(host, port)),
+                OwnAddress::Private(host, port) => own.servers.push(Server {
                     is_private: true,
-                    ..Store::new(host, port)
+                    ..Server::new(host, port)
                 }),
                 OwnAddress::Socket(path) => own.sockets.push(path),
             }
@@ -85,50 +90,32 @@ impl OwnAddresses {
     /// counts.
     pub fn bind(&self, addresses: impl IntoIterator<Item = SocketAddr>) {
         let _ = self.bound.set(addresses.into_iter().collect());
-        self.edition.fetch_add(1, Ordering::Release);
+        self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Adds nodes that a store announces. Those that are known stay, up to a bound: the
-    /// first ones then go.
-    pub async fn announce(&self, nodes: impl IntoIterator<Item = (String, u16)>) {
-        let new: Vec<_> = {
-            let mut announced = write(&self.announced);
-            let mut new = Vec::new();
-            for (host, port) in nodes {
-                let is_it = |store: &Store| store.host == host && store.port == port;
-                if !announced.iter().any(|store| is_it(store)) {
-                    let store = Arc::new(Store::new(host, port));
-                    announced.push(Arc::clone(&store));
-                    new.push(store);
-                }
-            }
-            let over = announced.len().saturating_sub(MOST_ANNOUNCED);
-            announced.drain(..over);
-            new
-        };
-        if !new.is_empty() {
-            self.edition.fetch_add(1, Ordering::Release);
-        }
-        for store in new {
-            store.resolve().await;
+    /// Adds ports of nodes that a store announces.
+    pub fn announce(&self, ports: impl IntoIterator<Item = u16>) {
+        let mut known = write(&self.ports);
+        let before = known.len();
+        known.extend(ports);
+        if known.len() > before {
+            self.version.fetch_add(1, Ordering::Release);
         }
     }
 
     /// Returns how often addresses were added. Others than before are refused only
     /// then.
-    pub(crate) fn edition(&self) -> u64 {
-        self.edition.load(Ordering::Acquire)
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
     }
 
-    /// Resolves the names of stores, and again every 60 s. A store that was
+    /// Resolves the names of servers, and again every 60 s. A server that was
     /// never resolved has any address: its port alone refuses an upstream.
     pub async fn keep_resolved(&self) {
         loop {
-            let announced = read(&self.announced).clone();
-            let announced = announced.iter().map(|store| &**store);
-            for store in self.stores.iter().chain(announced) {
-                if store.resolve().await {
-                    self.edition.fetch_add(1, Ordering::Release);
+            for server in &self.servers {
+                if server.resolve().await {
+                    self.version.fetch_add(1, Ordering::Release);
                 }
             }
             sleep(AGAIN).await;
@@ -148,7 +135,7 @@ impl OwnAddresses {
     }
 
     fn has(&self, ip: IpAddr, port: u16, unresolved: bool) -> bool {
-        let is_at = |store: &Store| store.is_at(ip, port, unresolved);
+        let is_at = |server: &Server| server.is_at(ip, port, unresolved);
         let bound = self.bound.get().into_iter().flatten();
         let is_listener = |own: &SocketAddr| {
             let at = unmapped(own.ip());
@@ -156,8 +143,8 @@ impl OwnAddresses {
             own.port() == port && (at == ip || is_any && is_local(ip))
         };
         self.listeners.iter().chain(bound).any(is_listener)
-            || self.stores.iter().any(is_at)
-            || read(&self.announced).iter().any(|store| is_at(store))
+            || self.servers.iter().any(is_at)
+            || read(&self.ports).contains(&port)
     }
 
     /// Compares a socket's path with those of own sockets.
@@ -174,7 +161,7 @@ impl OwnAddresses {
     }
 }
 
-impl Store {
+impl Server {
     fn new(host: String, port: u16) -> Self {
         let ip = host.parse().ok().map(unmapped);
         let seen = Instant::now();
@@ -225,7 +212,7 @@ impl Store {
         is_new
     }
 
-    /// Returns whether the store may have an address. One on this machine has
+    /// Returns whether the server may have an address. One on this machine has
     /// all of the machine's. One that was never resolved has any if `unresolved`.
     fn is_at(&self, ip: IpAddr, port: u16, unresolved: bool) -> bool {
         if port != self.port || self.is_private && is_public(ip) {
@@ -262,14 +249,12 @@ fn is_local(ip: IpAddr) -> bool {
     ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// Time after which names of stores are resolved again.
+/// Time after which names of servers are resolved again.
 const AGAIN: Duration = Duration::from_secs(60);
 /// Longest wait for a resolver.
 const LOOKUP: Duration = Duration::from_secs(10);
 /// How long an address counts that a name led to.
 const KEPT: Duration = Duration::from_secs(3600);
-/// Nodes that stores announce.
-const MOST_ANNOUNCED: usize = 1024;
 /// Addresses of one name.
 const MOST: usize = 256;
 
@@ -277,50 +262,46 @@ const MOST: usize = 256;
 mod tests {
     use super::*;
 
-    fn learn(store: &Store, lasts: &[u8], now: Instant) -> bool {
+    fn learn(server: &Server, lasts: &[u8], now: Instant) -> bool {
         let ips = lasts.iter().map(|last| IpAddr::from([192, 0, 2, *last]));
-        store.learn(ips, now)
+        server.learn(ips, now)
     }
 
     #[test]
     fn names_with_turning_addresses_add_each_once() {
-        let store = Store::new("db.example".into(), 5432);
+        let server = Server::new("db.example".into(), 5432);
         let (now, is_at) = (Instant::now(), |last| {
-            store.is_at([192, 0, 2, last].into(), 5432, true)
+            server.is_at([192, 0, 2, last].into(), 5432, true)
         });
         assert!(is_at(9), "never resolved");
-        assert!(learn(&store, &[1, 2], now));
+        assert!(learn(&server, &[1, 2], now));
         assert!(!is_at(9));
-        assert!(!learn(&store, &[2, 1], now));
-        assert!(learn(&store, &[2, 3], now + AGAIN));
+        assert!(!learn(&server, &[2, 1], now));
+        assert!(learn(&server, &[2, 3], now + AGAIN));
         for turn in 0..50 {
             let lasts = [1 + turn % 3, 1 + (turn + 1) % 3];
-            assert!(!learn(&store, &lasts, now + AGAIN * (2 + u32::from(turn))));
+            assert!(!learn(&server, &lasts, now + AGAIN * (2 + u32::from(turn))));
         }
         assert!(is_at(1) && is_at(2) && is_at(3));
         // An address that the name has left counts for an hour.
         let later = now + AGAIN * 51 + KEPT + AGAIN;
-        assert!(!learn(&store, &[3], now + AGAIN * 52));
+        assert!(!learn(&server, &[3], now + AGAIN * 52));
         assert!(is_at(1));
-        assert!(!learn(&store, &[3], later));
+        assert!(!learn(&server, &[3], later));
         assert!(is_at(3) && !is_at(1) && !is_at(2));
     }
 
-    #[tokio::test]
-    async fn announced_nodes_are_added_and_bounded() {
-        let own = OwnAddresses::default();
+    #[test]
+    fn ports_that_are_announced_count_at_any_address() {
+        let own = OwnAddresses::new([OwnAddress::Port(5432)]);
         let ip = |last: u8| IpAddr::from([10, 0, 0, last]);
-        assert!(!own.contain(ip(1), 6379));
-        let edition = own.edition();
-        own.announce([("10.0.0.1".into(), 6379)]).await;
-        assert!(own.contain(ip(1), 6379) && !own.contain(ip(2), 6379));
-        assert_eq!(own.edition(), edition + 1);
-        own.announce([("10.0.0.1".into(), 6379)]).await;
-        assert_eq!(own.edition(), edition + 1);
-        own.announce((0..2000).map(|port| ("10.0.0.2".into(), port)))
-            .await;
-        assert_eq!(read(&own.announced).len(), MOST_ANNOUNCED);
-        assert!(own.contain(ip(2), 1999) && !own.contain(ip(1), 6379));
+        assert!(own.contain(ip(1), 5432) && !own.contain(ip(1), 6379));
+        let version = own.version();
+        own.announce([6379, 5432]);
+        assert!(own.contain(ip(1), 6379) && own.certainly_contain(ip(2), 6379));
+        assert_eq!(own.version(), version + 1);
+        own.announce([6379]);
+        assert_eq!(own.version(), version + 1);
     }
 
     #[test]
@@ -331,23 +312,23 @@ mod tests {
         assert!(!own.contain([192, 0, 2, 1].into(), 443));
         // A name that was never resolved refuses nothing.
         assert!(!own.contain([10, 0, 0, 2].into(), 443));
-        learn(&own.stores[2], &[7], Instant::now());
+        learn(&own.servers[2], &[7], Instant::now());
         assert!(!own.contain([192, 0, 2, 7].into(), 443));
-        own.stores[2].learn([IpAddr::from([10, 0, 0, 7])].into_iter(), Instant::now());
+        own.servers[2].learn([IpAddr::from([10, 0, 0, 7])].into_iter(), Instant::now());
         assert!(own.contain([10, 0, 0, 7].into(), 443));
     }
 
     #[test]
     fn addresses_of_a_name_are_bounded() {
-        let store = Store::new("db.example".into(), 5432);
+        let server = Server::new("db.example".into(), 5432);
         let now = Instant::now();
         for third in 0..4 {
             let ips = (0..=255).map(|last| IpAddr::from([192, 0, third, last]));
-            assert!(store.learn(ips, now + AGAIN * u32::from(third)));
+            assert!(server.learn(ips, now + AGAIN * u32::from(third)));
         }
-        let known = store.resolved.read().unwrap();
+        let known = server.resolved.read().unwrap();
         assert_eq!(known.as_ref().unwrap().len(), MOST);
         drop(known);
-        assert!(store.is_at([192, 0, 3, 9].into(), 5432, true));
+        assert!(server.is_at([192, 0, 3, 9].into(), 5432, true));
     }
 }

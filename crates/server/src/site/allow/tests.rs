@@ -225,9 +225,10 @@ fn own_addresses_must_be_named_with_their_port() {
         listener("127.0.0.1:9443"),
         listener("[::]:9090"),
         listener("[::ffff:0.0.0.0]:9091"),
-        OwnAddress::Store("10.0.0.9".into(), 5432),
-        OwnAddress::Store("::1".into(), 6379),
-        OwnAddress::Store("db.invalid".into(), 5433),
+        OwnAddress::Server("10.0.0.9".into(), 8443),
+        OwnAddress::Server("::1".into(), 53),
+        OwnAddress::Server("db.invalid".into(), 8444),
+        OwnAddress::Port(5432),
         OwnAddress::Socket("/run/apps/admin.sock".into()),
     ]);
     own.bind(["127.0.0.1:40000".parse().unwrap()]);
@@ -248,17 +249,21 @@ fn own_addresses_must_be_named_with_their_port() {
         ("192.0.2.1:9090", true),
         ("127.0.0.1:9091", false),
         ("127.0.0.1:40000", false),
-        ("10.0.0.9:5432", false),
-        ("10.0.0.9:5433", false),
-        ("10.0.0.8:5432", true),
-        // A store on this machine has all of the machine's addresses.
-        ("127.0.0.1:6379", false),
+        ("10.0.0.9:8443", false),
+        ("10.0.0.9:8444", false),
+        ("10.0.0.8:8443", true),
+        // A server on this machine has all of the machine's addresses.
+        ("127.0.0.1:53", false),
         // The name was never resolved.
-        ("10.0.0.8:5433", false),
+        ("10.0.0.8:8444", false),
+        // Stores may be at any address.
+        ("192.0.2.1:5432", false),
     ] {
         assert_eq!(judge(&all, &own, address), expected, "{address}");
     }
-    assert!(judge(&["127.0.0.1:9443"], &own, "127.0.0.1:9443"));
+    for named in ["127.0.0.1:9443", "192.0.2.1:5432"] {
+        assert!(judge(&[named], &own, named));
+    }
     assert!(own.is_socket(Path::new("/run/apps/admin.sock")));
 }
 
@@ -267,8 +272,8 @@ fn servers_that_are_no_names_are_judged_by_text() {
     let list = allowed(&["127.0.0.1:3000", "10.0.0.0/8", "unix:/run/apps"]).unwrap();
     let own = OwnAddresses::new([
         OwnAddress::Socket("/run/apps/admin.sock".into()),
-        OwnAddress::Store("db.invalid".into(), 5433),
-        OwnAddress::Store("10.0.0.9".into(), 5432),
+        OwnAddress::Server("db.invalid".into(), 5433),
+        OwnAddress::Port(5432),
     ]);
     let refused = |url: &str, is_bound: bool| {
         let raw: crate::site::RawSite =
@@ -283,7 +288,7 @@ fn servers_that_are_no_names_are_judged_by_text() {
         "http://127.0.0.1:3000",
         "http://app.example",
         "unix:/run/apps/a.sock",
-        // The store's name has no answer so far: each connect is judged, no host.
+        // The server's name has no answer so far: each connect is judged, no host.
         "http://10.0.0.8:5433",
     ] {
         assert_eq!(refused(url, true), None, "{url}");

@@ -1,7 +1,6 @@
 //! `redis+sentinel://`
 
 use super::*;
-use crate::announced::Nodes;
 
 #[tokio::test]
 async fn the_master_is_asked_for_and_followed() {
@@ -34,7 +33,7 @@ async fn the_master_is_asked_for_and_followed() {
     assert!(second.cli(&["client", "list"]).lines().count() > 1);
 }
 
-/// No upstream of a record may be one of them.
+/// No upstream of a record may have one of their ports.
 #[tokio::test]
 async fn the_nodes_that_a_sentinel_leads_to_are_announced() {
     let master = RedisServer::start();
@@ -46,17 +45,11 @@ async fn the_nodes_that_a_sentinel_leads_to_are_announced() {
     sentinel.wait_for(&["sentinel", "replicas", "main"], &port);
     let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port());
     let url = RedisUrl::parse(&url, Path::new("/")).unwrap();
-    let mut nodes = url.announced().subscribe();
+    let mut ports = url.announced().subscribe();
     let store = Redis::open(&url, &Handle::current()).unwrap();
     store.reach().await.unwrap();
-    let of = |server: &RedisServer| ("127.0.0.1".to_owned(), server.port());
-    let has_all = |known: &Nodes| {
-        [&master, &replica]
-            .map(of)
-            .iter()
-            .all(|one| known.contains(one))
-    };
-    let awaited = nodes.wait_for(has_all);
+    let of = [&master, &replica].map(RedisServer::port);
+    let awaited = ports.wait_for(|known| of.iter().all(|port| known.contains(port)));
     tokio::time::timeout(PATIENCE, awaited)
         .await
         .unwrap()
