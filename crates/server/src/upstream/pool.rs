@@ -33,9 +33,9 @@ pub(super) struct Key {
     /// Number of the client's connection where the upstream is told its
     /// addresses; else 0.
     pub(super) client: u64,
-    /// Edition of the own addresses by which `[sites] allow` judged the connection
+    /// Version of the own addresses by which `[sites] allow` judged the connection
     /// when it was opened. None for the operator's own site, which is not judged.
-    pub(super) judged: Option<u64>,
+    pub(super) allowed_by: Option<u64>,
     /// A connection that one tenant's client left in disorder serves no other tenant's.
     pub(super) owner: Owner,
 }
@@ -323,7 +323,7 @@ mod tests {
             protocol: Protocol::Http1,
             tls: 0,
             client: 0,
-            judged: None,
+            allowed_by: None,
             owner,
         }
     }

@@ -89,7 +89,7 @@ impl Sending<'_> {
                 protocol,
                 tls: tls.as_ref().map_or(0, |tls| tls.number),
                 client,
-                judged: self.judged(),
+                allowed_by: self.allowed_by(),
                 owner: chosen.owner(),
             };
             if let Some(entry) = self.context.entry {
@@ -293,7 +293,7 @@ impl Sending<'_> {
 
     /// Returns the version of the own addresses that a new connection is judged by. Those
     /// that were judged by an older one are not used again.
-    fn judged(&self) -> Option<u64> {
+    fn allowed_by(&self) -> Option<u64> {
         let guard = &self.worker.upstreams.guard;
         self.upstream.is_bound.then(|| guard.version())
     }
