@@ -234,8 +234,8 @@ pub(crate) struct Listen {
     /// `admin_token`: source of the admin listener's bearer token, `file:PATH`
     /// or `env:NAME`.
     pub(crate) admin_token: Option<SecretSource>,
-    /// `trusted`: networks whose `X-Forwarded-For` and `X-Request-Id` are
-    /// believed.
+    /// `trusted`: networks whose `X-Forwarded-For`, `X-Forwarded-Proto`,
+    /// `X-Forwarded-Host`, `Forwarded` and `X-Request-Id` are believed.
     pub(crate) trusted: Networks,
     /// `proxy`: networks that speak the PROXY protocol to `https` and `http`.
     pub(crate) proxy: Networks,

@@ -277,12 +277,12 @@ fn settings(config: &Config, section: &Section) -> anyhow::Result<Settings> {
     })
 }
 
-/// How long a connection keeps a choice that no `tls:cached` limits: as long as a lookup is
-/// fresh.
+/// How long a connection keeps a choice that no `tls:cached` limits: the default of
+/// `[cache] fresh`.
 const KEEP: Duration = Duration::from_mins(1);
 
-/// How long `tls:cached` remembers that its function chose nothing: as long as a lookup
-/// remembers an unknown name.
+/// How long `tls:cached` remembers that its function chose nothing: the default of
+/// `[cache] absent`.
 const ABSENT: Duration = Duration::from_secs(5);
 
 /// How long `tls:cached` remembers that its function failed: a store that is back serves

@@ -156,7 +156,8 @@ impl Url {
 
     /// Returns the servers of the store that its URL names.
     ///
-    /// No upstream of a host record may be one of them.
+    /// No upstream of a host record may be at one of them, or have the port of one that
+    /// speaks no HTTP.
     #[must_use]
     pub fn servers(&self) -> Vec<StoreServer> {
         match &self.0 {

@@ -10,13 +10,13 @@
 //! | --- | --- | --- |
 //! | `Hosts`: lookup, budget, metrics, time limit, log limits | lookup/ask.rs | all that look a host up |
 //! | `Chooser`: the hook, its hosts, the defaults of addresses | lookup/hook/resolve.rs | handshakes and routing |
-//! | `Answers` of challenges | challenge.rs | handshakes, HTTP and port 80 |
-//! | `Handshakes`: hosts, chooser, answers, defaults, clock, time limit | handshake.rs | `Common`, one for all workers |
+//! | `Answers` of challenges | lookup/challenge.rs | handshakes, HTTP and port 80 |
+//! | `Handshakes`: hosts, chooser, answers, defaults, clock, time limit | connection/handshake.rs | `Common`, one for all workers |
 //! | `Routing` | http/route.rs | the `Routes` of each connection |
 //! | `Service`: what answers requests, for all workers; `Local` adds a worker's builder, drain and upstreams | http/context.rs | each connection |
 //! | `Upstreams`: servers, descriptors, TLS clients, guard; `Worker` adds its pools | upstream/parts.rs | each proxied request |
 //! | `Connection`: facts of a connection, its timeouts, its permits of open files, the drain, and the takeover below a mutex; `RequestContext` adds facts of a request | connection/request.rs | files, upstream and fields |
-//! | `Common`: `Handshakes`, `Service`, `Upstreams`, proxies, limits, metrics; `Local` adds a worker's gate of signatures, its `Local` of HTTP and its open connections | worker.rs | all workers |
+//! | `Common`: `Handshakes`, `Service`, `Upstreams`, proxies, limits, metrics; `Local` adds a worker's gate of signatures, its `Local` of HTTP and its open connections | run/worker.rs | all workers |
 
 use std::io;
 use std::net::SocketAddr;

@@ -283,9 +283,9 @@ impl RawRewrite {
         action: &Action,
         make: impl FnOnce() -> RuleOptions,
     ) -> Checked<Option<RuleOptions>> {
-        let is_passed_on = matches!(action, Action::Files(_) | Action::Upstream(_));
+        let gets_path = matches!(action, Action::Files(_) | Action::Upstream(_));
         for (is_there, key) in [(self.strip.is_some(), "strip"), (self.add.is_some(), "add")] {
-            if is_there && !is_passed_on {
+            if is_there && !gets_path {
                 return Err(Wrong::new("only `root` and `upstream` get a path")).below(key);
             }
         }

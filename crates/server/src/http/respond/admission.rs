@@ -47,8 +47,8 @@ pub(super) fn admit(
         }
         keep_rates(context, rates, options)?;
     }
-    let is_passed_on = matches!(rule.action, Action::Upstream(_));
-    if is_passed_on && body.size_hint().lower() > rule.body_limit() {
+    let gets_body = matches!(rule.action, Action::Upstream(_));
+    if gets_body && body.size_hint().lower() > rule.body_limit() {
         return Err(Refused::of(RequestRefusal::Body));
     }
     Ok(())

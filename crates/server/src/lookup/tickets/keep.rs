@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 use super::document;
 use super::file::KeyFile;
 use super::ring::{Key, NAME_LEN, Ring, SECRET_LEN};
-use super::schedule::{Action, Timed, is_alive, period_of, schedule, sealing};
+use super::schedule::{Step, Timed, is_alive, period_of, schedule, sealing};
 use crate::error::Error;
 
 /// Source of ticket keys.
@@ -184,7 +184,7 @@ async fn refresh_catalog(
 ) -> Result<(), StoreError> {
     let now = clock.now();
     read(sealer, known, now).await?;
-    let Action::Make(_) = schedule(now, &starts(known)) else {
+    let Step::Make(_) = schedule(now, &starts(known)) else {
         return Ok(());
     };
     let Some(lease) = Lease::take(sealer, LEASE.to_owned(), LEASE_TIME, clock).await? else {
@@ -199,7 +199,7 @@ async fn refresh_catalog(
 /// missing.
 async fn make(sealer: &Sealer, known: &mut Vec<Timed>, now: i64) -> Result<(), StoreError> {
     let expect = read(sealer, known, now).await?;
-    if let Action::Make(starts) = schedule(now, &starts(known)) {
+    if let Step::Make(starts) = schedule(now, &starts(known)) {
         let mut keys = known.clone();
         keys.extend(starts.into_iter().map(fresh));
         let write =
@@ -230,7 +230,7 @@ async fn read(
 
 fn refresh_process(keys: &mut Vec<Timed>, ring: &Ring, now: i64) -> i64 {
     keys.retain(|key| is_alive(now, key.from));
-    if let Action::Make(starts) = schedule(now, &starts(keys)) {
+    if let Step::Make(starts) = schedule(now, &starts(keys)) {
         keys.extend(starts.into_iter().map(fresh));
     }
     install(ring, keys, now);
@@ -250,8 +250,8 @@ fn starts(keys: &[Timed]) -> Vec<i64> {
 
 fn next(now: i64, keys: &[Timed]) -> i64 {
     match schedule(now, &starts(keys)) {
-        Action::Wait(until) => until,
-        Action::Make(_) => now,
+        Step::Wait(until) => until,
+        Step::Make(_) => now,
     }
 }
 

@@ -21,28 +21,28 @@ impl fmt::Debug for Timed {
     }
 }
 
-/// Action that the schedule asks for.
+/// Step that the schedule asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum Step {
     /// Nothing before this time, in seconds since the Unix epoch.
     Wait(i64),
     /// Make keys with these starts.
     Make(Vec<i64>),
 }
 
-/// Returns the action that is due. Periods are aligned to the epoch: servers
+/// Returns the step that is due. Periods are aligned to the epoch: servers
 /// agree without communication. A key is published one period before it seals:
 /// by then each server has it.
-pub(super) fn schedule(now: i64, starts: &[i64]) -> Action {
+pub(super) fn schedule(now: i64, starts: &[i64]) -> Step {
     let current = period_of(now);
     let missing: Vec<i64> = [current, current + PERIOD]
         .into_iter()
         .filter(|start| !starts.contains(start))
         .collect();
     if missing.is_empty() {
-        Action::Wait(current + PERIOD)
+        Step::Wait(current + PERIOD)
     } else {
-        Action::Make(missing)
+        Step::Make(missing)
     }
 }
 
@@ -81,19 +81,15 @@ mod tests {
     fn keys_are_made_one_period_ahead() {
         const P: i64 = PERIOD;
         for (now, starts, action) in [
-            (0, vec![], Action::Make(vec![0, P])),
-            (P - 1, vec![], Action::Make(vec![0, P])),
-            (P, vec![0, P], Action::Make(vec![2 * P])),
-            (0, vec![0, P], Action::Wait(P)),
-            (P - 1, vec![0, P], Action::Wait(P)),
-            (10 * P + 5, vec![0, P], Action::Make(vec![10 * P, 11 * P])),
-            (10 * P + 5, vec![10 * P], Action::Make(vec![11 * P])),
-            (
-                10 * P + 5,
-                vec![9 * P, 10 * P, 11 * P],
-                Action::Wait(11 * P),
-            ),
-            (-1, vec![-P, 0], Action::Wait(0)),
+            (0, vec![], Step::Make(vec![0, P])),
+            (P - 1, vec![], Step::Make(vec![0, P])),
+            (P, vec![0, P], Step::Make(vec![2 * P])),
+            (0, vec![0, P], Step::Wait(P)),
+            (P - 1, vec![0, P], Step::Wait(P)),
+            (10 * P + 5, vec![0, P], Step::Make(vec![10 * P, 11 * P])),
+            (10 * P + 5, vec![10 * P], Step::Make(vec![11 * P])),
+            (10 * P + 5, vec![9 * P, 10 * P, 11 * P], Step::Wait(11 * P)),
+            (-1, vec![-P, 0], Step::Wait(0)),
         ] {
             assert_eq!(schedule(now, &starts), action, "at {now} with {starts:?}");
         }
