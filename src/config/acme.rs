@@ -45,7 +45,7 @@ struct External {
 #[derive(Clone, Debug)]
 struct Zone {
     zone: HostName,
-    way: Way,
+    method: DnsMethod,
     /// Bound of the wait for a record.
     wait: Duration,
     check: dns01::Check,
@@ -53,7 +53,7 @@ struct Zone {
 
 /// Way to write the records of a zone.
 #[derive(Clone, Debug)]
-enum Way {
+enum DnsMethod {
     Exec(PathBuf),
     Webhook {
         url: String,
@@ -92,7 +92,7 @@ impl Acme {
         }
         let resolver = Resolver::new(&settings.admission.resolvers);
         for one in &self.zones {
-            let mut solver = dns01::Settings::new(one.way.writer(&one.zone, hidden)?);
+            let mut solver = dns01::Settings::new(one.method.writer(&one.zone, hidden)?);
             solver.resolver = resolver.clone();
             solver.propagation = one.wait;
             solver.check = one.check.clone();
@@ -110,9 +110,9 @@ impl Acme {
     /// Lists the name servers that are asked, and those that records are written to.
     pub(super) fn name_servers(&self) -> impl Iterator<Item = SocketAddr> {
         let asked = self.settings.admission.resolvers.iter().copied();
-        asked.chain(self.zones.iter().filter_map(|zone| match &zone.way {
-            Way::Rfc2136 { server, .. } => Some(*server),
-            Way::Exec(_) | Way::Webhook { .. } => None,
+        asked.chain(self.zones.iter().filter_map(|zone| match &zone.method {
+            DnsMethod::Rfc2136 { server, .. } => Some(*server),
+            DnsMethod::Exec(_) | DnsMethod::Webhook { .. } => None,
         }))
     }
 
@@ -120,9 +120,9 @@ impl Acme {
     pub(super) fn servers(&self) -> impl Iterator<Item = (String, u16)> {
         let cas = self.settings.cas.iter();
         let cas = cas.map(|options| options.ca.directory.as_str());
-        let webhooks = self.zones.iter().filter_map(|zone| match &zone.way {
-            Way::Webhook { url, .. } => Some(url.as_str()),
-            Way::Exec(_) | Way::Rfc2136 { .. } => None,
+        let webhooks = self.zones.iter().filter_map(|zone| match &zone.method {
+            DnsMethod::Webhook { url, .. } => Some(url.as_str()),
+            DnsMethod::Exec(_) | DnsMethod::Rfc2136 { .. } => None,
         });
         let ask = self.settings.admission.ask.as_deref();
         cas.chain(webhooks).chain(ask).filter_map(|url| {
@@ -140,15 +140,15 @@ impl Acme {
     /// Lists the sources of secrets.
     pub(super) fn secrets(&self) -> impl Iterator<Item = &SecretSource> {
         let accounts = self.external.iter().flatten().map(|external| &external.key);
-        accounts.chain(self.zones.iter().filter_map(|zone| match &zone.way {
-            Way::Exec(_) => None,
-            Way::Webhook { login, .. } => login.as_ref().map(|(_, password)| password),
-            Way::Rfc2136 { tsig, .. } => Some(tsig),
+        accounts.chain(self.zones.iter().filter_map(|zone| match &zone.method {
+            DnsMethod::Exec(_) => None,
+            DnsMethod::Webhook { login, .. } => login.as_ref().map(|(_, password)| password),
+            DnsMethod::Rfc2136 { tsig, .. } => Some(tsig),
         }))
     }
 }
 
-impl Way {
+impl DnsMethod {
     fn writer(&self, zone: &HostName, hidden: &[String]) -> Result<WriterSettings, SettingError> {
         let key = |name| format!("dns.\"{zone}\".{name}");
         Ok(match self {

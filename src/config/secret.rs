@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use sekisho_server::private;
+use sekisho_server::secret_file;
 use sekisho_stores::url::path_below;
 use zeroize::Zeroizing;
 
@@ -62,7 +62,7 @@ fn read_file(file: &Path, most: usize) -> io::Result<Zeroizing<String>> {
     // The capacity covers the whole text: growing would leave copies of the
     // secret.
     let mut text = Zeroizing::new(String::with_capacity(most + 1));
-    private::open(file)?
+    secret_file::open(file)?
         .take(most as u64)
         .read_to_string(&mut text)?;
     Ok(text)

@@ -123,7 +123,7 @@ pub use http::respond::Responder;
 pub use limits::network;
 pub use limits::settings::{CertificateWaits, Defaults, Limits, Settings};
 pub use lookup::virtual_host::{Made, Publisher, VirtualHost};
-pub use lookup::{hook, private, tickets};
+pub use lookup::{hook, secret_file, tickets};
 pub use observe::{access_log, line_writer, metrics};
 pub use run::server::{Addresses, Parts, Server};
 pub use run::shutdown::{Phase, Shutdown};

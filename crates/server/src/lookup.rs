@@ -5,6 +5,6 @@ pub(crate) mod ask;
 pub(crate) mod authority;
 pub(crate) mod challenge;
 pub mod hook;
-pub mod private;
+pub mod secret_file;
 pub mod tickets;
 pub(crate) mod virtual_host;

@@ -129,9 +129,9 @@ pub(crate) use tls::TlsClients;
 use tunnel::Tunnel;
 use upload::Upload;
 
-/// Way of a request to an upstream.
+/// Upstream that a request is passed on to, and its path there.
 #[derive(Clone, Copy)]
-pub(crate) struct Way<'a> {
+pub(crate) struct ForwardTo<'a> {
     pub(crate) upstream: &'a Arc<Upstream>,
     /// Path that was matched and rewritten, percent-encoded.
     pub(crate) path: &'a str,
@@ -158,7 +158,7 @@ pub(crate) struct Way<'a> {
 pub(crate) fn forward<'a>(
     context: &'a RequestContext<'a>,
     worker: &'a Arc<Worker>,
-    way: Way<'a>,
+    to: ForwardTo<'a>,
     head: Parts,
     body: Incoming,
 ) -> impl Future<Output = Result<Response<Body>, StatusCode>> + Send + 'a {
@@ -166,12 +166,12 @@ pub(crate) fn forward<'a>(
     // boxed, its 2,900 bytes would be moved twice.
     let passed = Box::into_pin(Box::write(
         Box::new_uninit(),
-        pass(context, worker, way, head, body),
+        pass(context, worker, to, head, body),
     ));
     async move {
         passed
             .await
-            .map_err(|failure| log(context, worker, way, &failure))
+            .map_err(|failure| log(context, worker, to, &failure))
     }
 }
 
@@ -179,7 +179,7 @@ pub(crate) fn forward<'a>(
 fn log(
     context: &RequestContext<'_>,
     worker: &Worker,
-    way: Way<'_>,
+    to: ForwardTo<'_>,
     failure: &Failure,
 ) -> StatusCode {
     let host = context.host.as_str();
@@ -187,7 +187,7 @@ fn log(
     match failure.hint() {
         Some(hint) => {
             let whose = (host, context.tenant);
-            limits.upstream_failed(whose, way.upstream, failure, status, hint);
+            limits.upstream_failed(whose, to.upstream, failure, status, hint);
         }
         None => tracing::debug!(host, %failure, "request not passed on"),
     }
@@ -197,19 +197,19 @@ fn log(
 async fn pass(
     context: &RequestContext<'_>,
     worker: &Arc<Worker>,
-    way: Way<'_>,
+    to: ForwardTo<'_>,
     mut head: Parts,
     body: Incoming,
 ) -> Result<Response<Body>, Failure> {
-    let options = way.upstream.options();
+    let options = to.upstream.options();
     let connect = upgrade::extended_connect(&mut head).map_err(Failure::Refused)?;
     // The stream of an extended CONNECT is no body.
     let has_body = connect.is_none() && !body.is_end_stream();
     // The rule may remove the cookie.
     let cookie = rendezvous::cookie_of(&options.balance, &head.headers);
-    let outgoing = head::prepare(&mut head, has_body, way, (context, &worker.upstreams));
+    let outgoing = head::prepare(&mut head, has_body, to, (context, &worker.upstreams));
     let outgoing = outgoing.map_err(Failure::Refused)?;
-    head::retarget(&mut head, way.path).map_err(Failure::Refused)?;
+    head::retarget(&mut head, to.path).map_err(Failure::Refused)?;
     let asked = outgoing.upgrade;
     let protocol = reach::version(options.protocol, asked.is_some());
     let protocol = protocol.map_err(Failure::Refused)?;
@@ -218,7 +218,7 @@ async fn pass(
     let exchange = has_body.then(|| Arc::new(Exchange::new(outgoing.expects, timeouts.flow())));
     let upload = match &exchange {
         Some(exchange) => {
-            let limit = way
+            let limit = to
                 .options
                 .map_or(DEFAULT_BODY_LIMIT, |options| options.body_limit);
             Upload::new(
@@ -235,7 +235,7 @@ async fn pass(
         context,
         worker,
         cookie,
-        upstream: way.upstream,
+        upstream: to.upstream,
         exchange: exchange.as_ref(),
         protocol,
         upgrades: asked.is_some(),

@@ -17,7 +17,7 @@ use crate::terminal::failure::{Result, Usage};
 #[derive(Debug, clap::Args)]
 pub(crate) struct SiteArgs {
     #[command(flatten)]
-    way: Way,
+    action: ActionArgs,
     /// Text of the answer with --status; '-' is standard input
     #[arg(long, value_name = "FILE", requires = "status")]
     text: Option<PathBuf>,
@@ -26,7 +26,7 @@ pub(crate) struct SiteArgs {
 /// At most one of the ways to answer requests.
 #[derive(Debug, clap::Args)]
 #[group(id = "site", multiple = false)]
-struct Way {
+struct ActionArgs {
     /// Answer as this JSON document says; '-' is standard input
     #[arg(long = "site", id = "document", value_name = "FILE")]
     document: Option<PathBuf>,
@@ -51,7 +51,7 @@ struct Way {
 impl SiteArgs {
     /// Returns whether standard input is read.
     pub(super) fn reads_input(&self) -> bool {
-        let files = [&self.way.document, &self.text];
+        let files = [&self.action.document, &self.text];
         files
             .into_iter()
             .flatten()
@@ -63,21 +63,21 @@ impl SiteArgs {
     /// # Errors
     /// If a file can't be read, or a key is wrong.
     pub(super) fn read(&self) -> Result<Chosen> {
-        let way = &self.way;
-        let document = if let Some(file) = &way.document {
+        let action = &self.action;
+        let document = if let Some(file) = &action.document {
             return Chosen::document(&text_of(file).context("--site")?);
-        } else if let Some(url) = &way.upstream {
+        } else if let Some(url) = &action.upstream {
             json!({ "upstream": url })
-        } else if let Some(root) = &way.root {
+        } else if let Some(root) = &action.root {
             let root = std::path::absolute(root).context("--root")?;
             let root = without_climbs(&root);
             let root = root
                 .to_str()
                 .context("--root: the folder's name is not UTF-8")?;
             json!({ "root": root })
-        } else if let Some(url) = &way.redirect {
+        } else if let Some(url) = &action.redirect {
             json!({ "redirect": url })
-        } else if let Some(status) = way.status {
+        } else if let Some(status) = action.status {
             match &self.text {
                 Some(file) => json!({
                     "status": status,
@@ -85,7 +85,7 @@ impl SiteArgs {
                 }),
                 None => json!({ "status": status }),
             }
-        } else if way.default_site {
+        } else if action.default_site {
             return Ok(Chosen::Default);
         } else {
             return Ok(Chosen::Nothing);
@@ -96,7 +96,7 @@ impl SiteArgs {
     /// Returns the folder of `--root`, or the one above its first placeholder,
     /// if it is missing.
     pub(super) fn missing_folder(&self) -> Option<PathBuf> {
-        let root = self.way.root.as_ref()?;
+        let root = self.action.root.as_ref()?;
         let has_placeholder = |part: &Path| part.to_string_lossy().contains('{');
         let fixed = root.ancestors().find(|part| !has_placeholder(part))?;
         (!fixed.as_os_str().is_empty() && !fixed.is_dir()).then(|| fixed.to_owned())

@@ -8,7 +8,7 @@ use sekisho_issuance::solver::dns01::Check;
 use sekisho_stores::url::path_below;
 
 use super::raw::RawZone;
-use super::{Way, Zone};
+use super::{DnsMethod, Zone};
 use crate::config::keys::{ZONE, key};
 use crate::config::locate::Problem;
 use crate::config::name_server::name_server;
@@ -25,11 +25,11 @@ pub(super) fn check(
         let wait = key(ZONE, "propagation_timeout").time(raw.propagation_timeout.as_ref());
         let wait = problems.or_default(wait.map_err(|problem| problem.moved(&place)));
         let check = problems.or_default(checked(name, raw));
-        let way = way(name, raw, base, problems);
+        let method = method(name, raw, base, problems);
         let zone = parsed(name).map_err(|text| Problem::at(&["acme", "dns", name], text));
         Some(Zone {
             zone: problems.keep(zone)?,
-            way: way?,
+            method: method?,
             wait,
             check,
         })
@@ -61,13 +61,13 @@ fn parsed(name: &str) -> Result<HostName, String> {
     Ok(zone)
 }
 
-fn way(zone: &str, raw: &RawZone, base: &Path, problems: &mut Problems) -> Option<Way> {
+fn method(zone: &str, raw: &RawZone, base: &Path, problems: &mut Problems) -> Option<DnsMethod> {
     let at = |key: &'static str| move |text: String| Problem::at(&["acme", "dns", zone, key], text);
     belongs(zone, raw, problems);
     match (&raw.exec, &raw.webhook, &raw.rfc2136) {
         (Some(program), None, None) => {
             let program = path_below(base, program).map_err(at("exec"));
-            Some(Way::Exec(problems.keep(program)?))
+            Some(DnsMethod::Exec(problems.keep(program)?))
         }
         (None, Some(url), None) => {
             let root = raw.ca.as_deref().map(|path| path_below(base, path));
@@ -75,7 +75,7 @@ fn way(zone: &str, raw: &RawZone, base: &Path, problems: &mut Problems) -> Optio
             let password = password.map(|text| SecretSource::parse(text, base));
             let password = password.transpose().map_err(at("password"));
             let password = problems.or_default(password);
-            Some(Way::Webhook {
+            Some(DnsMethod::Webhook {
                 url: url.clone(),
                 root: problems.or_default(root.transpose().map_err(at("ca"))),
                 login: raw.user.clone().zip(password),
@@ -91,7 +91,7 @@ fn way(zone: &str, raw: &RawZone, base: &Path, problems: &mut Problems) -> Optio
             };
             let tsig = problems.keep(SecretSource::parse(tsig, base).map_err(at("tsig")));
             let (server, tsig) = server.zip(tsig)?;
-            Some(Way::Rfc2136 { server, tsig })
+            Some(DnsMethod::Rfc2136 { server, tsig })
         }
         _ => {
             let is_told = |key| problems.is_told(&["acme", "dns", zone, key]);

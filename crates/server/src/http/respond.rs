@@ -19,7 +19,7 @@ use crate::limits::rest;
 use crate::observe::metrics::RequestRefusal;
 use crate::site::body::{Body, method_not_allowed, plain};
 use crate::site::{Action, Guard, Refusals, Rule, RuleOptions, Site, SitePath};
-use crate::upstream::{self, Way, forward};
+use crate::upstream::{self, ForwardTo, forward};
 use admission::Refused;
 
 /// Responder that answers requests from their sites. The server has one, which
@@ -82,12 +82,12 @@ impl Responder {
             }
             (Ok(()), Action::Upstream(upstream)) => {
                 let path = path.rewritten(rule).encoded().to_owned();
-                let way = Way {
+                let to = ForwardTo {
                     upstream,
                     path: &path,
                     options: rule.options.as_deref(),
                 };
-                match forward(context, upstreams, way, head, body).await {
+                match forward(context, upstreams, to, head, body).await {
                     Ok(response) => {
                         author = Author::Upstream;
                         response

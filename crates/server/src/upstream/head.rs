@@ -14,7 +14,7 @@ use http::{Method, StatusCode, Uri, Version};
 
 use super::fields::{self, OurFields};
 use super::parts::Upstreams;
-use super::{Way, upgrade};
+use super::{ForwardTo, upgrade};
 use crate::connection::request::RequestContext;
 use crate::observe::access_log::X_REQUEST_ID;
 use crate::site::reserved::folds_to;
@@ -47,10 +47,10 @@ pub(super) struct Outgoing {
 pub(super) fn prepare(
     head: &mut Parts,
     has_body: bool,
-    way: Way<'_>,
+    to: ForwardTo<'_>,
     (context, upstreams): (&RequestContext<'_>, &Upstreams),
 ) -> Result<Outgoing, StatusCode> {
-    let options = way.upstream.options();
+    let options = to.upstream.options();
     if head
         .method
         .as_str()
@@ -82,14 +82,14 @@ pub(super) fn prepare(
         let named = fields::named_in_connection(fields).ok_or(StatusCode::BAD_REQUEST)?;
         unfit.extend(named);
     }
-    if let Some(rule) = way.options.filter(|_| options.underscores) {
+    if let Some(rule) = to.options.filter(|_| options.underscores) {
         unfit.extend(shadows(fields, &rule.request_fields));
     }
     for name in &unfit {
         fields.remove(name);
     }
     set_id(fields, context);
-    if let Some(rule) = way.options {
+    if let Some(rule) = to.options {
         // `site/check/fields.rs` refuses what frames requests, and what is ours.
         rule.request_fields.apply(fields);
     }

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::ring::{Key, NAME_LEN, SECRET_LEN};
 use crate::error::Error;
-use crate::lookup::private;
+use crate::lookup::secret_file;
 
 /// Key file, and its keys when it was last read.
 pub(super) struct KeyFile {
@@ -79,7 +79,7 @@ impl std::fmt::Debug for KeyFile {
 fn read_private(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     // One byte more detects a file that is too long.
     let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_LEN + 1));
-    private::open(path)?
+    secret_file::open(path)?
         .take(MAX_LEN as u64 + 1)
         .read_to_end(&mut bytes)?;
     Ok(bytes)
