@@ -25,7 +25,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -59,7 +59,8 @@ pub use crate::options::Mode;
 #[derive(Debug)]
 pub struct Postgres {
     pool: Arc<Pool>,
-    watch: Watch,
+    /// Begun by the first who follows the log: commands do not.
+    watch: OnceLock<Watch>,
 }
 
 impl Postgres {
@@ -70,7 +71,7 @@ impl Postgres {
     /// If the file of trusted authorities can't be used.
     pub fn new(url: &Url, options: &Options, runtime: &Handle) -> Result<Self> {
         let pool = Arc::new(Pool::new(url, options, runtime)?);
-        let watch = Watch::start(&pool);
+        let watch = OnceLock::new();
         Ok(Self { pool, watch })
     }
 
@@ -96,6 +97,17 @@ impl Postgres {
         F: Future<Output = Step<T>> + Send + 'static,
     {
         Box::pin(self.pool.call(self.options().read, work))
+    }
+
+    fn read_log<T, F>(
+        &self,
+        work: impl FnOnce(Arc<Connection>) -> F + Send + 'static,
+    ) -> BoxFuture<'_, Result<T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = Step<T>> + Send + 'static,
+    {
+        Box::pin(self.pool.read_log(self.options().read, work))
     }
 
     /// Seconds of a test's clock; none for the database's own.
@@ -146,15 +158,16 @@ impl Default for Options {
 
 impl ChangeLog for Postgres {
     fn head(&self) -> BoxFuture<'_, Result<LogPosition>> {
-        self.read(async move |on| log::position(&on).await)
+        self.read_log(async move |on| log::position(&on).await)
     }
 
     fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
-        self.read(async move |on| log::changes(&on, after, limit).await)
+        self.read_log(async move |on| log::changes(&on, after, limit).await)
     }
 
     fn changed(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.watch.changed())
+        let watch = self.watch.get_or_init(|| Watch::start(&self.pool));
+        Box::pin(watch.changed())
     }
 }
 
@@ -169,10 +182,10 @@ impl Catalog for Postgres {
 
     fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
         let (now_ms, keep) = (self.now_ms(), self.options().keep);
-        let notify = self.watch.notify();
+        let notify = self.watch.get().map(Watch::notify);
         let write = async move |on: Arc<Connection>| {
             let written = write::write(&on, batch, now_ms, keep).await?;
-            if written.is_announced {
+            if let Some(notify) = notify.filter(|_| written.is_announced) {
                 notify.send_replace(());
             }
             Ok(written.number)

@@ -102,6 +102,8 @@ struct Known {
     compared: Option<(CachePosition, u64)>,
     /// Grows with each reason to compare again.
     doubts: u64,
+    /// Number of the last change that the feed has handed on since: it must be there.
+    brought: u64,
     /// When the log was last read, if that went well.
     followed: Option<Instant>,
 }
@@ -190,7 +192,10 @@ impl RedisCache {
                 &shared.counts.misses
             }
             Ok(Got::Behind) => {
-                shared.lose();
+                // A write of this process is seen before the feed has brought it there.
+                if position.number <= shared.brought() {
+                    shared.lose();
+                }
                 &shared.counts.passed_over
             }
             Err(error) => {
@@ -247,13 +252,15 @@ impl Follower for RedisCache {
         Box::pin(async move {
             let shared = &self.shared;
             // Where it is passed over, the resync pages from its own number.
-            let Some(position) = self.position(shared.seen.note()) else {
-                return;
-            };
-            match shared.server.advance(&position, page).await {
-                Ok(true) => {}
-                Ok(false) => shared.lose(),
-                Err(error) => shared.fail(&error),
+            if let Some(position) = self.position(shared.seen.note()) {
+                match shared.server.advance(&position, page).await {
+                    Ok(true) => {}
+                    Ok(false) => shared.lose(),
+                    Err(error) => shared.fail(&error),
+                }
+            }
+            if let Some(last) = page.changes.last() {
+                shared.known().brought = last.number;
             }
         })
     }
@@ -291,10 +298,18 @@ impl Shared {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the number of the last change that must be there.
+    fn brought(&self) -> u64 {
+        let known = self.known();
+        let compared = known.compared.as_ref().map(|(at, _)| at.number);
+        known.brought.max(compared.unwrap_or_default())
+    }
+
     /// Passes Redis over until its state was compared with the log again.
     fn doubt(&self) {
         let mut known = self.known();
         known.compared = None;
+        known.brought = 0;
         known.doubts += 1;
         drop(known);
         self.lose();

@@ -89,6 +89,7 @@ impl Sealer {
         let sealer = Self::unopened(catalog, keys);
         let id = sealer.catalog().id().await?;
         if sealer.check(id).await?.is_some() {
+            sealer.known().opened.get_or_insert(id);
             return Ok(sealer);
         }
         if !sealer.catalog().list_credentials(None, 1).await?.is_empty() {
@@ -103,7 +104,9 @@ impl Sealer {
             Ok(_) | Err(StoreError::Conflict(_)) => {}
             Err(error) => return Err(error),
         }
-        sealer.check(id).await?;
+        if sealer.check(id).await?.is_some() {
+            sealer.known().opened.get_or_insert(id);
+        }
         Ok(sealer)
     }
 

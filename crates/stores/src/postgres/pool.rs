@@ -36,6 +36,9 @@ pub(super) struct Pool {
     calls: Arc<Semaphore>,
     /// Of calls that have a connection of their own.
     exclusive: Semaphore,
+    /// Of reads of the change log, which have one more: no change waits for transactions
+    /// that wait for each other.
+    log: Semaphore,
     idle: Mutex<Vec<Arc<Connection>>>,
     /// Connection for lookups; none where the pool is one connection.
     pub(super) lookups: Option<Reconnecting<Arc<Connection>>>,
@@ -58,6 +61,7 @@ impl Pool {
             runtime: runtime.clone(),
             calls: Arc::new(Semaphore::new(url.pool + MAX_WAITING)),
             exclusive: Semaphore::new(exclusive),
+            log: Semaphore::new(1),
             idle: Mutex::default(),
             spare: tokio::sync::Mutex::default(),
         })
@@ -73,6 +77,7 @@ impl Pool {
             runtime: runtime.clone(),
             calls: Arc::new(Semaphore::new(url.pool + MAX_WAITING)),
             exclusive: Semaphore::new(url.pool),
+            log: Semaphore::new(1),
             idle: Mutex::default(),
             spare: tokio::sync::Mutex::default(),
         })
@@ -89,8 +94,23 @@ impl Pool {
         F: Future<Output = Step<T>> + Send + 'static,
     {
         let pool = Arc::clone(self);
-        let call = async move { pool.exclusively(work).await };
+        let call = async move { pool.alone(&pool.exclusive, work).await };
         self.bounded(&self.runtime, bound, call).await
+    }
+
+    /// Reads the change log, all of it within this bound. No other call holds it up but reads of the log.
+    pub(super) async fn read_log<T, F>(
+        self: &Arc<Self>,
+        bound: Duration,
+        work: impl FnOnce(Arc<Connection>) -> F + Send + 'static,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Step<T>> + Send + 'static,
+    {
+        let pool = Arc::clone(self);
+        let call = async move { pool.alone(&pool.log, work).await };
+        self.spawned(&self.runtime, bound, call).await
     }
 
     /// Finds what answers for a name.
@@ -106,8 +126,8 @@ impl Pool {
             match &pool.lookups {
                 Some(lookups) => pool.pipelined(lookups, &name).await,
                 None => {
-                    let alone = async move |on: Arc<Connection>| find::find(&on, &name).await;
-                    pool.exclusively(alone).await
+                    let find = async move |on: Arc<Connection>| find::find(&on, &name).await;
+                    pool.alone(&pool.exclusive, find).await
                 }
             }
         };
@@ -140,10 +160,19 @@ impl Pool {
     {
         let permit = Arc::clone(&self.calls).try_acquire_owned();
         let permit = permit.map_err(|_| StoreError::Overloaded)?;
-        let task = runtime.spawn(async move {
+        let call = async move {
             let _permit = permit;
-            timeout(bound, call).await
-        });
+            call.await
+        };
+        self.spawned(runtime, bound, call).await
+    }
+
+    async fn spawned<T, F>(&self, runtime: &Handle, bound: Duration, call: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Step<T>> + Send + 'static,
+    {
+        let task = runtime.spawn(timeout(bound, call));
         match task.await {
             Ok(Ok(step)) => step.map_err(|fault| fault.at(&self.dialer.url)),
             Ok(Err(_)) => Err(StoreError::TimedOut(bound)),
@@ -154,14 +183,18 @@ impl Pool {
         }
     }
 
-    /// Serves callers in their order. A connection is used again only if the
+    /// Serves callers of these permits in their order. A connection is used again only if the
     /// call ended in order: an error of the server, or a call that was given up,
     /// may leave a transaction open.
-    async fn exclusively<T, F>(&self, work: impl FnOnce(Arc<Connection>) -> F) -> Step<T>
+    async fn alone<T, F>(
+        &self,
+        permits: &Semaphore,
+        work: impl FnOnce(Arc<Connection>) -> F,
+    ) -> Step<T>
     where
         F: Future<Output = Step<T>>,
     {
-        let permit = self.exclusive.acquire().await;
+        let permit = permits.acquire().await;
         let _permit = permit.expect("the semaphore is never closed");
         let idle = self.idle().pop();
         let connection = match idle {
@@ -264,8 +297,8 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// A third of the connections, rounded up, take one call at a time: a command
-/// that waits for another's transaction must not keep the change feed waiting.
+/// A third of the connections, rounded up, take one call at a time: a command that waits
+/// for another's transaction must not keep an order waiting.
 const EXCLUSIVE_SHARE: usize = 3;
 /// Calls that wait for a connection; a longer queue would outlive deadlines.
 const MAX_WAITING: usize = 1024;

@@ -150,9 +150,9 @@ async fn an_answer_older_than_what_was_seen_is_read_again() {
         Ok::<_, StoreError>(answer.found.unwrap().record.tenant.as_str().to_owned())
     };
     let tiers = Arc::new(tiers);
-    *switch.lagging.lock().unwrap() = vec![old.clone(); MAX_READS - 1];
+    *switch.lagging.lock().unwrap() = vec![old.clone(); MAX_LAGGING - 1];
     assert_eq!(answer(Arc::clone(&tiers)).await.unwrap(), "new");
-    *switch.lagging.lock().unwrap() = vec![old; MAX_READS];
+    *switch.lagging.lock().unwrap() = vec![old; MAX_LAGGING];
     let error = answer(tiers).await.unwrap_err();
     assert!(error.is_retryable() && error.to_string().contains("older state"));
 }
@@ -164,7 +164,7 @@ async fn an_answer_of_another_log_waits_for_the_feed() {
     let (switch, mut other, tiers) = lagging().await;
     let log = LogId([7; 16]);
     other.read_at = Some(ReadAt { log, number: 99 });
-    *switch.lagging.lock().unwrap() = vec![other.clone(); MAX_READS];
+    *switch.lagging.lock().unwrap() = vec![other.clone(); MAX_LAGGING];
     let error = tiers.find(&name()).await.unwrap_err();
     assert!(error.is_retryable() && error.to_string().contains("another log"));
     // One answer of it is read again.

@@ -63,6 +63,32 @@ async fn a_second_writer_waits_for_the_first() {
     assert_eq!(numbers, [2, 3]);
 }
 
+/// As many transactions as may be, and more, stand in line behind another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_is_read_while_writers_wait() {
+    let url = database();
+    let store = Arc::new(create(&url));
+    store.head().await.unwrap();
+    let counter = holding(&url, "BEGIN; SELECT FROM sekisho.meta FOR UPDATE").await;
+    let writes: Vec<_> = (1..=20)
+        .map(|number| {
+            let store = Arc::clone(&store);
+            let name = format!("h{number}.example");
+            let batch = Batch::unchecked(host_with(&name, number, sealed));
+            tokio::spawn(async move { store.write(batch).await })
+        })
+        .collect();
+    waiting(&url, 3).await;
+    let page = in_time(store.changes(0, 99)).await.unwrap();
+    assert_eq!((page.last, page.changes.len()), (0, 0));
+    assert_eq!(in_time(store.head()).await.unwrap().number, 0);
+    drop(counter);
+    for write in writes {
+        write.await.unwrap().unwrap();
+    }
+    assert_eq!(store.changes(0, 99).await.unwrap().last, 20);
+}
+
 /// Opens a transaction that keeps what it saw, as a dump does, until it is dropped.
 pub(super) async fn snapshot(url: &str) -> oneshot::Sender<()> {
     let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM sekisho.changes";

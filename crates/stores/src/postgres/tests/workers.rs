@@ -88,7 +88,7 @@ fn connections_of_workers_count_in_the_pool() {
                         asked += 1;
                     }
                     all_have_asked.wait();
-                    // And the one that listens.
+                    // And the one that reads the log.
                     let all = connections(&format!("near{pool}"));
                     assert!(all <= pool + 1, "{all} connections, pool={pool}");
                     all_have_asked.wait();

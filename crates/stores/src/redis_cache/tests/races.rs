@@ -132,10 +132,16 @@ async fn a_writer_reads_its_own_write_at_once() {
         server.fill("a.example").await;
         let put = Write::PutCredential(credential(1, number), Precondition::Any);
         server.sealer.write(vec![put]).await.unwrap();
+        let (counts, before) = (server.counts(), fills(&server.counts()));
         assert_eq!(server.serves("a.example").await, Some(number));
+        // Later than the feed it would be stored.
+        until("the fill is refused", || fills(&counts) > before).await;
+        // The feed brings it there: no other lookup does without Redis.
+        assert!(server.counts().is_usable());
         server.follow().await;
-        server.usable().await;
+        assert!(server.counts().is_usable());
     }
+    assert_eq!(server.counts().passed_over.get(), 10);
 }
 
 /// More changes than the state remembers: older loads don't fill, later ones
