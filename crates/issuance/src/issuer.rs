@@ -18,8 +18,8 @@
 //!  crates/issuance/src
 //!  ───────────────────
 //!  issuer/first_access.rs   a visitor waits    issuer.rs `issue`   a command
-//!    ├─ `OnDemand`: to the thread of orders      │
-//!    ├─ admission.rs          may this name?   issuer/renewal.rs   what is due, first
+//!    ├─ admission.rs          may this name?     │
+//!    ├─ `OnDemand`: to the thread of orders    issuer/renewal.rs   what is due, first
 //!    ├─ the lineage is not due: its last error   │                 certificates too
 //!    └─ else its row is written                  │
 //!    ▼                                           ▼

@@ -89,7 +89,7 @@
 //!    │              changes the answer's fields
 //!    │
 //!    ├─ files.rs      files below a root; site/guard.rs says which roots, site/open.rs
-//!    │                opens them; files/reads.rs shares reads out, by tenant first;
+//!    │                opens them; files/reads.rs shares reads out;
 //!    │                files/tried.rs takes the first of several
 //!    ├─ upstream.rs   other servers: see "The way to an upstream"
 //!    ├─ site/redirect.rs   elsewhere

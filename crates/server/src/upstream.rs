@@ -1,9 +1,8 @@
 //! Reverse proxy: passes requests on to upstream servers, and their answers
 //! back.
 //!
-//! A request takes these steps: `head` changes its head; a server is chosen and
-//! its addresses are judged; `pool` has a connection, or `connect` opens one;
-//! `upload` streams the body while the head of the answer is awaited; `answer`
+//! A request takes these steps: `head` changes its head; a server is chosen; `pool` has
+//! a connection, or `connect` opens one to an address that was judged; `upload` streams the body while the head of the answer is awaited; `answer`
 //! passes that back, with the body as it comes, and gives the connection back.
 //! What leaves HTTP goes through `upgrade` and `tunnel`.
 //!

@@ -153,7 +153,7 @@ impl RedisCache {
     /// Tells whether changes arrive: then Redis is as good as the catalog.
     pub(crate) fn is_feed_healthy(&self) -> bool {
         let followed = self.shared.known().followed;
-        followed.is_some_and(|at| at.elapsed() < FEED_TIMEOUT)
+        followed.is_some_and(|at| at.elapsed() < FOLLOWED)
     }
 
     /// Returns the position by which a lookup that noted this may ask and fill;
@@ -340,7 +340,7 @@ async fn in_time<T>(bound: Duration, call: impl Future<Output = Result<T>>) -> R
 /// Fills under way at most, some kilobytes each; further ones are left out.
 const FILLS: usize = 64;
 /// A read of the log may take its 2 s, a second after the last.
-const FEED_TIMEOUT: Duration = Duration::from_secs(4);
+const FOLLOWED: Duration = Duration::from_secs(4);
 
 #[cfg(test)]
 mod tests;

@@ -38,7 +38,7 @@ pub trait Follower: Send + Sync + 'static {
     fn late(&self) {}
 
     /// Reports whether changes arrive. [`FeedState::Healthy`] is repeated each
-    /// second; without a repetition for 10 s it counts as broken.
+    /// second; a follower says how long without a repetition counts as broken.
     fn feed_is(&self, _: FeedState) {}
 }
 
@@ -48,7 +48,7 @@ pub trait Follower: Send + Sync + 'static {
 pub enum FeedState {
     /// No feed: a store without a change log.
     None,
-    /// Each change arrives. Counts as [`Self::Broken`] 10 s after the feed last
+    /// Each change arrives. Counts as [`Self::Broken`] some seconds after the feed last
     /// said so.
     Healthy,
     /// Changes may be missing.

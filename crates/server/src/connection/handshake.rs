@@ -53,14 +53,16 @@ pub(crate) struct Handshakes {
 pub(crate) struct Established {
     pub(crate) stream: Stream,
     pub(crate) timeouts: Arc<ConnTimeouts>,
+    pub(crate) looked: Looked,
+}
+
+/// The host of a handshake, and how it was found.
+pub(crate) struct Looked {
     pub(crate) served: Arc<Served<VirtualHost>>,
-    /// The name that was looked up: the server name, or the default.
-    pub(crate) name: HostName,
-    /// Whether the client asked for that name.
-    pub(crate) named: bool,
-    /// The lookup's revision before `name` was looked up.
+    /// The name that the client asked for.
+    pub(crate) name: Option<HostName>,
+    /// The lookup's revision before the name, or the default, was looked up.
     pub(crate) revision: u64,
-    /// How `name` was looked up.
     pub(crate) lookup: LookupResult,
     /// The hook's choice, if there is a hook.
     pub(crate) hooked: Option<Box<Hooked>>,
@@ -124,7 +126,7 @@ pub(crate) async fn establish(
     let stream = Stream::new(socket, tls, rest, Arc::clone(&timeouts));
     let stream = finish(
         stream,
-        &chosen.served,
+        &chosen.looked.served,
         chosen.permit,
         deadline,
         parts,
@@ -134,12 +136,7 @@ pub(crate) async fn establish(
     Some(Established {
         stream,
         timeouts,
-        served: chosen.served,
-        name: chosen.name,
-        named: chosen.named,
-        revision: chosen.revision,
-        lookup: chosen.lookup,
-        hooked: chosen.hooked,
+        looked: chosen.looked,
     })
 }
 
@@ -278,25 +275,20 @@ impl Report {
     }
 }
 
-/// Record, name and permit to sign that a handshake continues with.
+/// Host and permit to sign that a handshake continues with.
 struct Chosen<'a> {
-    served: Arc<Served<VirtualHost>>,
+    looked: Looked,
     /// Taken for keys that sign slowly.
     permit: SigningPermit<'a>,
-    name: HostName,
-    named: bool,
-    revision: u64,
-    lookup: LookupResult,
-    hooked: Option<Box<Hooked>>,
 }
 
 impl Chosen<'_> {
     /// Returns the TLS configuration of the handshake.
     fn config(&self, peer: Peer) -> Arc<ServerConfig> {
-        let host = self.served.value();
-        match self.named {
-            true => Arc::clone(host.config()),
-            false => host.default_config(self.served.host(), peer.listen),
+        let served = &self.looked.served;
+        match self.looked.name {
+            Some(_) => Arc::clone(served.value().config()),
+            None => served.value().default_config(served.host(), peer.listen),
         }
     }
 }
@@ -318,7 +310,7 @@ async fn decide<'a>(
     signing: &'a Gate<Prefix>,
     report: &mut Report,
 ) -> Result<Chosen<'a>, Refusal> {
-    let (name, named) = match (&hello.sni, parts.defaults.of(peer.listen)) {
+    let (name, is_named) = match (&hello.sni, parts.defaults.of(peer.listen)) {
         (Sni::Name(name), _) => (name.clone(), true),
         (Sni::None, Some(default)) => (default.clone(), false),
         (Sni::None, None) => return Err(Refusal::no_name(hello.tls13)),
@@ -339,15 +331,14 @@ async fn decide<'a>(
         }
     };
     let permit = sign(&served, hello, &name, (prefix, *deadline), parts, signing).await?;
-    Ok(Chosen {
+    let looked = Looked {
         served,
-        permit,
-        name,
-        named,
+        name: is_named.then_some(name),
         revision,
         lookup: how,
         hooked: None,
-    })
+    };
+    Ok(Chosen { looked, permit })
 }
 
 /// Chooses the credential as rustls will, and takes the permit to sign if its key signs slowly.

@@ -14,7 +14,7 @@ use crate::connection::peer::Peer;
 use crate::connection::request::Connection;
 use crate::files::OpenFiles;
 use crate::http::respond::Responder;
-use crate::http::route::{Looked, Routes, Routing};
+use crate::http::route::{Routes, Routing};
 use crate::limits::bodies::Bodies;
 use crate::limits::network::Networks;
 use crate::limits::settings::Limits;
@@ -78,20 +78,8 @@ impl ConnContext {
         let Established {
             stream,
             timeouts,
-            served,
-            name,
-            named,
-            revision,
-            lookup,
-            hooked,
+            looked,
         } = established;
-        let looked = Looked {
-            served,
-            revision,
-            lookup,
-            hooked,
-        };
-        let name = named.then_some(name);
         let Peer {
             address,
             is_known,
@@ -102,10 +90,9 @@ impl ConnContext {
         let server = is_open.then(|| stream.local_address()).flatten();
         let service = &local.service;
         let context = Self {
-            routes: Routes::new(looked, name.as_ref(), Arc::clone(&service.routing)),
             connection: Connection {
                 number: service.numbers.next(),
-                name,
+                name: looked.name.clone(),
                 peer: address,
                 is_known,
                 is_trusted: is_known && service.trusted.contain(address.ip()),
@@ -117,6 +104,7 @@ impl ConnContext {
                 drain: Arc::clone(&local.drain),
                 takeover: Mutex::default(),
             },
+            routes: Routes::new(looked, Arc::clone(&service.routing)),
             local,
         };
         (stream, context)

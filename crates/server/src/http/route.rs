@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::{Request, StatusCode};
 use sekisho_certs::{HostName, NameError, Outcome, Served, clock};
 
+use crate::connection::handshake::Looked;
 use crate::connection::request::{Connection, NameOfLookup, Refused, Target};
 use crate::lookup::ask::Hosts;
 use crate::lookup::authority;
@@ -34,16 +35,6 @@ pub(crate) struct Routes {
     routing: Arc<Routing>,
 }
 
-/// How the host of a handshake was found.
-pub(crate) struct Looked {
-    pub(crate) served: Arc<Served<VirtualHost>>,
-    /// The lookup's revision before the name was looked up.
-    pub(crate) revision: u64,
-    pub(crate) lookup: LookupResult,
-    /// The hook's choice, if there is a hook.
-    pub(crate) hooked: Option<Box<Hooked>>,
-}
-
 struct Known {
     name: HostName,
     served: Arc<Served<VirtualHost>>,
@@ -54,16 +45,17 @@ struct Known {
 }
 
 impl Routes {
-    /// Makes the routes of a connection. `name` is the one that the client asked for.
-    pub(crate) fn new(found: Looked, name: Option<&HostName>, routing: Arc<Routing>) -> Self {
+    /// Makes the routes of a connection.
+    pub(crate) fn new(looked: Looked, routing: Arc<Routing>) -> Self {
         let Looked {
             served,
+            name,
             revision,
             lookup,
             hooked,
-        } = found;
+        } = looked;
         let known = name.filter(|_| hooked.is_none()).map(|name| Known {
-            name: name.clone(),
+            name,
             served: Arc::clone(&served),
             revision,
             lookup: Some(lookup),

@@ -51,33 +51,36 @@ impl Hosts {
         deadline: &mut Instant,
         mut charge: Option<Charge>,
     ) -> (Outcome<VirtualHost>, LookupResult) {
+        let how;
         let reached = match self.lookup.cached(name) {
             Cached::Hit(outcome) => {
                 spend(charge, &outcome);
                 return self.count(outcome, LookupResult::Hit);
             }
-            Cached::InFlight(wait) => timeout_at(*deadline, wait.progress())
-                .await
-                .map(|progress| (progress, LookupResult::Joined)),
+            Cached::InFlight(wait) => {
+                how = LookupResult::Joined;
+                timeout_at(*deadline, wait.progress()).await
+            }
             Cached::Miss => {
                 drop(charge.take());
+                how = LookupResult::Loaded;
                 let load = self.load(name, prefix, *deadline);
                 timeout_at(*deadline, load).await
             }
         };
-        let (outcome, how) = match reached {
-            Ok((Progress::Ended(outcome), how)) => {
+        let outcome = match reached {
+            Ok(Progress::Ended(outcome)) => {
                 spend(charge, &outcome);
-                (outcome, how)
+                outcome
             }
-            Ok((Progress::Obtaining { tenant, outcome }, how)) => {
+            Ok(Progress::Obtaining { tenant, outcome }) => {
                 spend(charge, &Outcome::Absent(Absence::NoCredential));
                 *deadline = Instant::now() + self.budget.certificate_time;
                 let certificate = self.certificate(tenant, outcome, *deadline);
                 // Boxed: no other lookup has room for it.
-                (Box::pin(certificate).await, how)
+                Box::pin(certificate).await
             }
-            Err(_) => (Outcome::Failed(LookupError::Late), LookupResult::Failed),
+            Err(_) => Outcome::Failed(LookupError::Late),
         };
         self.count(outcome, how)
     }
@@ -114,17 +117,13 @@ impl Hosts {
         name: &HostName,
         prefix: Prefix,
         deadline: Instant,
-    ) -> (Progress<VirtualHost>, LookupResult) {
+    ) -> Progress<VirtualHost> {
         match self.budget.admit(prefix, deadline).await {
             Ok(permit) => {
                 let observe = charging(permit, Permit::was_absent);
-                let progress = self.lookup.load_with(name, observe).progress().await;
-                (progress, LookupResult::Loaded)
+                self.lookup.load_with(name, observe).progress().await
             }
-            Err(denied) => {
-                let outcome = Outcome::Failed(denied.into());
-                (Progress::Ended(outcome), denied.into())
-            }
+            Err(denied) => Progress::Ended(Outcome::Failed(denied.into())),
         }
     }
 
@@ -212,7 +211,7 @@ fn counted(outcome: &Outcome<VirtualHost>, how: LookupResult) -> LookupResult {
         Outcome::Absent(Absence::NoHost) => LookupResult::AbsentHost,
         Outcome::Absent(Absence::NoCredential) => LookupResult::NoCredential,
         Outcome::Absent(Absence::Disabled) => LookupResult::Disabled,
-        Outcome::Failed(_) if how == LookupResult::OverBudget => how,
+        Outcome::Failed(LookupError::OverBudget) => LookupResult::OverBudget,
         Outcome::Failed(error) if is_overload(error) => LookupResult::Overloaded,
         Outcome::Failed(_) => LookupResult::Failed,
     }
@@ -223,15 +222,6 @@ impl From<Denied> for LookupError {
         match denied {
             Denied::OverBudget => Self::OverBudget,
             Denied::Full => Self::Store(StoreError::Overloaded),
-        }
-    }
-}
-
-impl From<Denied> for LookupResult {
-    fn from(denied: Denied) -> Self {
-        match denied {
-            Denied::OverBudget => Self::OverBudget,
-            Denied::Full => Self::Overloaded,
         }
     }
 }

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::refusal::Refusal;
-use super::{Chosen, Handshakes, Peer, Report, sign};
+use super::{Chosen, Handshakes, Looked, Peer, Report, sign};
 use crate::limits::budget::Prefix;
 use crate::lookup::ask::is_overload;
 use crate::lookup::hook::{Asking, ClientFacts, Hooked, Kept, Unserved};
@@ -67,15 +67,14 @@ pub(super) async fn decide<'a>(
     let served = resolved.served;
     let prefix = Prefix::from(address.ip());
     let permit = sign(&served, hello, &name, (prefix, *deadline), parts, signing).await?;
-    Ok(Chosen {
+    let looked = Looked {
         served,
-        permit,
-        name,
-        named: server_name.is_some(),
+        name: server_name.cloned(),
         revision: resolved.revision,
         lookup: resolved.lookup,
         hooked: Some(Box::new(Hooked::new(facts, listen, own))),
-    })
+    };
+    Ok(Chosen { looked, permit })
 }
 
 /// Returns what a client gets whose choice leads to no certificate.
