@@ -45,7 +45,8 @@ mod singleflight;
 /// to step 4 if a caller that waits for it wants a certificate.
 ///
 /// `V` is what `publish` makes of a record, once per read that finds one. A read
-/// makes at most 8 store calls: an answer that a change overtook is thrown away.
+/// makes at most 8 store calls: an answer that a change overtook is thrown away. A catalog
+/// that answers from an older state than was seen is asked up to three times for each.
 ///
 /// ```
 /// use std::{sync::Arc, time::Duration};

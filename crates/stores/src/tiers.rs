@@ -220,7 +220,7 @@ impl Tiers {
         question: &Question<'_>,
         sealer: &Sealer,
     ) -> Result<Answer<OpenKey>> {
-        for _ in 0..MAX_READS {
+        for _ in 0..MAX_LAGGING {
             let answer = self.bounded(sealer.catalog().find(question.name)).await?;
             if !question.is_older(&answer) {
                 self.offer(question, answer.found.as_deref());
@@ -325,4 +325,4 @@ const FAILURES: u32 = 10;
 /// Between two trials of a store that fails.
 const BREAKER_DELAYS: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 /// How often an answer from an older state is read again.
-const MAX_READS: usize = 3;
+const MAX_LAGGING: usize = 3;
