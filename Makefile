@@ -161,7 +161,7 @@ test-trained: deps ## Run the tests of the binary and h2spec on the trained buil
 	SEKISHO_TEST_BINARY=$(CURDIR)/target/trained/$(TRAINED)/sekisho \
 		$(CARGO) test --workspace --locked --test binary
 	$(PROOF)
-	target/debug/sekisho-bench h2spec --sekisho target/trained/$(TRAINED)/sekisho
+	target/debug/sekisho-system-tests h2spec --sekisho target/trained/$(TRAINED)/sekisho
 
 # Binary that chaos, floods and the other optimized proofs start: a trained one too.
 SEKISHO ?= target/release/sekisho
@@ -172,18 +172,18 @@ SEED ?=
 chaos: ## Take stores and servers away under load for MINUTES=10 and judge it
 	@tools/need build redis postgresql
 	$(CARGO) build --release --locked --workspace
-	target/release/sekisho-bench chaos --sekisho $(SEKISHO) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	target/release/sekisho-system-tests chaos --sekisho $(SEKISHO) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 .PHONY: acme-faults
 acme-faults: deps ## Kill servers, flood them and hang the CA while they order certificates; half an hour
 	$(CARGO) build --release --locked --workspace
-	target/release/sekisho-bench acme-faults --sekisho $(SEKISHO)
+	target/release/sekisho-system-tests acme-faults --sekisho $(SEKISHO)
 
 # Built as for the tests: with the tests of one target, features are the same.
 .PHONY: acme-faults-quick
 acme-faults-quick: deps ## Do a little of that, unoptimized, in two minutes
 	$(CARGO) build --workspace --locked --bins --test sizes
-	target/debug/sekisho-bench acme-faults --quick --sekisho target/debug/sekisho
+	target/debug/sekisho-system-tests acme-faults --quick --sekisho target/debug/sekisho
 
 # Binaries for the proofs below, built as for the tests.
 PROOF := $(CARGO) build --workspace --locked --bins --test sizes
@@ -193,19 +193,19 @@ h2spec: ## Run h2spec, all cases, on files and through the proxy
 	@tools/need build nginx nginx-lua node go
 	@tools/h2spec/build
 	$(PROOF)
-	target/debug/sekisho-bench h2spec --sekisho target/debug/sekisho
+	target/debug/sekisho-system-tests h2spec --sekisho target/debug/sekisho
 
 .PHONY: smuggling
 smuggling: ## Send requests that servers read differently, over HTTP/1.1 and HTTP/2
 	@tools/need build nginx nginx-lua node
 	$(PROOF)
-	target/debug/sekisho-bench smuggling --sekisho target/debug/sekisho
+	target/debug/sekisho-system-tests smuggling --sekisho target/debug/sekisho
 
 .PHONY: smuggling-quick
 smuggling-quick: # Each case once, not cut into single bytes too
 	@tools/need build nginx nginx-lua node
 	$(PROOF)
-	target/debug/sekisho-bench smuggling --quick --sekisho target/debug/sekisho
+	target/debug/sekisho-system-tests smuggling --quick --sekisho target/debug/sekisho
 
 # Chromium is not installed for this: without it, WebSocket is left out.
 .PHONY: sites-quick
@@ -216,26 +216,26 @@ sites-quick: # 200 hosts, and WebSocket where there is Chromium
 	if command -v chromium && command -v chromedriver && command -v certutil; then \
 		parts+=,websocket; \
 	fi >/dev/null; \
-	target/debug/sekisho-bench sites --hosts 200 --parts "$$parts" --sekisho target/debug/sekisho
+	target/debug/sekisho-system-tests sites --hosts 200 --parts "$$parts" --sekisho target/debug/sekisho
 
 # Not a step of .ci/run: what others notice is measured, on cores of their own.
 .PHONY: floods
 floods: ## Attack each limit and measure another tenant's clients beside it
 	@tools/need build nginx nginx-lua
 	$(CARGO) build --release --locked --workspace
-	target/release/sekisho-bench floods --sekisho $(SEKISHO)
+	target/release/sekisho-system-tests floods --sekisho $(SEKISHO)
 
 .PHONY: hook-faults
 hook-faults: ## Run scripts in handshakes that go wrong, and measure hosts beside them
 	@tools/need build redis
 	$(CARGO) build --release --locked --workspace
-	target/release/sekisho-bench hook-faults --sekisho $(SEKISHO)
+	target/release/sekisho-system-tests hook-faults --sekisho $(SEKISHO)
 
 .PHONY: hook-faults-quick
 hook-faults-quick: # 2 s of each fault, unoptimized
 	@tools/need build redis
 	$(PROOF)
-	target/debug/sekisho-bench hook-faults --quick --sekisho target/debug/sekisho
+	target/debug/sekisho-system-tests hook-faults --quick --sekisho target/debug/sekisho
 
 HOSTS ?= 10000
 
@@ -243,7 +243,7 @@ HOSTS ?= 10000
 sites: ## Visit HOSTS=10000 hosts, each with a site of its own; WebSocket in Chromium
 	@tools/need build nginx nginx-lua node chromium
 	$(CARGO) build --release --locked --workspace
-	target/release/sekisho-bench sites --hosts $(HOSTS) --sekisho $(SEKISHO)
+	target/release/sekisho-system-tests sites --hosts $(HOSTS) --sekisho $(SEKISHO)
 
 .PHONY: renewal-year
 renewal-year: ## Simulate a year of renewals, 2,000,000 hosts; draws docs/renewal-year.svg

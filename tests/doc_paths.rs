@@ -73,7 +73,11 @@ impl Tree {
     fn read() -> Self {
         let mut folders = folders_of(root());
         folders.retain(|name| !UNTRACKED.contains(&name.as_str()));
-        let mut bases = vec![root().to_owned(), root().join("bench/src")];
+        let mut bases = vec![
+            root().to_owned(),
+            root().join("bench/src"),
+            root().join("system-tests/src"),
+        ];
         let crates = root().join("crates");
         let names = folders_of(&crates).into_iter();
         let homes = names.map(|name| crates.join(name));
@@ -189,12 +193,13 @@ fn root() -> &'static Path {
 }
 
 /// Documents outside of docs/.
-const DOCUMENTS: [&str; 5] = [
+const DOCUMENTS: [&str; 6] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
     "bench/README.md",
+    "system-tests/README.md",
 ];
 const PICTURES: [&str; 8] = [
     "crates/certs/src/feed.rs",

@@ -166,7 +166,7 @@ const LIMITS: Limits = Limits {
     prefix_in_flight: 64,
     loads_waiting: 64,
     certificates: CertificateWaits {
-        places: 1,
+        waiting: 1,
         time: PATIENCE,
     },
 };

@@ -14,13 +14,13 @@ use anyhow::{Context, Result, ensure};
 
 /// CPU time of a process and its descendants up to a reading.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CpuTime {
+pub struct CpuTime {
     threads: BTreeMap<(u32, u32), Duration>,
     processes: Duration,
 }
 
 impl CpuTime {
-    pub(crate) fn read(root: u32) -> Result<Self> {
+    pub fn read(root: u32) -> Result<Self> {
         let mut time = Self::default();
         for pid in tree(root)? {
             time.add_process(pid)?;
@@ -42,7 +42,7 @@ impl CpuTime {
         Ok(())
     }
 
-    pub(crate) fn since(&self, earlier: &Self) -> Duration {
+    pub fn since(&self, earlier: &Self) -> Duration {
         let mut sum = Duration::ZERO;
         for (thread, time) in &self.threads {
             let before = earlier.threads.get(thread).copied().unwrap_or_default();
@@ -64,13 +64,13 @@ impl CpuTime {
 /// A page that several processes share counts once in `pss`, and once per
 /// process in `rss`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Memory {
-    pub(crate) rss: u64,
-    pub(crate) pss: u64,
+pub struct Memory {
+    pub rss: u64,
+    pub pss: u64,
 }
 
 impl Memory {
-    pub(crate) fn read(root: u32) -> Result<Self> {
+    pub fn read(root: u32) -> Result<Self> {
         let mut sum = Self::default();
         for pid in tree(root)? {
             let file = format!("/proc/{pid}/smaps_rollup");
@@ -86,14 +86,14 @@ impl Memory {
 /// Returns the resident bytes of one process. Cheap, in contrast to
 /// [`Memory::read`], which walks all pages and delays the process's own page faults
 /// meanwhile.
-pub(crate) fn resident(pid: u32) -> Result<u64> {
+pub fn resident(pid: u32) -> Result<u64> {
     let file = format!("/proc/{pid}/status");
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
     kib_of(&text, "VmRSS:")
 }
 
 /// Returns all threads of the process and of its descendants.
-pub(crate) fn threads(root: u32) -> Result<BTreeSet<u32>> {
+pub fn threads(root: u32) -> Result<BTreeSet<u32>> {
     let mut threads = BTreeSet::new();
     for pid in tree(root)? {
         // A process may end after it was listed.
@@ -105,7 +105,7 @@ pub(crate) fn threads(root: u32) -> Result<BTreeSet<u32>> {
 }
 
 /// Returns the process and all its descendants.
-pub(crate) fn tree(root: u32) -> Result<Vec<u32>> {
+pub fn tree(root: u32) -> Result<Vec<u32>> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for pid in numbers_in(Path::new("/proc"))? {
         // A process that ends while the list is read is no descendant: those

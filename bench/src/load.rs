@@ -1,9 +1,9 @@
 //! Load generator. It uses one thread, and a second one to keep a schedule: `taskset` pins
 //! both to one core.
 
-pub(crate) mod client;
+pub mod client;
 mod failure;
-pub(crate) mod gate;
+pub mod gate;
 mod http;
 mod multiplexed;
 mod names;
@@ -22,16 +22,16 @@ use anyhow::{Context, Result, ensure};
 use tokio::runtime;
 use tokio::task::LocalSet;
 
-pub(crate) use self::failure::Failure;
-pub(crate) use self::names::{Names, SplitMix};
-pub(crate) use self::options::{EXAMPLES, Options};
-pub(crate) use self::tally::{Outcome, Tally};
+pub use self::failure::Failure;
+pub use self::names::{Names, SplitMix};
+pub use self::options::{EXAMPLES, Options};
+pub use self::tally::{Outcome, Tally};
 
 use self::client::Part;
 use self::gate::Gate;
 use self::run::Run;
 
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub fn run(options: &Options) -> Result<()> {
     options.check()?;
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()

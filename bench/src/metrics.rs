@@ -9,10 +9,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Scrape of `/metrics`.
-pub(crate) struct Metrics(String);
+pub struct Metrics(String);
 
 impl Metrics {
-    pub(crate) async fn read(admin: SocketAddr) -> Result<Self> {
+    pub async fn read(admin: SocketAddr) -> Result<Self> {
         let read = async {
             let mut stream = TcpStream::connect(admin).await?;
             stream
@@ -27,7 +27,7 @@ impl Metrics {
             .context("the metrics do not come")?
     }
 
-    pub(crate) fn value(&self, name: &str) -> Result<f64> {
+    pub fn value(&self, name: &str) -> Result<f64> {
         let mut lines = self.0.lines();
         let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let value = value.with_context(|| format!("there is no metric {name}"))?;
@@ -36,7 +36,7 @@ impl Metrics {
 
     /// Returns the lookups that the Redis cache answered, and all that it
     /// received.
-    pub(crate) fn redis_cache_reads(&self) -> Result<(f64, f64)> {
+    pub fn redis_cache_reads(&self) -> Result<(f64, f64)> {
         let value =
             |outcome: &str| self.value(&format!("{REDIS_CACHE_READS}{{outcome=\"{outcome}\"}}"));
         let hits = value("hit")?;
@@ -44,7 +44,7 @@ impl Metrics {
     }
 
     /// Returns the reads of the catalog for challenges.
-    pub(crate) fn challenge_reads(&self) -> Result<f64> {
+    pub fn challenge_reads(&self) -> Result<f64> {
         let reads = ["absent", "failed", "found"].map(|outcome| {
             self.value(&format!(
                 "sekisho_challenge_reads_total{{outcome=\"{outcome}\"}}"
@@ -55,7 +55,7 @@ impl Metrics {
 
     /// Returns the number of store calls, and the seconds that they took
     /// together.
-    pub(crate) fn store_calls(&self) -> Result<(f64, f64)> {
+    pub fn store_calls(&self) -> Result<(f64, f64)> {
         Ok((
             self.value("sekisho_store_call_seconds_count")?,
             self.value("sekisho_store_call_seconds_sum")?,

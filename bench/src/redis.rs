@@ -13,8 +13,8 @@ use clap::Args;
 use tokio::runtime;
 use tokio::task::{JoinSet, LocalSet};
 
-use crate::load::gate::Gate;
-use crate::load::{Names, Outcome, Tally};
+use sekisho_bench::load::gate::Gate;
+use sekisho_bench::load::{Names, Outcome, Tally};
 
 /// Whom to ask for which pairs.
 #[derive(Args, Clone, Debug)]

@@ -19,16 +19,16 @@ use rustls::{
 
 /// TLS parameters of a client, and how it verifies the answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Offer {
-    pub(crate) version: Version,
-    pub(crate) group: Group,
-    pub(crate) trust: Trust,
+pub struct Offer {
+    pub version: Version,
+    pub group: Group,
+    pub trust: Trust,
     /// Number of hosts whose tickets are kept; None for full handshakes only.
-    pub(crate) resume: Option<usize>,
+    pub resume: Option<usize>,
 }
 
 impl Offer {
-    pub(crate) fn config(&self) -> Result<ClientConfig> {
+    pub fn config(&self) -> Result<ClientConfig> {
         let provider = Arc::new(CryptoProvider {
             cipher_suites: self.version.suites(),
             kx_groups: self.groups(),
@@ -64,7 +64,7 @@ impl Offer {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Trust {
+pub enum Trust {
     /// Chain and name are verified with the certificates in this file.
     Authority(PathBuf),
     /// Nothing is verified: a cheap client does not limit the throughput.
@@ -72,7 +72,7 @@ pub(crate) enum Trust {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum Version {
+pub enum Version {
     #[value(name = "1.2")]
     Tls12,
     #[value(name = "1.3")]
@@ -99,7 +99,7 @@ impl Version {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum Group {
+pub enum Group {
     X25519,
     X25519mlkem768,
     P256,
@@ -107,7 +107,7 @@ pub(crate) enum Group {
 
 impl Group {
     /// Returns the name on the command line.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::X25519 => "x25519",
             Self::X25519mlkem768 => "x25519mlkem768",
@@ -115,7 +115,7 @@ impl Group {
         }
     }
 
-    pub(crate) fn kx(self) -> &'static dyn SupportedKxGroup {
+    pub fn kx(self) -> &'static dyn SupportedKxGroup {
         match self {
             Self::X25519 => kx_group::X25519,
             Self::X25519mlkem768 => kx_group::X25519MLKEM768,

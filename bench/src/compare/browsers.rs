@@ -4,7 +4,7 @@
 use super::rows::{Case, Goal, Measure, Row, Scale, figure};
 use super::sekisho::Store;
 use super::table::{BASE, FULL, NGINX, NGINX_ALL, SEKISHO, cold, ratio};
-use crate::tls::Group;
+use sekisho_bench::tls::Group;
 
 pub(crate) const PQ: Row = Row {
     id: "pq",

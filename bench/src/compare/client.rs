@@ -12,9 +12,9 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::server::{LARGE_FILE, PAGE};
-use crate::load::Outcome;
-use crate::load::gate::READY;
-use crate::tls::{Group, Version};
+use sekisho_bench::load::Outcome;
+use sekisho_bench::load::gate::READY;
+use sekisho_bench::tls::{Group, Version};
 
 /// Load of a client. All other parameters are the same in all measurements.
 #[derive(Clone, Debug)]

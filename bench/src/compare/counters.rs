@@ -14,7 +14,7 @@ use perf_event::{Builder, Counter, CounterData};
 use rustix::io::Errno;
 
 use super::rows::figure;
-use crate::accounting::threads;
+use sekisho_bench::accounting::threads;
 
 /// Kind of hardware counter, with the name of its figure.
 #[derive(Clone, Copy, Debug)]

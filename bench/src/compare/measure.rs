@@ -21,9 +21,9 @@ use super::pages;
 use super::rows::{Asked, Case, Measure, Row, Setup, figure};
 use super::server::Server;
 use super::setup::{self, Place};
-use crate::accounting::{CpuTime, Memory};
 use crate::fixtures::HOST_PATTERN;
-use crate::load::Outcome;
+use sekisho_bench::accounting::{CpuTime, Memory};
+use sekisho_bench::load::Outcome;
 
 /// Figures by name, the most important first.
 pub(crate) type Sample = Vec<(&'static str, f64)>;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::counters::{Counters, Support};
-use crate::accounting::CpuTime;
+use sekisho_bench::accounting::CpuTime;
 
 /// Running measurement.
 pub(crate) struct Meter {

@@ -3,7 +3,7 @@
 use super::sekisho::Store;
 use super::services::Service;
 use crate::fixtures::KeyKind;
-use crate::tls::{Group, Version};
+use sekisho_bench::tls::{Group, Version};
 
 /// Comparison of several servers, with the same work and certificates.
 #[derive(Debug)]

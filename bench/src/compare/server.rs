@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::accounting::{CpuTime, Memory, tree};
-use crate::load::client::Client;
-use crate::metrics::Metrics;
-use crate::tls::{Group, Offer, Trust, Version};
+use sekisho_bench::accounting::{CpuTime, Memory, tree};
+use sekisho_bench::load::client::Client;
+use sekisho_bench::metrics::Metrics;
+use sekisho_bench::tls::{Group, Offer, Trust, Version};
 
 #[derive(Debug)]
 pub(crate) struct Server {

@@ -15,8 +15,8 @@ use sekisho_testkit::services::{Postgres, Signal};
 use super::options::{Binary, Options};
 use super::rows::figure;
 use super::workspace::Workspace;
-use crate::accounting::CpuTime;
 use crate::fixtures::{Folder, KeyKind, host_name};
+use sekisho_bench::accounting::CpuTime;
 
 /// Service behind the servers.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

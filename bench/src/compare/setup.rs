@@ -20,7 +20,7 @@ use super::services::{Service, Services};
 use super::upstreams::Upstreams;
 use super::workspace::Workspace;
 use crate::fixtures::{Folder, host_name};
-use crate::tls::Group;
+use sekisho_bench::tls::Group;
 
 /// Options and resources of a comparison.
 #[derive(Clone, Copy)]

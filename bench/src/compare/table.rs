@@ -6,7 +6,7 @@ use super::scripts::{HOOK, HOOK_CACHED, HOOK_MEMORY, HOOK_STATE, HOOK_STUCK};
 use super::sekisho::Store;
 use super::sites::{DOWNLOAD, H2_100, PROXIED_TENANTS, PROXY_10, PROXY_100, PROXY_COLD, WEBSOCKET};
 use crate::fixtures::KeyKind;
-use crate::tls::{Group, Version};
+use sekisho_bench::tls::{Group, Version};
 
 pub(crate) const ROWS: &[Row] = &[
     Row {

@@ -2,7 +2,7 @@
 
 mod hello;
 
-pub(crate) use hello::Part;
+pub use hello::Part;
 
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,7 +22,7 @@ use super::failure::Failure;
 use super::http::{self, Connection};
 use crate::tls::Offer;
 
-pub(crate) struct Client {
+pub struct Client {
     target: SocketAddr,
     tls: TlsConnector,
     group: NamedGroup,
@@ -34,7 +34,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(target: SocketAddr, offer: &Offer, deadline: Duration) -> Result<Self> {
+    pub fn new(target: SocketAddr, offer: &Offer, deadline: Duration) -> Result<Self> {
         Ok(Self {
             target,
             tls: TlsConnector::from(Arc::new(offer.config()?)),
@@ -46,12 +46,12 @@ impl Client {
         })
     }
 
-    pub(crate) fn sources(self, sources: u32) -> Self {
+    pub fn sources(self, sources: u32) -> Self {
         Self { sources, ..self }
     }
 
     /// Offers HTTP/2 by ALPN instead of HTTP/1.1.
-    pub(crate) fn http2(mut self) -> Self {
+    pub fn http2(mut self) -> Self {
         let mut config = ClientConfig::clone(self.tls.config());
         config.alpn_protocols = vec![b"h2".to_vec()];
         self.tls = TlsConnector::from(Arc::new(config));
@@ -59,17 +59,17 @@ impl Client {
     }
 
     /// Lets the source addresses begin at 127.NET.0.1.
-    pub(crate) fn in_net(self, net: u8) -> Self {
+    pub fn in_net(self, net: u8) -> Self {
         Self { net, ..self }
     }
 
     /// Returns how long a connection or a request may take.
-    pub(crate) fn deadline(&self) -> Duration {
+    pub fn deadline(&self) -> Duration {
         self.deadline
     }
 
     /// Connects, sends a request if there is a path, and ends the connection.
-    pub(crate) async fn visit(
+    pub async fn visit(
         &self,
         host: &str,
         path: Option<&str>,
@@ -100,12 +100,12 @@ impl Client {
     }
 
     /// Connects and keeps the connection open.
-    pub(crate) async fn open(&self, host: &str) -> Result<TlsStream<TcpStream>, Failure> {
+    pub async fn open(&self, host: &str) -> Result<TlsStream<TcpStream>, Failure> {
         self.bounded(self.handshake(host)).await
     }
 
     /// Sends a request on a connection that stays open.
-    pub(crate) async fn request(
+    pub async fn request(
         &self,
         stream: &mut TlsStream<TcpStream>,
         path: &str,
@@ -119,7 +119,7 @@ impl Client {
     }
 
     /// Waits for an exchange until the deadline.
-    pub(crate) async fn bounded<T>(
+    pub async fn bounded<T>(
         &self,
         exchange: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
@@ -192,12 +192,12 @@ impl Client {
 
 /// Times of a finished connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Visit {
-    pub(crate) handshake: Duration,
-    pub(crate) whole: Duration,
-    pub(crate) resumed: bool,
+pub struct Visit {
+    pub handshake: Duration,
+    pub whole: Duration,
+    pub resumed: bool,
 }
 
-pub(crate) fn is_resumed(stream: &TlsStream<TcpStream>) -> bool {
+pub fn is_resumed(stream: &TlsStream<TcpStream>) -> bool {
     stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed)
 }

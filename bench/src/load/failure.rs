@@ -3,7 +3,7 @@
 use std::io;
 
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     Connect(io::Error),
     Handshake(io::Error),
     Exchange(io::Error),
@@ -19,7 +19,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn kind(&self) -> String {
+    pub fn kind(&self) -> String {
         match self {
             Self::Connect(error) => format!("connect: {error}"),
             Self::Handshake(error) => format!("handshake: {error}"),

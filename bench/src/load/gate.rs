@@ -9,12 +9,12 @@ use std::io::{self, Write};
 use anyhow::Result;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Gate(pub(crate) bool);
+pub struct Gate(pub bool);
 
 impl Gate {
     /// Prints "ready" and waits for a line. Blocking the only thread keeps the
     /// wire silent meanwhile.
-    pub(crate) fn ready(self) -> Result<()> {
+    pub fn ready(self) -> Result<()> {
         if self.0 {
             say(READY)?;
             wait()?;
@@ -24,7 +24,7 @@ impl Gate {
 
     /// Prints the result and keeps the connections open until a line or EOF
     /// arrives.
-    pub(crate) fn done(self, result: &str) -> Result<()> {
+    pub fn done(self, result: &str) -> Result<()> {
         say(result)?;
         if self.0 {
             wait()?;
@@ -33,7 +33,7 @@ impl Gate {
     }
 }
 
-pub(crate) const READY: &str = "ready";
+pub const READY: &str = "ready";
 
 fn say(line: &str) -> Result<()> {
     let mut out = io::stdout().lock();

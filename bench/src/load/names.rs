@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// Hosts of a run.
 #[derive(Debug)]
-pub(crate) enum Names {
+pub enum Names {
     List(Vec<String>),
     /// Names by number: a million of them take two strings.
     Pattern {
@@ -19,7 +19,7 @@ pub(crate) enum Names {
 }
 
 impl Names {
-    pub(crate) fn from_file(file: &Path) -> Result<Self> {
+    pub fn from_file(file: &Path) -> Result<Self> {
         let text = fs::read_to_string(file)
             .with_context(|| format!("cannot read names from {}", file.display()))?;
         let names: Vec<String> = text
@@ -32,7 +32,7 @@ impl Names {
         Ok(Self::List(names))
     }
 
-    pub(crate) fn from_pattern(pattern: &str, count: usize) -> Result<Self> {
+    pub fn from_pattern(pattern: &str, count: usize) -> Result<Self> {
         let Some((before, after)) = pattern.split_once("{n}") else {
             bail!("the pattern {pattern:?} has no {{n}} for the host's number");
         };
@@ -44,14 +44,18 @@ impl Names {
         })
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         match self {
             Self::List(names) => names.len(),
             Self::Pattern { count, .. } => *count,
         }
     }
 
-    pub(crate) fn name(&self, index: usize) -> String {
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn name(&self, index: usize) -> String {
         match self {
             Self::List(names) => names[index].clone(),
             Self::Pattern { before, after, .. } => format!("{before}{index}{after}"),
@@ -61,7 +65,7 @@ impl Names {
 
 /// Order in which hosts are requested.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Order {
+pub enum Order {
     Walk,
     Random,
     /// The n-th host is requested in proportion to n^-s.
@@ -163,17 +167,22 @@ fn zipf_shares(len: usize, exponent: f64) -> Vec<f64> {
 /// SplitMix64 generator (Steele, Lea and Flood): one addition and three mixing
 /// steps. Any seed will do.
 #[derive(Debug)]
-pub(crate) struct SplitMix(pub(crate) u64);
+pub struct SplitMix(pub u64);
 
 impl SplitMix {
     /// Returns a number of at least 0 and below 1.
-    pub(crate) fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         bits ^= bits >> 31;
         (bits >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Returns a random number below `end`, which must not be 0.
+    pub fn below(&mut self, end: usize) -> usize {
+        ((self.unit() * end as f64) as usize).min(end - 1)
     }
 }
 

@@ -14,14 +14,14 @@ use crate::tls::{Group, Offer, Trust, Version};
 
 /// What to send, to whom, and for how long.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Options {
+pub struct Options {
     /// The server's address
     #[arg(long, value_name = "ADDR")]
-    pub(crate) target: SocketAddr,
+    pub target: SocketAddr,
 
     /// File with one host name per line
     #[arg(long, value_name = "FILE", required_unless_present = "name_pattern")]
-    pub(crate) names: Option<PathBuf>,
+    pub names: Option<PathBuf>,
 
     /// Host names by number, such as 'h{n}.example.test'
     #[arg(
@@ -30,61 +30,61 @@ pub(crate) struct Options {
         requires = "count",
         conflicts_with = "names"
     )]
-    pub(crate) name_pattern: Option<String>,
+    pub name_pattern: Option<String>,
 
     /// How many hosts the pattern stands for: numbers 0 to N-1
     #[arg(long, value_name = "N")]
-    pub(crate) count: Option<usize>,
+    pub count: Option<usize>,
 
     /// Order of the hosts: walk, random, zipf, zipf:S, or half:N for a walk in which every
     /// second host is one of the first N
     #[arg(long, default_value = "walk")]
-    pub(crate) order: Order,
+    pub order: Order,
 
     /// Number of the host at which a walk begins
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) start: usize,
+    pub start: usize,
 
     /// Seed of the random orders
     #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
+    pub seed: u64,
 
     /// Full handshakes only, or resumed ones wherever the server gave a ticket
     #[arg(long, value_enum, default_value = "full")]
-    pub(crate) resume: Resume,
+    pub resume: Resume,
 
     /// Connections open at the same time
     #[arg(long, value_name = "C", default_value_t = 16)]
-    pub(crate) concurrency: usize,
+    pub concurrency: usize,
 
     /// Begin this many connections per second, however long they take, as far as the
     /// concurrency allows; times count from when each was due
     #[arg(long, value_name = "N", conflicts_with_all = ["keepalive", "idle"])]
-    pub(crate) rate: Option<NonZeroU32>,
+    pub rate: Option<NonZeroU32>,
 
     /// Path of the request on each connection, or none
     #[arg(long, value_name = "PATH|none", default_value = "/")]
-    pub(crate) request: String,
+    pub request: String,
 
     /// Stop after this many handshakes
     #[arg(long, value_name = "N")]
-    pub(crate) handshakes: Option<u64>,
+    pub handshakes: Option<u64>,
 
     /// Stop after this many seconds; with --idle, hold the connections for that long
     #[arg(long, value_name = "S")]
-    pub(crate) seconds: Option<f64>,
+    pub seconds: Option<f64>,
 
     /// Handshakes (or requests, with --keepalive) made before measuring starts
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) warmup: u64,
+    pub warmup: u64,
 
     /// TLS version; the cipher suite is AES-128-GCM with SHA-256
     #[arg(long, value_enum, default_value = "1.3")]
-    pub(crate) tls: Version,
+    pub tls: Version,
 
     /// The only key exchange group that is offered
     #[arg(long, value_enum, default_value = "x25519")]
-    pub(crate) group: Group,
+    pub group: Group,
 
     /// Verify chain and name with the certificates in this file
     #[arg(
@@ -93,56 +93,56 @@ pub(crate) struct Options {
         required_unless_present = "no_verify",
         conflicts_with = "no_verify"
     )]
-    pub(crate) ca: Option<PathBuf>,
+    pub ca: Option<PathBuf>,
 
     /// Verify nothing, so that the client takes little CPU
     #[arg(long)]
-    pub(crate) no_verify: bool,
+    pub no_verify: bool,
 
     /// Many requests on each of C connections
     #[arg(long, value_name = "REQUESTS", conflicts_with = "idle")]
-    pub(crate) keepalive: Option<u64>,
+    pub keepalive: Option<u64>,
 
     /// Speak HTTP/2, with this many requests at a time on each connection; with --idle, one
     #[arg(long, value_name = "STREAMS", conflicts_with_all = ["rate", "hellos"])]
-    pub(crate) http2: Option<usize>,
+    pub http2: Option<usize>,
 
     /// Upgrade each connection to a WebSocket; a request is then 64 bytes and their echo
     #[arg(long, requires = "keepalive", conflicts_with = "http2")]
-    pub(crate) websocket: bool,
+    pub websocket: bool,
 
     /// Ask for the next host in each request; the first certificate must cover all
     #[arg(long, requires = "keepalive", conflicts_with_all = ["http2", "websocket"])]
-    pub(crate) any_host: bool,
+    pub any_host: bool,
 
     /// Open C connections and hold them without traffic
     #[arg(long)]
-    pub(crate) idle: bool,
+    pub idle: bool,
 
     /// Open C connections, send a ClientHello or its first half on each, and hold them
     #[arg(long, value_enum, requires = "gate", conflicts_with_all = ["keepalive", "idle"])]
-    pub(crate) hellos: Option<Part>,
+    pub hellos: Option<Part>,
 
     /// Seconds that a connection (or a request, with --keepalive) may take
     #[arg(long, value_name = "S", default_value_t = 10.0)]
-    pub(crate) deadline: f64,
+    pub deadline: f64,
 
     /// Spread connections over this many source addresses in 127.0.0.0/8
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) sources: u32,
+    pub sources: u32,
 
     /// Print the result as JSON
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 
     /// Print "ready" after the warm-up and wait for a line on standard input; wait for
     /// another one before the connections are closed
     #[arg(long)]
-    pub(crate) gate: bool,
+    pub gate: bool,
 }
 
 impl Options {
-    pub(crate) fn names(&self) -> Result<Names> {
+    pub fn names(&self) -> Result<Names> {
         match (&self.names, &self.name_pattern) {
             (Some(file), _) => Names::from_file(file),
             (None, Some(pattern)) => Names::from_pattern(pattern, self.count.unwrap_or(0)),
@@ -150,7 +150,7 @@ impl Options {
         }
     }
 
-    pub(crate) fn offer(&self, hosts: usize) -> Offer {
+    pub fn offer(&self, hosts: usize) -> Offer {
         Offer {
             version: self.tls,
             group: self.group,
@@ -163,7 +163,7 @@ impl Options {
     }
 
     /// Refuses options without a bound: every run must end.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         let bounded = self.handshakes.is_some() || self.seconds.is_some();
         if self.http2 == Some(0) {
             bail!("--http2 must be at least 1");
@@ -188,13 +188,13 @@ impl Options {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum Resume {
+pub enum Resume {
     Full,
     Resumed,
 }
 
 /// Examples below `--help`.
-pub(crate) const EXAMPLES: &str = "\
+pub const EXAMPLES: &str = "\
 Examples:
   10,000 full handshakes with one request each, over 100 hosts:
     sekisho-bench load --target 127.0.0.1:8443 --name-pattern 'h{n}.example.test' --count 100 \\

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::failure::Failure;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Tally {
+pub struct Tally {
     handshakes: Histogram<u64>,
     operations: Histogram<u64>,
     lags: Histogram<u64>,
@@ -19,7 +19,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn new() -> Result<Self> {
+    pub fn new() -> Result<Self> {
         // 1 µs to 10 minutes, with three digits: about 160 KB, which do not
         // grow.
         let empty = Histogram::new_with_bounds(1, 600_000_000, 3)?;
@@ -32,23 +32,23 @@ impl Tally {
         })
     }
 
-    pub(crate) fn handshake(&mut self, took: Duration, resumed: bool) {
+    pub fn handshake(&mut self, took: Duration, resumed: bool) {
         self.handshakes.saturating_record(micros(took));
         self.resumed += u64::from(resumed);
     }
 
     /// Records a connection with its request; with `--keepalive`, one request.
-    pub(crate) fn operation(&mut self, took: Duration) {
+    pub fn operation(&mut self, took: Duration) {
         self.operations.saturating_record(micros(took));
     }
 
     /// Records how late a connection of a schedule began.
-    pub(crate) fn lag(&mut self, late: Duration) {
+    pub fn lag(&mut self, late: Duration) {
         self.lags.saturating_record(micros(late));
     }
 
     /// Adds the counts of another tally.
-    pub(crate) fn add(&mut self, other: &Self) -> Result<()> {
+    pub fn add(&mut self, other: &Self) -> Result<()> {
         self.handshakes.add(&other.handshakes)?;
         self.operations.add(&other.operations)?;
         self.lags.add(&other.lags)?;
@@ -61,7 +61,7 @@ impl Tally {
 
     /// Counts a failure by its kind. Without its host name, a message is the
     /// same kind for all hosts. The name may be empty, if the message has none.
-    pub(crate) fn failure(&mut self, failure: &Failure, host: &str) {
+    pub fn failure(&mut self, failure: &Failure, host: &str) {
         let mut kind = failure.kind();
         if !host.is_empty() {
             kind = kind.replace(host, "HOST");
@@ -72,7 +72,7 @@ impl Tally {
         *self.errors.entry(kind).or_default() += 1;
     }
 
-    pub(crate) fn outcome(self, elapsed: Duration) -> Outcome {
+    pub fn outcome(self, elapsed: Duration) -> Outcome {
         let seconds = elapsed.as_secs_f64();
         Outcome {
             operations: self.operations.len(),
@@ -91,25 +91,25 @@ impl Tally {
 
 /// Result of a run, as printed.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Outcome {
-    pub(crate) operations: u64,
-    pub(crate) handshakes: u64,
-    pub(crate) resumed: u64,
-    pub(crate) seconds: f64,
-    pub(crate) per_second: f64,
+pub struct Outcome {
+    pub operations: u64,
+    pub handshakes: u64,
+    pub resumed: u64,
+    pub seconds: f64,
+    pub per_second: f64,
     /// Time from the connection's start to its response's last byte. With
     /// `--keepalive`, it begins with the request.
-    pub(crate) operation_us: Latency,
+    pub operation_us: Latency,
     /// Time from the connection's start to the handshake's end.
-    pub(crate) handshake_us: Latency,
+    pub handshake_us: Latency,
     /// Time from when a connection was due to its start; only with `--rate`.
-    pub(crate) lag_us: Option<Latency>,
-    pub(crate) failed: u64,
-    pub(crate) errors: BTreeMap<String, u64>,
+    pub lag_us: Option<Latency>,
+    pub failed: u64,
+    pub errors: BTreeMap<String, u64>,
 }
 
 impl Outcome {
-    pub(crate) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let mut text = format!(
             "{} operations in {:.2} s, {:.0} per second\n\
              {} handshakes, {} of them resumed\n",
@@ -132,12 +132,12 @@ impl Outcome {
 
 /// Percentiles in microseconds.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Latency {
-    pub(crate) p50: u64,
-    pub(crate) p90: u64,
-    pub(crate) p99: u64,
-    pub(crate) p999: u64,
-    pub(crate) max: u64,
+pub struct Latency {
+    pub p50: u64,
+    pub p90: u64,
+    pub p99: u64,
+    pub p999: u64,
+    pub max: u64,
 }
 
 impl Latency {

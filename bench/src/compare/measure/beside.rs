@@ -4,7 +4,6 @@
 use anyhow::{Result, ensure};
 
 use super::{Memory, Sample, Subject, operation_figures};
-use crate::accounting::CpuTime;
 use crate::compare::client::CONCURRENCY;
 use crate::compare::meter::Meter;
 use crate::compare::rows::{Setup, figure};
@@ -12,7 +11,8 @@ use crate::compare::server::Server;
 use crate::compare::services::Service;
 use crate::compare::setup::Place;
 use crate::fixtures::HOST_PATTERN;
-use crate::load::Outcome;
+use sekisho_bench::accounting::CpuTime;
+use sekisho_bench::load::Outcome;
 
 /// Reading of the services and the server's store calls, before a measurement.
 pub(super) struct Beside(Option<Reading>);

@@ -12,8 +12,8 @@ use super::{Sample, Subject};
 use crate::compare::catalog::Changes;
 use crate::compare::rows::figure;
 use crate::fixtures::Folder;
-use crate::load::client::Client;
-use crate::tls::{Group, Offer, Trust};
+use sekisho_bench::load::client::Client;
+use sekisho_bench::tls::{Group, Offer, Trust};
 
 impl Subject<'_> {
     /// Measures propagation. A client of each of three servers makes handshakes

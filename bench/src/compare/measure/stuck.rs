@@ -9,7 +9,7 @@ use super::{Load, Sample, Subject, Work, walk};
 use crate::compare::rows::figure;
 use crate::compare::server::Server;
 use crate::fixtures::HOST_PATTERN;
-use crate::load::Outcome;
+use sekisho_bench::load::Outcome;
 
 impl Subject<'_> {
     /// Measures both phases of one round. The server is kept for the next.

@@ -4,9 +4,9 @@ use anyhow::Result;
 use tokio::time::sleep;
 
 use super::{IDLE, Sample, Subject, Work, growth, walk};
-use crate::accounting::Memory;
 use crate::compare::client::Load;
 use crate::fixtures::HOST_PATTERN;
+use sekisho_bench::accounting::Memory;
 
 impl Subject<'_> {
     /// Measures the growth by handshakes that wait: in the script where the case has one,

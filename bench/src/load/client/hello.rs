@@ -11,7 +11,7 @@ use crate::load::failure::Failure;
 
 /// Part of a ClientHello that is sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum Part {
+pub enum Part {
     /// The server waits for the rest.
     Half,
     /// The client waits for the server.

@@ -1,0 +1,74 @@
+//! Tests of promises with the real binary: outages under load, faults while certificates are
+//! ordered, attacks, and requests that servers read differently.
+#![forbid(unsafe_code)]
+
+mod acme_faults;
+mod chaos;
+mod flood;
+mod floods;
+mod h2spec;
+mod hook_faults;
+mod hosting;
+mod server;
+mod sites;
+mod smuggling;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Flood(options) => flood::run(&options),
+        Command::Chaos(options) => chaos::run(&options),
+        Command::AcmeFaults(options) => acme_faults::run(&options),
+        Command::H2spec(options) => h2spec::run(&options),
+        Command::Smuggling(options) => smuggling::run(&options),
+        Command::Sites(options) => sites::run(&options),
+        Command::Floods(options) => floods::run(&options),
+        Command::HookFaults(options) => hook_faults::run(&options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sekisho-system-tests: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Breaks servers, stores, CAs and clients, and judges what others notice.
+#[derive(Parser)]
+#[command(version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Flood a server of this machine and measure its other clients.
+    #[command(after_help = flood::EXAMPLES)]
+    Flood(flood::Options),
+    /// Take stores and servers away under load and judge what clients see.
+    #[command(after_help = chaos::EXAMPLES)]
+    Chaos(chaos::Options),
+    /// Kill servers, flood them and stop the CA while certificates are ordered.
+    #[command(after_help = acme_faults::EXAMPLES)]
+    AcmeFaults(acme_faults::Options),
+    /// Run h2spec on files and through the proxy.
+    #[command(after_help = h2spec::EXAMPLES)]
+    H2spec(h2spec::Options),
+    /// Send requests that servers read differently, to upstreams that tell what they saw.
+    #[command(after_help = smuggling::EXAMPLES)]
+    Smuggling(smuggling::Options),
+    /// Serve thousands of hosts, each with a site of its own, and visit all.
+    #[command(after_help = sites::EXAMPLES)]
+    Sites(sites::Options),
+    /// Flood a server in each way that has a limit, and judge what others notice.
+    #[command(after_help = floods::EXAMPLES)]
+    Floods(floods::Options),
+    /// Run scripts that go wrong in handshakes, and judge what others notice.
+    #[command(after_help = hook_faults::EXAMPLES)]
+    HookFaults(hook_faults::Options),
+}
