@@ -108,7 +108,7 @@ struct Source {
 fn sources() -> impl Iterator<Item = Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut paths = Vec::new();
-    for folder in ["src", "tests", "crates", "bench"] {
+    for folder in ["src", "tests", "crates", "bench", "system-tests"] {
         walk(&root.join(folder), &mut paths);
     }
     paths.into_iter().map(|path| Source {
