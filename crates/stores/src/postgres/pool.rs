@@ -172,7 +172,7 @@ impl Pool {
         T: Send + 'static,
         F: Future<Output = Step<T>> + Send + 'static,
     {
-        let task = runtime.spawn(timeout(bound, call));
+        let task = runtime.spawn(async move { timeout(bound, call).await });
         match task.await {
             Ok(Ok(step)) => step.map_err(|fault| fault.at(&self.dialer.url)),
             Ok(Err(_)) => Err(StoreError::TimedOut(bound)),
