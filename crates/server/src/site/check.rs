@@ -13,7 +13,7 @@ use http::StatusCode;
 pub(super) use fields::field_name;
 pub(super) use upstream::moved;
 
-use super::document::{RawAction, RawOptions, RawPath, RawRewrite, RawRule, RawSite, TextOr};
+use super::document::{RawPath, RawRule, RawSite, TextOr};
 use super::error::{Below, Checked, Wrong};
 use super::path::SitePath;
 use super::redirect::Redirect;
@@ -24,8 +24,8 @@ use super::template::{HOST, TENANT, Template};
 /// Checks all keys. `base` is the configuration's folder for `[site]`, None for
 /// a host record; relative folders lie below it.
 pub(super) fn rules(raw: RawSite, base: Option<&Path>) -> Checked<Arc<[Rule]>> {
-    let (paths, top) = raw.split();
-    let paths = paths.unwrap_or_default();
+    let top = raw.rule;
+    let paths = raw.paths.unwrap_or_default();
     if paths.len() > MAX_PATHS {
         let count = paths.len();
         return Err(Wrong::new(format!(
@@ -33,15 +33,15 @@ pub(super) fn rules(raw: RawSite, base: Option<&Path>) -> Checked<Arc<[Rule]>> {
         )))
         .below("paths");
     }
-    let shared = shared_options(&top.options, base)?;
+    let shared = shared_options(&top, base)?;
     let mut rules = Vec::with_capacity(paths.len() + 1);
-    if top.action.is_there() || paths.is_empty() {
+    if top.has_action() || paths.is_empty() {
         rules.push(top_rule(&top, shared.clone(), base)?);
     } else {
-        top.rewrite.refuse()?;
+        top.refuse_rewrite()?;
     }
     for (index, raw) in paths.into_iter().enumerate() {
-        let rule = path_rule(raw.0, index, (&top.options, shared.as_ref()), base);
+        let rule = path_rule(raw.0, index, (&top, shared.as_ref()), base);
         let rule = rule.and_then(|rule| match is_taken(&rules, &rule.prefix) {
             true => Err(Wrong::new(TWICE)).below("path"),
             false => Ok(rule),
@@ -55,23 +55,19 @@ pub(super) fn rules(raw: RawSite, base: Option<&Path>) -> Checked<Arc<[Rule]>> {
 }
 
 /// Checks the options of the top level, which all paths share.
-fn shared_options(raw: &RawOptions, base: Option<&Path>) -> Checked<Option<Arc<RuleOptions>>> {
-    if raw.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(Arc::new(options::rule_options(raw, 0, base)?)))
+fn shared_options(raw: &RawRule, base: Option<&Path>) -> Checked<Option<Arc<RuleOptions>>> {
+    let options = || options::rule_options(raw, 0, base).map(Arc::new);
+    raw.has_options().then(options).transpose()
 }
 
 fn top_rule(raw: &RawRule, shared: Option<Arc<RuleOptions>>, base: Option<&Path>) -> Checked<Rule> {
-    let action = action(&raw.action, base)?;
-    if raw.rewrite.strip.is_some() {
+    let action = action(raw, base)?;
+    if raw.strip.is_some() {
         let text = "the top level has no prefix to strip; write it in `paths`";
         return Err(Wrong::new(text)).below("strip");
     }
     let shared_options = shared.as_deref();
-    let own = raw
-        .rewrite
-        .apply(&action, || shared_options.cloned().unwrap_or_default())?;
+    let own = raw.rewrite(&action, || shared_options.cloned().unwrap_or_default())?;
     Ok(Rule {
         prefix: Box::default(),
         action,
@@ -82,37 +78,29 @@ fn top_rule(raw: &RawRule, shared: Option<Arc<RuleOptions>>, base: Option<&Path>
 fn path_rule(
     raw: RawPath,
     index: usize,
-    (above, shared): (&RawOptions, Option<&Arc<RuleOptions>>),
+    (above, shared): (&RawRule, Option<&Arc<RuleOptions>>),
     base: Option<&Path>,
 ) -> Checked<Rule> {
-    let (path, raw) = raw.split();
+    let RawPath { path, rule: raw } = raw;
     let prefix = prefix(path.as_deref()).below("path")?;
-    let action = action(&raw.action, base)?;
-    if raw.options.request.is_some() && !matches!(action, Action::Upstream(_)) {
+    let action = action(&raw, base)?;
+    // Wrong keys are reported here only if they are the path's own: those above have been
+    // checked.
+    let has_request = raw.request.is_some();
+    if has_request && !matches!(action, Action::Upstream(_)) {
         return Err(Wrong::new("only an `upstream` gets request fields")).below("request");
     }
-    let mut own = None;
-    if !raw.options.is_empty() {
-        // Rates of a path's own are counted apart from those of other paths.
-        let scope = if raw.options.rate.is_some() {
-            index + 1
-        } else {
-            0
-        };
-        // Wrong keys are reported here only if they are the path's own: those
-        // above have been checked.
-        let is_own = raw.options.request.is_some();
-        let options = options::rule_options(&raw.options.or(above), scope, base)?;
-        if let (true, Action::Upstream(upstream)) = (is_own, &action) {
-            fields::reach(&options.request_fields, upstream.options()).below("request")?;
-        }
-        own = Some(options);
+    // Rates of a path's own are counted apart from those of other paths.
+    let scope = if raw.rate.is_some() { index + 1 } else { 0 };
+    let has_options = raw.has_options();
+    let raw = if has_options { raw.or(above) } else { raw };
+    let own = has_options.then(|| options::rule_options(&raw, scope, base));
+    let own = own.transpose()?;
+    if let (true, Action::Upstream(upstream), Some(own)) = (has_request, &action, &own) {
+        fields::reach(&own.request_fields, upstream.options()).below("request")?;
     }
-    let rewritten = raw.rewrite.apply(&action, || {
-        own.clone()
-            .or_else(|| shared.map(|shared| RuleOptions::clone(shared)))
-            .unwrap_or_default()
-    })?;
+    let options = own.as_ref().or(shared.map(Arc::as_ref));
+    let rewritten = raw.rewrite(&action, || options.cloned().unwrap_or_default())?;
     Ok(Rule {
         prefix,
         action,
@@ -171,49 +159,33 @@ fn is_plain(path: &str) -> bool {
         && SitePath::of_text(path).is_some_and(is_same)
 }
 
-impl RawAction {
-    fn is_there(&self) -> bool {
-        self.root.is_some()
-            || self.upstream.is_some()
-            || self.redirect.is_some()
-            || self.status.is_some()
-            || self.text.is_some()
-    }
-}
-
-fn action(raw: &RawAction, base: Option<&Path>) -> Checked<Action> {
-    let is_status = raw.status.is_some() && raw.redirect.is_none();
-    let kinds = [
-        raw.root.is_some(),
-        raw.upstream.is_some(),
-        raw.redirect.is_some(),
-        is_status,
-    ];
+fn action(raw: &RawRule, base: Option<&Path>) -> Checked<Action> {
     let text = raw.text.as_deref();
-    if text.is_some() && !is_status {
+    if text.is_some() && (raw.status.is_none() || raw.redirect.is_some()) {
         return Err(Wrong::new("only a `status` has a text")).below("text");
     }
-    if kinds.into_iter().filter(|kind| *kind).count() != 1 {
-        return Err(Wrong::new(CHOICE));
-    }
-    if let Some(root) = &raw.root {
-        Ok(Action::Files(root_of(root, base).below("root")?))
-    } else if let Some(upstream) = &raw.upstream {
-        let is_bound = base.is_none();
-        let checked = match upstream {
-            TextOr::Text(url) => upstream::of_url(url, is_bound),
-            TextOr::Table(keys) => upstream::upstream(keys, is_bound),
-        };
-        Ok(Action::Upstream(Arc::new(checked.below("upstream")?)))
-    } else if let Some(target) = &raw.redirect {
-        let redirect = Redirect::parse(target, raw.status);
-        redirect
-            .map(Action::Redirect)
-            .map_err(|(key, problem)| Wrong::at([key.to_owned()], problem))
-    } else {
-        let code = error_status(raw.status.unwrap_or_default()).below("status")?;
-        let text = text.map(|text| text_of(text).below("text")).transpose()?;
-        Ok(Action::Status { code, text })
+    match (&raw.root, &raw.upstream, &raw.redirect, raw.status) {
+        (Some(root), None, None, None) => Ok(Action::Files(root_of(root, base).below("root")?)),
+        (None, Some(upstream), None, None) => {
+            let is_bound = base.is_none();
+            let checked = match upstream {
+                TextOr::Text(url) => upstream::of_url(url, is_bound),
+                TextOr::Table(keys) => upstream::upstream(keys, is_bound),
+            };
+            Ok(Action::Upstream(Arc::new(checked.below("upstream")?)))
+        }
+        (None, None, Some(target), status) => {
+            let redirect = Redirect::parse(target, status);
+            redirect
+                .map(Action::Redirect)
+                .map_err(|(key, problem)| Wrong::at([key.to_owned()], problem))
+        }
+        (None, None, None, Some(status)) => {
+            let code = error_status(status).below("status")?;
+            let text = text.map(|text| text_of(text).below("text")).transpose()?;
+            Ok(Action::Status { code, text })
+        }
+        _ => Err(Wrong::new(CHOICE)),
     }
 }
 
@@ -260,16 +232,16 @@ fn text_of(text: &str) -> Checked<Arc<str>> {
     Ok(text.into())
 }
 
-impl RawRewrite {
-    /// Refuses the keys where no rule has them.
-    fn refuse(&self) -> Checked<()> {
-        let keys = [
-            (self.strip.is_some(), "strip"),
-            (self.add.is_some(), "add"),
-            (self.r#try.is_some(), "try"),
-        ];
-        match keys.into_iter().find(|(is_there, _)| *is_there) {
-            Some((_, key)) => {
+impl RawRule {
+    /// Returns whether a key says how requests are answered.
+    fn has_action(&self) -> bool {
+        self.names().any(|name| ACTIONS.contains(&name))
+    }
+
+    /// Refuses the keys about the path where no rule has them.
+    fn refuse_rewrite(&self) -> Checked<()> {
+        match self.names().find(|name| REWRITES.contains(name)) {
+            Some(key) => {
                 let text = "no path takes it from the top level; write it in `paths`";
                 Err(Wrong::new(text)).below(key)
             }
@@ -277,8 +249,8 @@ impl RawRewrite {
         }
     }
 
-    /// Puts the keys into options, which `make` makes if there is a key.
-    fn apply(
+    /// Puts the keys about the path into options, which `make` makes if there is a key.
+    fn rewrite(
         &self,
         action: &Action,
         make: impl FnOnce() -> RuleOptions,
@@ -342,6 +314,12 @@ fn candidate(text: &str) -> Checked<Candidate> {
         None => Err(wrong()),
     }
 }
+
+/// Keys that say how requests are answered.
+const ACTIONS: [&str; 5] = ["root", "upstream", "redirect", "status", "text"];
+
+/// Keys about the path that files or upstream get. No path takes them from the top level.
+const REWRITES: [&str; 3] = ["strip", "add", "try"];
 
 /// Placeholder of the request's path in `try`.
 const PATH: &str = "{path}";

@@ -13,71 +13,117 @@ pub(crate) use forms::{Pairs, Table, TextOr};
 pub(crate) use upstream::{RawCheck, RawCookie, RawServer, RawTimeouts, RawTls, RawUpstream};
 pub use wording::reworded;
 
-/// Declares the top level and a path, which share all keys but their first:
+/// Declares the keys of a rule: its own, and options, which a path takes from the top
+/// level unless it has them. Top level and paths have these keys beside one more each:
 /// serde can't flatten and refuse unknown keys at once.
-macro_rules! with_rule {
-    ($($(#[$doc:meta])* $vis:vis struct $name:ident { $first:ident: $type:ty })*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Debug, Default, Deserialize)]
-        #[serde(deny_unknown_fields, default)]
-        $vis struct $name {
-            $first: $type,
-            root: Option<String>,
-            upstream: Option<TextOr<RawUpstream>>,
-            redirect: Option<String>,
-            status: Option<i64>,
-            text: Option<String>,
-            strip: Option<bool>,
-            add: Option<String>,
-            r#try: Option<Vec<String>>,
-            request: Option<Table<RawFields>>,
-            response: Option<Table<RawFields>>,
-            hsts: Option<Table<RawHsts>>,
-            cache: Option<Pairs>,
-            errors: Option<String>,
-            body_limit: Option<String>,
-            rate: Option<Table<RawRate>>,
-            allow: Option<Vec<String>>,
-            deny: Option<Vec<String>>,
+macro_rules! rule_keys {
+    (own { $($own:ident: $own_type:ty,)+ } options { $($option:ident: $option_type:ty,)+ }) => {
+        /// Keys of a rule.
+        #[derive(Clone, Debug, Default)]
+        pub(crate) struct RawRule {
+            $(pub(crate) $own: $own_type,)+
+            $(pub(crate) $option: $option_type,)+
         }
 
-        impl $name {
-            /// Takes the shared keys apart from the first.
-            pub(crate) fn split(self) -> ($type, RawRule) {
-                let action = RawAction {
-                    root: self.root,
-                    upstream: self.upstream,
-                    redirect: self.redirect,
-                    status: self.status,
-                    text: self.text,
-                };
-                let rewrite = RawRewrite {
-                    strip: self.strip,
-                    add: self.add,
-                    r#try: self.r#try,
-                };
-                let options = RawOptions {
-                    request: self.request,
-                    response: self.response,
-                    hsts: self.hsts,
-                    cache: self.cache,
-                    errors: self.errors,
-                    body_limit: self.body_limit,
-                    rate: self.rate,
-                    allow: self.allow,
-                    deny: self.deny,
-                };
-                (self.$first, RawRule { action, rewrite, options })
+        impl RawRule {
+            /// Returns the names of the keys that are there.
+            pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+                let own = [$((stringify!($own), self.$own.is_some()),)+];
+                let options = [$((stringify!($option), self.$option.is_some()),)+];
+                let there = own.into_iter().chain(options).filter(|(_, is_there)| *is_there);
+                there.map(|(name, _)| name.trim_start_matches("r#"))
+            }
+
+            /// Returns whether an option is there.
+            pub(crate) fn has_options(&self) -> bool {
+                [$(self.$option.is_some(),)+].contains(&true)
+            }
+
+            /// Takes options that are missing here from `above`.
+            pub(crate) fn or(self, above: &Self) -> Self {
+                Self {
+                    $($option: self.$option.or_else(|| above.$option.clone()),)+
+                    ..self
+                }
             }
         }
-    )*};
+
+        #[derive(Default, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        struct SiteKeys {
+            paths: Option<Vec<Table<RawPath>>>,
+            $($own: $own_type,)+
+            $($option: $option_type,)+
+        }
+
+        impl From<SiteKeys> for RawSite {
+            fn from(keys: SiteKeys) -> Self {
+                let rule = RawRule {
+                    $($own: keys.$own,)+
+                    $($option: keys.$option,)+
+                };
+                Self { paths: keys.paths, rule }
+            }
+        }
+
+        #[derive(Default, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        struct PathKeys {
+            path: Option<String>,
+            $($own: $own_type,)+
+            $($option: $option_type,)+
+        }
+
+        impl From<PathKeys> for RawPath {
+            fn from(keys: PathKeys) -> Self {
+                let rule = RawRule {
+                    $($own: keys.$own,)+
+                    $($option: keys.$option,)+
+                };
+                Self { path: keys.path, rule }
+            }
+        }
+    };
 }
 
-with_rule! {
-    /// Keys of a site as written.
-    pub struct RawSite { paths: Option<Vec<Table<RawPath>>> }
-    /// Keys of an item of `paths`.
-    pub(crate) struct RawPath { path: Option<String> }
+rule_keys! {
+    own {
+        root: Option<String>,
+        upstream: Option<TextOr<RawUpstream>>,
+        redirect: Option<String>,
+        status: Option<i64>,
+        text: Option<String>,
+        strip: Option<bool>,
+        add: Option<String>,
+        r#try: Option<Vec<String>>,
+    }
+    options {
+        request: Option<Table<RawFields>>,
+        response: Option<Table<RawFields>>,
+        hsts: Option<Table<RawHsts>>,
+        cache: Option<Pairs>,
+        errors: Option<String>,
+        body_limit: Option<String>,
+        rate: Option<Table<RawRate>>,
+        allow: Option<Vec<String>>,
+        deny: Option<Vec<String>>,
+    }
+}
+
+/// Keys of a site as written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "SiteKeys")]
+pub struct RawSite {
+    pub(crate) paths: Option<Vec<Table<RawPath>>>,
+    pub(crate) rule: RawRule,
+}
+
+/// Keys of an item of `paths`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "PathKeys")]
+pub(crate) struct RawPath {
+    pub(crate) path: Option<String>,
+    pub(crate) rule: RawRule,
 }
 
 impl RawSite {
@@ -119,40 +165,19 @@ impl RawSite {
 
     /// Returns the first key that format 1 lacks, and that the document has.
     pub(crate) fn new_key(&self) -> Option<&'static str> {
-        let has_tenant = |text: &Option<String>| {
-            let text = text.as_deref().unwrap_or_default();
-            text.contains(super::template::TENANT)
-        };
-        let known = [
-            (self.paths.is_some(), "paths"),
-            (self.upstream.is_some(), "upstream"),
-            (self.text.is_some(), "text"),
-            (self.strip.is_some(), "strip"),
-            (self.add.is_some(), "add"),
-            (self.r#try.is_some(), "try"),
-            (self.request.is_some(), "request"),
-            (self.response.is_some(), "response"),
-            (self.hsts.is_some(), "hsts"),
-            (self.cache.is_some(), "cache"),
-            (self.errors.is_some(), "errors"),
-            (self.body_limit.is_some(), "body_limit"),
-            (self.rate.is_some(), "rate"),
-            (self.allow.is_some(), "allow"),
-            (self.deny.is_some(), "deny"),
-            (has_tenant(&self.root), "root"),
-        ];
-        let mut known = known.into_iter();
-        known.find_map(|(is_there, key)| is_there.then_some(key))
+        let root = self.rule.root.as_deref().unwrap_or_default();
+        let of_tenant = root.contains(super::template::TENANT).then_some("root");
+        let paths = self.paths.as_ref().map(|_| "paths");
+        let mut names = self.rule.names().filter(|name| !FORMAT_1.contains(name));
+        paths.or_else(|| names.next()).or(of_tenant)
     }
-}
 
-impl RawSite {
     /// Returns the first key of an upstream that stands in the configuration since, and
     /// that the document has.
     pub(crate) fn moved_key(&self) -> Option<&'static str> {
         let paths = self.paths.iter().flatten();
-        let paths = paths.filter_map(|Table(path)| path.upstream.as_ref());
-        let mut upstreams = self.upstream.iter().chain(paths);
+        let paths = paths.filter_map(|Table(path)| path.rule.upstream.as_ref());
+        let mut upstreams = self.rule.upstream.iter().chain(paths);
         upstreams.find_map(|upstream| match upstream {
             TextOr::Text(_) => None,
             TextOr::Table(raw) => raw.moved_key(),
@@ -160,76 +185,8 @@ impl RawSite {
     }
 }
 
-/// Keys of a rule.
-#[derive(Clone, Debug)]
-pub(crate) struct RawRule {
-    pub(crate) action: RawAction,
-    pub(crate) rewrite: RawRewrite,
-    pub(crate) options: RawOptions,
-}
-
-/// Keys that say how requests are answered.
-#[derive(Clone, Debug)]
-pub(crate) struct RawAction {
-    pub(crate) root: Option<String>,
-    pub(crate) upstream: Option<TextOr<RawUpstream>>,
-    pub(crate) redirect: Option<String>,
-    pub(crate) status: Option<i64>,
-    pub(crate) text: Option<String>,
-}
-
-/// Keys about the path that files or upstream get. No path takes them from the
-/// top level.
-#[derive(Clone, Debug)]
-pub(crate) struct RawRewrite {
-    pub(crate) strip: Option<bool>,
-    pub(crate) add: Option<String>,
-    pub(crate) r#try: Option<Vec<String>>,
-}
-
-/// Keys that a path takes from the top level unless it has its own.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RawOptions {
-    pub(crate) request: Option<Table<RawFields>>,
-    pub(crate) response: Option<Table<RawFields>>,
-    pub(crate) hsts: Option<Table<RawHsts>>,
-    pub(crate) cache: Option<Pairs>,
-    pub(crate) errors: Option<String>,
-    pub(crate) body_limit: Option<String>,
-    pub(crate) rate: Option<Table<RawRate>>,
-    pub(crate) allow: Option<Vec<String>>,
-    pub(crate) deny: Option<Vec<String>>,
-}
-
-impl RawOptions {
-    /// Returns whether no key is there.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.request.is_none()
-            && self.response.is_none()
-            && self.hsts.is_none()
-            && self.cache.is_none()
-            && self.errors.is_none()
-            && self.body_limit.is_none()
-            && self.rate.is_none()
-            && self.allow.is_none()
-            && self.deny.is_none()
-    }
-
-    /// Takes keys that are missing here from `above`.
-    pub(crate) fn or(self, above: &Self) -> Self {
-        Self {
-            request: self.request.or_else(|| above.request.clone()),
-            response: self.response.or_else(|| above.response.clone()),
-            hsts: self.hsts.or_else(|| above.hsts.clone()),
-            cache: self.cache.or_else(|| above.cache.clone()),
-            errors: self.errors.or_else(|| above.errors.clone()),
-            body_limit: self.body_limit.or_else(|| above.body_limit.clone()),
-            rate: self.rate.or_else(|| above.rate.clone()),
-            allow: self.allow.or_else(|| above.allow.clone()),
-            deny: self.deny.or_else(|| above.deny.clone()),
-        }
-    }
-}
+/// Keys of the first format, which knows no other.
+const FORMAT_1: [&str; 3] = ["root", "redirect", "status"];
 
 /// Keys of `request` and `response`.
 #[derive(Clone, Debug, Default, Deserialize)]

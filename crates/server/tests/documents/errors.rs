@@ -291,6 +291,10 @@ const ERRORS: &[(&str, &str)] = &[
         "`add`: no path takes it from the top level",
     ),
     (
+        r#"{"try": ["/a"], "paths": [{"path": "/", "status": 404}]}"#,
+        "`try`: no path takes it from the top level",
+    ),
+    (
         r#"{"status": 404, "add": "/a"}"#,
         "`add`: only `root` and `upstream` get a path",
     ),
