@@ -126,24 +126,42 @@ impl Site {
     /// reads folders.
     #[must_use]
     pub fn refused(&self, guard: &Guard, tenant: Option<&Tenant>) -> Option<Refused> {
-        let roots = self.bound_folders().find_map(|root| {
-            let refusal = guard.inspect(root, tenant)?;
-            let what = format!("root {}", root.text());
-            Some(Refused { what, refusal })
-        });
-        let address = || {
-            let address = self
-                .upstreams()
-                .find_map(|one| guard.inspect_upstream(one))?;
-            let (what, refusal) = (format!("upstream {address}"), Refusal::Upstream);
-            Some(Refused { what, refusal })
+        self.refused_by(guard, |root| guard.inspect(root, tenant))
+    }
+
+    /// Asks `guard` whether the host record of a tenant may have the site, by its text
+    /// alone. If not, counts and logs the refusal and returns false.
+    pub(crate) fn admit(&self, pattern: &HostPattern, tenant: &Tenant, guard: &Guard) -> bool {
+        let refused = self.refused_by(guard, |root| guard.inspect_text(root, Some(tenant)));
+        if let Some(Refused { what, refusal, .. }) = &refused {
+            guard.note_site((pattern, tenant), what, *refusal);
+        }
+        refused.is_none()
+    }
+
+    /// Returns what is refused first of the folders, the upstreams and the fields.
+    fn refused_by(
+        &self,
+        guard: &Guard,
+        inspect: impl Fn(&Root) -> Option<Refusal>,
+    ) -> Option<Refused> {
+        let mut roots = self.bound_folders();
+        let root = roots.find_map(|root| Some((inspect(root)?, "root", root.text().to_string())));
+        let upstream = || {
+            let mut upstreams = self.upstreams();
+            let address = upstreams.find_map(|one| guard.inspect_upstream(one))?;
+            Some((Refusal::Upstream, "upstream", address.to_string()))
         };
         let field = || {
             let (name, key) = self.changed_field(guard.fields())?;
-            let (what, refusal) = (format!("field {name}"), Refusal::Field(key));
-            Some(Refused { what, refusal })
+            Some((Refusal::Field(key), "field", name.to_string()))
         };
-        roots.or_else(address).or_else(field)
+        let (refusal, kind, what) = root.or_else(upstream).or_else(field)?;
+        Some(Refused {
+            kind,
+            what,
+            refusal,
+        })
     }
 
     /// Returns the first field of a rule with an upstream that only the server sets, and
@@ -162,17 +180,6 @@ impl Site {
     #[must_use]
     pub fn keeps_apart(&self, guard: &Guard) -> bool {
         self.bound_folders().all(|root| guard.keeps_apart(root))
-    }
-
-    /// Asks `guard` whether the host record of a tenant may have the site. If not, counts
-    /// and logs the refusal and returns false.
-    pub(crate) fn admit(&self, pattern: &HostPattern, tenant: &Tenant, guard: &Guard) -> bool {
-        let mut folders = self.bound_folders();
-        folders.all(|root| guard.admit(pattern, root, tenant))
-            && self
-                .upstreams()
-                .all(|one| guard.admit_upstream((pattern, tenant), one))
-            && guard.admit_field((pattern, tenant), self.changed_field(guard.fields()))
     }
 
     /// Returns roots, and folders of error pages.
@@ -255,13 +262,15 @@ impl SiteDocument {
 /// Part of a site that a [`Guard`] refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
+    /// `root`, `upstream` or `field`.
+    kind: &'static str,
     what: String,
     refusal: Refusal,
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.refusal)
+        write!(f, "{} {}: {}", self.kind, self.what, self.refusal)
     }
 }
 

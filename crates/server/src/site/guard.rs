@@ -12,7 +12,6 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use http::HeaderName;
 use rustix::fs::{Mode, OFlags};
 use sekisho_certs::metrics::{Counter, Counters, Registry};
 use sekisho_certs::{HostPattern, Tenant};
@@ -171,19 +170,9 @@ impl Guard {
         is_own.then_some(Refusal::OwnFile)
     }
 
-    /// Judges by its text alone whether the root of a tenant's host record may be
-    /// served. If not, counts and logs the refusal and returns false.
-    pub(crate) fn admit(&self, pattern: &HostPattern, root: &Root, tenant: &Tenant) -> bool {
-        let refused = self.inspect_text(root, Some(tenant));
-        if let Some(refusal) = refused {
-            self.counter(refusal).inc();
-            let whose = (pattern, tenant);
-            self.log_limits.site_refused(whose, root.text(), &refusal);
-        }
-        refused.is_none()
-    }
-
-    fn inspect_text(&self, root: &Root, tenant: Option<&Tenant>) -> Option<Refusal> {
+    /// Checks the root of a tenant's host record by its text alone; for none, that of any
+    /// tenant's.
+    pub(crate) fn inspect_text(&self, root: &Root, tenant: Option<&Tenant>) -> Option<Refusal> {
         let folder = Path::new(&**root.text());
         match root.part() {
             // Those of `[site]` are judged when the configuration is read.
@@ -200,37 +189,10 @@ impl Guard {
         !root.is_bound() || self.allowed.keeps_apart(Path::new(&**root.text()))
     }
 
-    /// Judges an upstream of a host record by its text alone, as
-    /// [`Guard::admit`].
-    pub(crate) fn admit_upstream(
-        &self,
-        whose: (&HostPattern, &Tenant),
-        upstream: &Upstream,
-    ) -> bool {
-        let refused = self.inspect_upstream(upstream);
-        if let Some(address) = refused {
-            self.refused.upstreams.inc();
-            let address = address.to_string();
-            self.log_limits
-                .site_refused(whose, &address, &Refusal::Upstream);
-        }
-        refused.is_none()
-    }
-
-    /// Refuses a host record whose rules change this field of `[sites]`, as
-    /// [`Guard::admit`].
-    pub(crate) fn admit_field(
-        &self,
-        whose: (&HostPattern, &Tenant),
-        changed: Option<(HeaderName, &'static str)>,
-    ) -> bool {
-        let Some((name, key)) = changed else {
-            return true;
-        };
-        self.refused.fields.inc();
-        self.log_limits
-            .site_refused(whose, name.as_str(), &Refusal::Field(key));
-        false
+    /// Counts and logs a host record whose site is refused, for this text of it.
+    pub(crate) fn note_site(&self, whose: (&HostPattern, &Tenant), what: &str, refusal: Refusal) {
+        self.counter(refusal).inc();
+        self.log_limits.site_refused(whose, what, &refusal);
     }
 
     /// Notes a host record with a key that stands in the configuration since.
