@@ -5,7 +5,7 @@ mod folder;
 mod own;
 mod target;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -94,18 +94,18 @@ impl Allowed {
     /// 4. Else one of the networks must hold it.
     #[must_use]
     pub fn address(&self, address: SocketAddr, own: &OwnAddresses) -> bool {
-        self.judge(address, |ip, port| own.contain(ip, port))
+        self.judge(address, own, true)
     }
 
-    fn judge(&self, address: SocketAddr, is_own: impl Fn(IpAddr, u16) -> bool) -> bool {
+    fn judge(&self, address: SocketAddr, own: &OwnAddresses, unresolved: bool) -> bool {
         let (ip, port) = (unmapped(address.ip()), address.port());
-        let mut holding = self
-            .0
-            .targets
-            .iter()
-            .filter(|target| target.holds(ip, port));
+        let targets = self.0.targets.iter();
+        let mut holding = targets.filter(|target| target.holds(ip, port));
         let is_named = holding.clone().any(Target::is_single);
-        is_named || (holding.next().is_some() && !target::is_special(ip) && !is_own(ip, port))
+        is_named
+            || (holding.next().is_some()
+                && !target::is_special(ip)
+                && !own.contain(ip, port, unresolved))
     }
 
     /// Returns the first server of an upstream that can't be allowed, judged by
@@ -122,13 +122,9 @@ impl Allowed {
             Address::Unix(path) => !self.socket(path) || own.is_socket(path),
             Address::Tcp { host, port } => host
                 .parse()
-                .is_ok_and(|ip| !self.certainly(SocketAddr::new(ip, *port), own)),
+                .is_ok_and(|ip| !self.judge(SocketAddr::new(ip, *port), own, false)),
         };
         addresses.find(refused).filter(|_| upstream.is_bound)
-    }
-
-    fn certainly(&self, address: SocketAddr, own: &OwnAddresses) -> bool {
-        self.judge(address, |ip, port| own.certainly_contain(ip, port))
     }
 
     /// Returns the folders that sockets may lie in.

@@ -122,19 +122,10 @@ impl OwnAddresses {
         }
     }
 
-    /// Returns whether an unmapped address is an own one. A listener on `[::]` counts
-    /// for IPv4 as well: the admin listener accepts both there.
-    pub(super) fn contain(&self, ip: IpAddr, port: u16) -> bool {
-        self.has(ip, port, true)
-    }
-
-    /// Returns whether an unmapped address is known to be an own one: that of a name
-    /// without an answer so far is not.
-    pub(super) fn certainly_contain(&self, ip: IpAddr, port: u16) -> bool {
-        self.has(ip, port, false)
-    }
-
-    fn has(&self, ip: IpAddr, port: u16, unresolved: bool) -> bool {
+    /// Returns whether an unmapped address is an own one. That of a name without an answer
+    /// so far is one if `unresolved`. A listener on `[::]` counts for IPv4 as well: the
+    /// admin listener accepts both there.
+    pub(super) fn contain(&self, ip: IpAddr, port: u16, unresolved: bool) -> bool {
         let is_at = |server: &Server| server.is_at(ip, port, unresolved);
         let bound = self.bound.get().into_iter().flatten();
         let is_listener = |own: &SocketAddr| {
@@ -174,14 +165,10 @@ impl Server {
         }
     }
 
-    fn is_literal(&self) -> bool {
-        self.host.parse::<IpAddr>().is_ok()
-    }
-
     /// Resolves the name, and returns whether it leads to further addresses. Keeps
     /// those before if the name can't be resolved.
     async fn resolve(&self) -> bool {
-        if self.is_literal() {
+        if self.host.parse::<IpAddr>().is_ok() {
             return false;
         }
         let found = timeout(LOOKUP, lookup_host((self.host.as_str(), self.port))).await;
@@ -295,10 +282,10 @@ mod tests {
     fn ports_that_are_announced_count_at_any_address() {
         let own = OwnAddresses::new([OwnAddress::Port(5432)]);
         let ip = |last: u8| IpAddr::from([10, 0, 0, last]);
-        assert!(own.contain(ip(1), 5432) && !own.contain(ip(1), 6379));
+        assert!(own.contain(ip(1), 5432, true) && !own.contain(ip(1), 6379, true));
         let version = own.version();
         own.announce([6379, 5432]);
-        assert!(own.contain(ip(1), 6379) && own.certainly_contain(ip(2), 6379));
+        assert!(own.contain(ip(1), 6379, true) && own.contain(ip(2), 6379, false));
         assert_eq!(own.version(), version + 1);
         own.announce([6379]);
         assert_eq!(own.version(), version + 1);
@@ -308,14 +295,14 @@ mod tests {
     fn a_private_address_alone_is_refused_where_others_share_public_ones() {
         let host = |host: &str| OwnAddress::Private(host.into(), 443);
         let own = OwnAddresses::new([host("10.0.0.1"), host("192.0.2.1"), host("ca.example")]);
-        assert!(own.contain([10, 0, 0, 1].into(), 443));
-        assert!(!own.contain([192, 0, 2, 1].into(), 443));
+        assert!(own.contain([10, 0, 0, 1].into(), 443, true));
+        assert!(!own.contain([192, 0, 2, 1].into(), 443, true));
         // A name that was never resolved refuses nothing.
-        assert!(!own.contain([10, 0, 0, 2].into(), 443));
+        assert!(!own.contain([10, 0, 0, 2].into(), 443, true));
         learn(&own.servers[2], &[7], Instant::now());
-        assert!(!own.contain([192, 0, 2, 7].into(), 443));
+        assert!(!own.contain([192, 0, 2, 7].into(), 443, true));
         own.servers[2].learn([IpAddr::from([10, 0, 0, 7])].into_iter(), Instant::now());
-        assert!(own.contain([10, 0, 0, 7].into(), 443));
+        assert!(own.contain([10, 0, 0, 7].into(), 443, true));
     }
 
     #[test]
