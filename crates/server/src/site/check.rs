@@ -14,7 +14,7 @@ pub(super) use fields::field_name;
 pub(super) use upstream::moved;
 
 use super::document::{RawPath, RawRule, RawSite, TextOr};
-use super::error::{Below, Checked, Wrong};
+use super::error::{Below, Checked, Wrong, at_most, each};
 use super::path::SitePath;
 use super::redirect::Redirect;
 use super::root::Root;
@@ -26,13 +26,7 @@ use super::template::{HOST, TENANT, Template};
 pub(super) fn rules(raw: RawSite, base: Option<&Path>) -> Checked<Arc<[Rule]>> {
     let top = raw.rule;
     let paths = raw.paths.unwrap_or_default();
-    if paths.len() > MAX_PATHS {
-        let count = paths.len();
-        return Err(Wrong::new(format!(
-            "{count} paths are more than {MAX_PATHS}"
-        )))
-        .below("paths");
-    }
+    at_most(MAX_PATHS, paths.len(), "paths").below("paths")?;
     let shared = shared_options(&top, base)?;
     let mut rules = Vec::with_capacity(paths.len() + 1);
     if top.has_action() || paths.is_empty() {
@@ -223,12 +217,7 @@ fn error_status(status: i64) -> Checked<StatusCode> {
 }
 
 fn text_of(text: &str) -> Checked<Arc<str>> {
-    if text.len() > MAX_TEXT {
-        let length = text.len();
-        return Err(Wrong::new(format!(
-            "{length} bytes are more than {MAX_TEXT}"
-        )));
-    }
+    at_most(MAX_TEXT, text.len(), "bytes")?;
     Ok(text.into())
 }
 
@@ -289,7 +278,7 @@ fn candidates(texts: &[String]) -> Checked<Box<[Candidate]>> {
     {
         return Err(Wrong::new("only the last may be a status"));
     }
-    super::error::each(texts, |text| candidate(text))
+    each(texts, |text| candidate(text))
 }
 
 fn candidate(text: &str) -> Checked<Candidate> {

@@ -106,6 +106,14 @@ impl<T> Below for Checked<T> {
     }
 }
 
+/// Refuses more than `most` of something.
+pub(crate) fn at_most(most: usize, count: usize, what: &str) -> Checked<()> {
+    match count > most {
+        true => Err(Wrong::new(format!("{count} {what} are more than {most}"))),
+        false => Ok(()),
+    }
+}
+
 /// Checks each item of a list, and adds its index to an error.
 pub(crate) fn each<I, T>(items: &[I], check: impl Fn(&I) -> Checked<T>) -> Checked<Box<[T]>> {
     let items = items.iter().enumerate();

@@ -3,7 +3,7 @@
 use http::{HeaderName, HeaderValue};
 
 use crate::site::document::{Pairs, RawFields};
-use crate::site::error::{Below, Checked, Wrong, each};
+use crate::site::error::{Below, Checked, Wrong, at_most, each};
 use crate::site::fields::FieldOps;
 use crate::site::reserved::{Reserved, folded, is_odd};
 use crate::site::upstream::UpstreamOptions;
@@ -124,12 +124,7 @@ pub(super) fn field_value(text: &str) -> Checked<HeaderValue> {
             "{text:?} is no value of a field; write visible ASCII characters"
         )));
     }
-    if text.len() > MAX_VALUE {
-        let length = text.len();
-        return Err(Wrong::new(format!(
-            "{length} bytes are more than {MAX_VALUE}"
-        )));
-    }
+    at_most(MAX_VALUE, text.len(), "bytes")?;
     HeaderValue::from_str(text).map_err(|error| Wrong::new(error.to_string()))
 }
 

@@ -11,7 +11,7 @@ use super::fields::{field_value, request_fields, response_fields};
 use super::root_of;
 use crate::limits::network::{Network, Networks};
 use crate::site::document::{Pairs, RawHsts, RawRate, RawRule};
-use crate::site::error::{Below, Checked, Wrong, each};
+use crate::site::error::{Below, Checked, Wrong, at_most, each};
 use crate::site::rule::{CacheRule, DEFAULT_BODY_LIMIT, MediaRange, RuleOptions};
 use crate::site::value::Unit;
 
@@ -174,12 +174,7 @@ fn rates(raw: &RawRate) -> Checked<Rates> {
 }
 
 fn networks(texts: &[String]) -> Checked<Networks> {
-    if texts.len() > MAX_NETWORKS {
-        let count = texts.len();
-        return Err(Wrong::new(format!(
-            "{count} networks are more than {MAX_NETWORKS}"
-        )));
-    }
+    at_most(MAX_NETWORKS, texts.len(), "networks")?;
     let networks = each(texts, |text| {
         Network::parse(text).map_err(|error| Wrong::new(error.to_string()))
     });
