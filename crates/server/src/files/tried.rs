@@ -4,7 +4,6 @@ use http::{Response, StatusCode};
 
 use super::path::FilePath;
 use super::{Asked, Files, Folder, NoFile, Opener};
-use crate::site::Candidate;
 use crate::site::body::{Body, plain};
 
 impl Files {
@@ -19,13 +18,12 @@ impl Files {
         open: Opener<'_>,
     ) -> Response<Body> {
         for candidate in asked.tried() {
-            let path = match candidate {
-                Candidate::Status(status) => return plain(*status),
-                own if own.is_own() => None,
-                other => asked.rewritten.tried(other),
+            let path = match candidate.path(asked.rewritten.as_str()) {
+                Ok(path) => path,
+                Err(status) => return plain(status),
             };
             // Paths that are never served, such as hidden ones, are no files.
-            let Ok(path) = FilePath::parse(path.as_ref().unwrap_or(asked.rewritten)) else {
+            let Ok(path) = FilePath::of_decoded(&path) else {
                 continue;
             };
             match self.serve(folder, asked, &path, open).await {

@@ -8,9 +8,8 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use http::{StatusCode, Uri};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::rule::{Candidate, Rule};
+use super::rule::Rule;
 
 /// Checked path of a request.
 ///
@@ -115,24 +114,6 @@ impl<'a> SitePath<'a> {
         }
     }
 
-    /// Returns the path that a rule's `try` makes of this one. It is the decoded
-    /// path that counts: files are found by it. None for a status.
-    pub(crate) fn tried(&self, candidate: &Candidate) -> Option<SitePath<'_>> {
-        let (decoded, has_encoded_slash) = match candidate {
-            Candidate::Status(_) => return None,
-            Candidate::Fixed(path) => (path.to_string(), false),
-            Candidate::Path { before, after } => {
-                let path = format!("{before}{}{after}", self.decoded);
-                (path, self.has_encoded_slash)
-            }
-        };
-        Some(SitePath {
-            encoded: utf8_percent_encode(&decoded, ENCODED).to_string().into(),
-            decoded: decoded.into(),
-            has_encoded_slash,
-        })
-    }
-
     /// Takes off a prefix; the rest is empty or begins with a slash. Segments
     /// of both forms correspond: an escaped slash stays escaped.
     fn without(&self, prefix: &str) -> SitePath<'_> {
@@ -148,9 +129,10 @@ impl<'a> SitePath<'a> {
 
     /// Puts a decoded prefix before the path.
     fn below(self, prefix: &str) -> Self {
+        let prefix = SitePath::of_text(prefix).expect("`add` is a plain path");
         Self {
-            encoded: format!("{}{}", utf8_percent_encode(prefix, ENCODED), self.encoded).into(),
-            decoded: format!("{prefix}{}", self.decoded).into(),
+            encoded: format!("{}{}", prefix.encoded, self.encoded).into(),
+            decoded: format!("{}{}", prefix.decoded, self.decoded).into(),
             has_encoded_slash: self.has_encoded_slash,
         }
     }
@@ -262,51 +244,15 @@ fn is_plain(raw: &str) -> bool {
         })
 }
 
-/// Returns whether a segment may hold the byte (RFC 3986, section 3.3).
+/// Returns whether a segment may hold the byte: unreserved, a delimiter, `:` or `@` (RFC
+/// 3986, section 3.3).
 fn is_plain_byte(byte: u8) -> bool {
-    is_unreserved(byte)
-        || matches!(
-            byte,
-            b'!' | b'$'
-                | b'&'
-                | b'\''
-                | b'('
-                | b')'
-                | b'*'
-                | b'+'
-                | b','
-                | b';'
-                | b'='
-                | b':'
-                | b'@'
-        )
+    is_unreserved(byte) || matches!(byte, b'!' | b'$' | b'&'..=b',' | b';' | b'=' | b':' | b'@')
 }
 
 fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
-
-/// Characters to percent-encode in a decoded path: all that RFC 3986, section
-/// 3.3, does not allow there.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'/')
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b'!')
-    .remove(b'$')
-    .remove(b'&')
-    .remove(b'\'')
-    .remove(b'(')
-    .remove(b')')
-    .remove(b'*')
-    .remove(b'+')
-    .remove(b',')
-    .remove(b';')
-    .remove(b'=')
-    .remove(b':')
-    .remove(b'@');
 
 #[cfg(test)]
 mod tests;

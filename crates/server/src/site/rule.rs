@@ -1,5 +1,6 @@
 //! Rule of a site: a path prefix, and how requests below it are answered.
 
+use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -62,7 +63,7 @@ pub(crate) struct RuleOptions {
     /// Whether the rule's prefix is taken off the path that files and upstream
     /// get.
     pub(crate) strip_prefix: bool,
-    /// Percent-encoded prefix of the path that files and upstream get, after
+    /// Decoded prefix of the path that files and upstream get, after
     /// `strip_prefix`. It begins with a slash and ends without.
     pub(crate) add_prefix: Option<Box<str>>,
     /// Changes to the request's fields, towards an upstream.
@@ -183,6 +184,19 @@ impl Candidate {
     pub(crate) fn is_own(&self) -> bool {
         matches!(self, Self::Path { before, after } if before.is_empty() && after.is_empty())
     }
+
+    /// Returns the path that is tried for a request of the decoded path `own`.
+    ///
+    /// # Errors
+    /// The status, if there is no path.
+    pub(crate) fn path<'a>(&'a self, own: &'a str) -> Result<Cow<'a, str>, StatusCode> {
+        match self {
+            _ if self.is_own() => Ok(own.into()),
+            Self::Path { before, after } => Ok(format!("{before}{own}{after}").into()),
+            Self::Fixed(path) => Ok((&**path).into()),
+            Self::Status(status) => Err(*status),
+        }
+    }
 }
 
 /// Bytes of the largest request body, unless a site says otherwise: 100 MiB.
@@ -218,6 +232,25 @@ mod tests {
             };
             assert_eq!(rule.matches(path), expected, "{prefix} {path}");
         }
+    }
+
+    #[test]
+    fn a_candidate_takes_the_path_of_the_request() {
+        let around = |before: &str, after: &str| Candidate::Path {
+            before: before.into(),
+            after: after.into(),
+        };
+        for (candidate, expected) in [
+            (around("", ""), "/a b"),
+            (around("", ".html"), "/a b.html"),
+            (around("/v1", "/index.html"), "/v1/a b/index.html"),
+            (Candidate::Fixed("/index.html".into()), "/index.html"),
+        ] {
+            let tried = candidate.path("/a b").unwrap();
+            assert_eq!(tried, expected, "{candidate:?}");
+        }
+        let status = Candidate::Status(StatusCode::GONE);
+        assert_eq!(status.path("/a b"), Err(StatusCode::GONE));
     }
 
     #[test]
