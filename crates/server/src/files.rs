@@ -31,7 +31,7 @@ use crate::site::{
     CacheRule, Candidate, Guard, Refusals, Root, RuleOptions, SitePath, redirect_to,
 };
 use cache::{Age, Cache, Entry, Key, KeyRef, What};
-use load::{Loaded, RootedPath};
+use load::Loaded;
 use mounts::Mounts;
 use path::{FilePath, PathError};
 use permits::Permits;
@@ -159,10 +159,9 @@ impl Files {
     async fn find(&self, folder: Folder<'_>, path: &FilePath<'_>, noted: bool) -> Found {
         let Folder { root, host, .. } = folder;
         let key = KeyRef {
-            root: root.text(),
-            host: root.variable(host),
+            root,
+            host: root.template.variable(host),
             path: path.as_str(),
-            part: root.part(),
         };
         let known = match self.0.cache.find(&key) {
             Some((entry, age)) if entry.is_large() => {
@@ -182,8 +181,7 @@ impl Files {
         // A stale directory or absence is not served: the file may exist by now.
         let fallback = known.clone().filter(|entry| entry.is_file());
         let reads = self.0.reads.of(folder);
-        let whose = (root.clone(), folder.tenant.clone());
-        let reading = self.read(key.to_key(), whose, reads, known);
+        let reading = self.read(key.to_key(), folder.tenant.clone(), reads, known);
         let read = match fallback {
             None => reading.await,
             Some(entry) => {
@@ -198,14 +196,14 @@ impl Files {
     async fn read(
         &self,
         key: Key,
-        whose: (Root, Tenant),
+        tenant: Tenant,
         reads: FolderReads,
         known: Option<Arc<Entry>>,
     ) -> Option<Found> {
         let permit = timeout(READ_WAIT, reads.permit()).await.ok()?.ok()?;
         let shared = Arc::clone(&self.0);
         let reading = spawn_blocking(move || {
-            let found = shared.load(key, &whose, known);
+            let found = shared.load(key, &tenant, known);
             (found, permit)
         });
         let broken = Found::Refused(StatusCode::INTERNAL_SERVER_ERROR);
@@ -229,10 +227,10 @@ impl Files {
             return;
         };
         let (shared, key) = (Arc::clone(&self.0), key.to_key());
-        let whose = (folder.root.clone(), folder.tenant.clone());
+        let tenant = folder.tenant.clone();
         spawn_blocking(move || {
             let known = claim.entry();
-            shared.load(key, &whose, Some(known));
+            shared.load(key, &tenant, Some(known));
             drop(permit);
         });
     }
@@ -306,20 +304,15 @@ impl Collector for FilesState {
 
 impl FilesState {
     /// Reads a path below a tenant's root and caches the result. Blocks.
-    fn load(&self, key: Key, (root, tenant): &(Root, Tenant), known: Option<Arc<Entry>>) -> Found {
+    fn load(&self, key: Key, tenant: &Tenant, known: Option<Arc<Entry>>) -> Found {
         let checked = self.cache.now();
         let identity = known.as_ref().and_then(|entry| entry.identity());
-        let path = RootedPath {
-            root,
-            host: &key.host,
-            path: &key.path,
-        };
-        let loaded = load::load(path, identity, &self.guard);
+        let loaded = load::load(&key, identity, &self.guard);
         self.reads.renew_mounts();
         let file = log_limiter::File {
             host: &key.host,
             tenant,
-            root: root.text(),
+            root: &key.root.template.text,
             path: &key.path,
         };
         let what = match loaded {

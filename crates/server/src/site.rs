@@ -36,7 +36,7 @@ pub use guard::{Guard, OwnFiles, Refusal, Refusals};
 pub use named::NamedFields;
 #[cfg(fuzzing)]
 pub use path::site_path;
-pub(crate) use root::{OperatorsPart, Root};
+pub(crate) use root::Root;
 pub(crate) use weight::{allocated, arc_bytes};
 pub(crate) use {
     fields::FieldOps,
@@ -118,7 +118,7 @@ impl Site {
 
     /// Returns the folders that the site serves from, as they were written.
     pub fn roots(&self) -> impl Iterator<Item = &str> {
-        self.bound_folders().map(|root| &**root.text())
+        self.bound_folders().map(|root| &*root.template.text)
     }
 
     /// Returns what `guard` refuses of the site of a tenant's host, as far as that is
@@ -146,7 +146,8 @@ impl Site {
         inspect: impl Fn(&Root) -> Option<Refusal>,
     ) -> Option<Refused> {
         let mut roots = self.bound_folders();
-        let root = roots.find_map(|root| Some((inspect(root)?, "root", root.text().to_string())));
+        let root =
+            roots.find_map(|root| Some((inspect(root)?, "root", root.template.text.to_string())));
         let upstream = || {
             let mut upstreams = self.upstreams();
             let address = upstreams.find_map(|one| guard.inspect_upstream(one))?;

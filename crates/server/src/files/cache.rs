@@ -1,6 +1,5 @@
 //! Memory cache of small files.
 
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use sekisho_certs::metrics::{BusyCounter, Counter};
 use tokio::time::Instant;
 
 use super::load::{Identity, SmallFile, TEXTS};
-use crate::site::{OperatorsPart, allocated};
+use crate::site::{Root, allocated};
 
 /// Cache of path results: bounded in bytes, scan-resistant.
 #[derive(Debug)]
@@ -86,46 +85,32 @@ impl Cache {
 }
 
 /// Cache key: a path of a host.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
-    /// The root as the site has it: equal sites share entries.
-    pub(crate) root: Arc<str>,
+    /// The root as the site has it: equal sites share entries. What lies below the part
+    /// that the operator chose was judged by that part.
+    pub(crate) root: Root,
     /// The host name; empty if the root does not depend on it.
     pub(crate) host: Box<str>,
-    /// Path below the root.
+    /// Path below the root. Empty, or with a slash at its end, it names a directory's
+    /// index.
     pub(crate) path: Box<str>,
-    /// Part of the root that the operator chose: what lies below it was judged by that.
-    pub(crate) part: OperatorsPart,
 }
 
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let key = KeyRef {
-            root: &self.root,
-            host: &self.host,
-            path: &self.path,
-            part: self.part,
-        };
-        key.hash(state);
-    }
-}
-
-/// Borrowed cache key, for lookups.
+/// Borrowed cache key, for lookups. It has the hash of its [`Key`]: the fields are the same.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(crate) struct KeyRef<'a> {
-    pub(crate) root: &'a str,
+    pub(crate) root: &'a Root,
     pub(crate) host: &'a str,
     pub(crate) path: &'a str,
-    pub(crate) part: OperatorsPart,
 }
 
 impl KeyRef<'_> {
     pub(crate) fn to_key(self) -> Key {
         Key {
-            root: self.root.into(),
+            root: self.root.clone(),
             host: self.host.into(),
             path: self.path.into(),
-            part: self.part,
         }
     }
 }
@@ -133,10 +118,7 @@ impl KeyRef<'_> {
 impl Equivalent<Key> for KeyRef<'_> {
     fn equivalent(&self, key: &Key) -> bool {
         // The path comes first: it differs most often.
-        same(self.path, &key.path)
-            && same(self.host, &key.host)
-            && same(self.root, &key.root)
-            && self.part == key.part
+        same(self.path, &key.path) && same(self.host, &key.host) && *self.root == key.root
     }
 }
 
@@ -242,7 +224,7 @@ impl Weighter<Key, Arc<Entry>> for Weigh {
         };
         // The root's text counts in full: a million hosts may have a million
         // roots.
-        let texts = key.root.len() + key.host.len() + key.path.len();
+        let texts = key.root.template.text.len() + key.host.len() + key.path.len();
         (texts + content + size_of::<Entry>() + OVERHEAD) as u64
     }
 }

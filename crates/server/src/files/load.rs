@@ -14,9 +14,10 @@ use http::header::{
 use http::{HeaderMap, HeaderValue};
 use rustix::io::Errno;
 
+use super::cache::Key;
 use super::kind::content_type;
 use crate::site::body::NOSNIFF;
-use crate::site::{Guard, Refusal, Root, open_beneath};
+use crate::site::{Guard, Refusal, open_beneath};
 
 /// Result of reading a path.
 #[derive(Debug)]
@@ -37,17 +38,6 @@ pub(crate) enum Loaded {
     Refused(Refusal),
     /// An error of the system.
     Failed(io::Error),
-}
-
-/// Path to read, with its root.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RootedPath<'a> {
-    pub(crate) root: &'a Root,
-    /// Replacement of `{host}` in the root.
-    pub(crate) host: &'a str,
-    /// Path below the root. Empty, or with a slash at its end, it names a
-    /// directory's index.
-    pub(crate) path: &'a str,
 }
 
 /// Whole file in memory.
@@ -92,11 +82,11 @@ pub(crate) struct Identity {
 }
 
 /// Reads a path, if `guard` allows it to be served.
-pub(crate) fn load(path: RootedPath<'_>, known: Option<Identity>, guard: &Guard) -> Loaded {
-    let RootedPath { root, host, path } = path;
+pub(crate) fn load(key: &Key, known: Option<Identity>, guard: &Guard) -> Loaded {
+    let (root, path) = (&key.root, &*key.path);
     let index = path.is_empty() || path.ends_with('/');
     let read = guard
-        .open_root(root, Path::new(&*root.fill(host)))
+        .open_root(root, Path::new(&*root.template.fill(&key.host)))
         .and_then(|folder| {
             let folder = match folder {
                 Ok(folder) => folder,

@@ -74,15 +74,15 @@ impl Reads {
     /// Returns the reads of a folder.
     pub(crate) fn of(&self, folder: Folder<'_>) -> FolderReads {
         let Folder { root, host, tenant } = folder;
-        let has_host = !root.variable(host).is_empty();
+        let has_host = !root.template.variable(host).is_empty();
         let folder: Arc<str> = match has_host {
-            true => root.fill(host.as_str()).into(),
-            false => Arc::clone(root.text()),
+            true => root.template.fill(host.as_str()).into(),
+            false => Arc::clone(&root.template.text),
         };
         FolderReads {
             reads: self.clone(),
             tenant: tenant.clone(),
-            root: Arc::clone(root.text()),
+            root: Arc::clone(&root.template.text),
             device: self.mounts.device(Path::new(&*folder)),
             folder,
             has_host,

@@ -156,12 +156,12 @@ impl Guard {
         }
         // A folder that does not exist, or depends on the host name, is checked
         // with each request.
-        let folder = match self.open_root(root, Path::new(&**root.text())).ok()? {
+        let folder = match self.open_root(root, Path::new(&*root.template.text)).ok()? {
             Ok(folder) => folder,
             Err(refused) => return Some(refused),
         };
         let real = real_path(&folder).ok()?;
-        let is_own = match root.part() {
+        let is_own = match root.part {
             OperatorsPart::Whole => false,
             OperatorsPart::Components(_) | OperatorsPart::Allowed => {
                 self.own.are_in(&real) || self.own.keys_overlap(&real)
@@ -173,8 +173,8 @@ impl Guard {
     /// Checks the root of a tenant's host record by its text alone; for none, that of any
     /// tenant's.
     pub(crate) fn inspect_text(&self, root: &Root, tenant: Option<&Tenant>) -> Option<Refusal> {
-        let folder = Path::new(&**root.text());
-        match root.part() {
+        let folder = Path::new(&*root.template.text);
+        match root.part {
             // Those of `[site]` are judged when the configuration is read.
             OperatorsPart::Whole | OperatorsPart::Components(_) => None,
             OperatorsPart::Allowed if !self.allowed.folder(folder, tenant) => {
@@ -186,7 +186,7 @@ impl Guard {
 
     /// Returns whether no entry without `{tenant}` holds the root of a host record.
     pub(crate) fn keeps_apart(&self, root: &Root) -> bool {
-        !root.is_bound() || self.allowed.keeps_apart(Path::new(&**root.text()))
+        !root.is_bound() || self.allowed.keeps_apart(Path::new(&*root.template.text))
     }
 
     /// Counts and logs a host record whose site is refused, for this text of it.
@@ -285,7 +285,7 @@ impl Guard {
     /// # Errors
     /// If there is no such folder, or the kernel can't tell where a link leads.
     pub(crate) fn open_root(&self, root: &Root, folder: &Path) -> Checked<OwnedFd> {
-        let part = match root.part() {
+        let part = match root.part {
             OperatorsPart::Whole => Some(folder.to_owned()),
             OperatorsPart::Components(count) => {
                 Some(folder.components().take(count.into()).collect())
@@ -305,7 +305,7 @@ impl Guard {
     /// If the kernel can't tell where the file lies; then it must not be served.
     pub(crate) fn check_file(&self, root: &Root, file: &File, metadata: &Metadata) -> Checked<()> {
         let is_own = self.own.contains(metadata)
-            || match root.part() {
+            || match root.part {
                 OperatorsPart::Whole => false,
                 OperatorsPart::Components(_) | OperatorsPart::Allowed => {
                     self.own.lie_beside(&real_path(file)?)

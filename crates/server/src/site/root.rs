@@ -1,18 +1,17 @@
 //! Root folder of a site.
 
-use std::borrow::Cow;
 use std::path::Path;
-use std::sync::Arc;
 
-use sekisho_certs::{HostName, Tenant};
+use sekisho_certs::Tenant;
 
 use super::template::Template;
 
 /// Root with its `{host}` placeholder, and the part of it that the operator chose.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Root {
-    template: Template,
-    part: OperatorsPart,
+    pub(crate) template: Template,
+    /// The part that the operator chose.
+    pub(crate) part: OperatorsPart,
 }
 
 /// Leading part of a root that the operator chose. Links in it are followed wherever they
@@ -32,7 +31,7 @@ pub(crate) enum OperatorsPart {
 impl Root {
     /// Makes the root of `[site]`, which the operator wrote.
     pub(crate) fn of_operator(template: Template) -> Self {
-        let components = Path::new(&**template.text()).components();
+        let components = Path::new(&*template.text).components();
         let mut names = components.map(|component| component.as_os_str().to_string_lossy());
         let part = match names.position(|name| name.contains('{')) {
             None => OperatorsPart::Whole,
@@ -50,29 +49,9 @@ impl Root {
         }
     }
 
-    /// Returns the part that the operator chose.
-    pub(crate) fn part(&self) -> OperatorsPart {
-        self.part
-    }
-
     /// Returns whether `[sites] allow` bounds the root.
     pub(crate) fn is_bound(&self) -> bool {
         self.part == OperatorsPart::Allowed
-    }
-
-    /// Returns the text as it was written.
-    pub(crate) fn text(&self) -> &Arc<str> {
-        self.template.text()
-    }
-
-    /// Returns the host name if the root depends on it, else "".
-    pub(crate) fn variable<'a>(&self, host: &'a HostName) -> &'a str {
-        self.template.variable(host)
-    }
-
-    /// Returns the folder for this host name.
-    pub(crate) fn fill(&self, host: &str) -> Cow<'_, str> {
-        self.template.fill(host)
     }
 
     /// Replaces `{tenant}`. Returns none if the root has no such placeholder. The
@@ -84,10 +63,5 @@ impl Root {
         let filled = self.template.fill_tenant(tenant)?;
         let part = self.part;
         Ok(filled.map(|template| Self { template, part }))
-    }
-
-    /// Returns the bytes on the heap.
-    pub(crate) fn weight(&self) -> usize {
-        self.template.weight()
     }
 }

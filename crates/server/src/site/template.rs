@@ -7,9 +7,10 @@ use sekisho_certs::{HostName, Tenant};
 
 /// Text in which `{host}` stands for the host name, and `{tenant}` for its
 /// tenant; it has no other braces.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Template {
-    text: Arc<str>,
+    /// The text as it was written.
+    pub(crate) text: Arc<str>,
     has_host: bool,
 }
 
@@ -51,11 +52,6 @@ impl Template {
             ));
         }
         Ok(Some(Self::of(&self.text.replace(TENANT, name))))
-    }
-
-    /// Returns the text as it was written.
-    pub(crate) fn text(&self) -> &Arc<str> {
-        &self.text
     }
 
     /// Returns the host name if the text has the placeholder, else "". Two

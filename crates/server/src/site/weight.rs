@@ -27,7 +27,7 @@ impl Site {
 
 fn action(action: &Action) -> usize {
     match action {
-        Action::Files(root) => root.weight(),
+        Action::Files(root) => root.template.weight(),
         Action::Upstream(one) => arc_bytes(size_of::<Upstream>()) + upstream(one),
         Action::Redirect(redirect) => redirect.weight(),
         Action::Status { text, .. } => text.as_ref().map_or(0, |text| arc_bytes(text.len())),
@@ -98,7 +98,10 @@ fn options(options: &RuleOptions) -> usize {
         + cache.sum::<usize>()
         + allocated(size_of_val(&*options.try_files))
         + tried.sum::<usize>()
-        + options.errors.as_ref().map_or(0, super::Root::weight)
+        + options
+            .errors
+            .as_ref()
+            .map_or(0, |root| root.template.weight())
         + options.allow.as_ref().map_or(0, networks)
         + networks(&options.deny)
 }

@@ -64,7 +64,7 @@ async fn a_file_in_memory_of_one_root_is_not_served_below_another_with_less_trus
         .fill_tenant(&acme)
         .unwrap()
         .unwrap();
-    assert_eq!(of_tenant.text(), of_operator.text());
+    assert_eq!(of_tenant.template, of_operator.template);
     assert_eq!(fetch(&of_tenant).await.0, 503);
     assert_eq!(fetch(&of_operator).await.1, b"other");
 }
