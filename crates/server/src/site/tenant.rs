@@ -6,7 +6,7 @@ use sekisho_certs::Tenant;
 
 use super::error::{Below, Checked, Wrong};
 use super::root::Root;
-use super::rule::{Action, Rule};
+use super::rule::{Action, Rule, RuleOptions};
 use super::{Site, SiteError};
 
 impl Site {
@@ -16,19 +16,13 @@ impl Site {
     /// # Errors
     /// If a folder does, and the tenant's name is no folder's name.
     pub fn of_tenant(&self, tenant: &Tenant) -> Result<Self, SiteError> {
-        let mut rules: Vec<Option<Rule>> = Vec::new();
-        for rule in &*self.0 {
-            rules.push(rule_of(rule, tenant)?);
+        let mut site = self.clone();
+        for (index, rule) in self.0.iter().enumerate() {
+            if let Some(filled) = rule_of(rule, tenant)? {
+                Arc::make_mut(&mut site.0)[index] = filled;
+            }
         }
-        if rules.iter().all(Option::is_none) {
-            return Ok(self.clone());
-        }
-        let rules = rules.into_iter().zip(&*self.0);
-        Ok(Self(
-            rules
-                .map(|(new, old)| new.unwrap_or_else(|| old.clone()))
-                .collect(),
-        ))
+        Ok(site)
     }
 }
 
@@ -39,11 +33,12 @@ fn rule_of(rule: &Rule, tenant: &Tenant) -> Checked<Option<Rule>> {
         Action::Files(root) => fill(root).below("root")?,
         _ => None,
     };
-    let errors = rule
-        .options
-        .as_ref()
-        .and_then(|options| options.errors.as_ref());
-    let errors = errors.map_or(Ok(None), |errors| fill(errors).below("errors"))?;
+    let errors = match rule.options.as_deref() {
+        Some(RuleOptions {
+            errors: Some(root), ..
+        }) => fill(root).below("errors")?,
+        _ => None,
+    };
     if root.is_none() && errors.is_none() {
         return Ok(None);
     }
