@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use http::{HeaderName, HeaderValue};
+
 use super::Site;
 use super::fields::FieldOps;
-use super::rule::{Action, Candidate, MediaRange, Rule, RuleOptions};
+use super::rule::{Action, CacheRule, Candidate, MediaRange, Rule, RuleOptions};
 use super::upstream::{Address, Upstream, UpstreamOptions};
+use crate::limits::network::Networks;
 
 impl Site {
     /// Returns the bytes that the site takes in memory.
@@ -30,91 +33,75 @@ fn action(action: &Action) -> usize {
         Action::Files(root) => root.template.weight(),
         Action::Upstream(one) => arc_bytes(size_of::<Upstream>()) + upstream(one),
         Action::Redirect(redirect) => redirect.weight(),
-        Action::Status { text, .. } => text.as_ref().map_or(0, |text| arc_bytes(text.len())),
+        Action::Status { text, .. } => option(text, |text| arc_bytes(text.len())),
     }
 }
 
 fn upstream(upstream: &Upstream) -> usize {
-    let servers = upstream.servers.iter().map(|server| match &server.address {
+    let servers = list(&upstream.servers, |server| match &server.address {
         Address::Tcp { host, .. } => allocated(host.len()),
         Address::Unix(path) => allocated(path.as_os_str().len()),
     });
-    let own = upstream.options.as_deref();
-    allocated(size_of_val(&*upstream.servers))
-        + servers.sum::<usize>()
-        + own.map_or(0, |own| {
+    servers
+        + option(&upstream.options, |own| {
             allocated(size_of::<UpstreamOptions>()) + upstream_options(own)
         })
 }
 
 fn upstream_options(options: &UpstreamOptions) -> usize {
-    let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| allocated(text.len()));
-    let tls = options.tls.as_deref().map_or(0, |tls| {
-        let of = tls.certificate_of.as_ref();
-        let of = of.map_or(0, |name| allocated(name.as_str().len()));
-        arc_bytes(size_of_val(tls)) + text(&tls.name) + text(&tls.ca) + of
+    let text = |text: &Option<Box<str>>| option(text, |text| allocated(text.len()));
+    let tls = option(&options.tls, |tls| {
+        let of = option(&tls.certificate_of, |name| allocated(name.as_str().len()));
+        arc_bytes(size_of_val(&**tls)) + text(&tls.name) + text(&tls.ca) + of
     });
-    let host = options
-        .host
-        .as_ref()
-        .map_or(0, |host| allocated(host.len()));
-    let check = options
-        .check
-        .as_ref()
-        .map_or(0, |check| allocated(check.path.len()));
     let cookie = match &options.balance {
         super::Balance::Cookie(name) => allocated(name.len()),
         _ => 0,
     };
-    tls + host + check + cookie
+    tls + cookie
+        + option(&options.host, |host| allocated(host.len()))
+        + option(&options.check, |check| allocated(check.path.len()))
 }
 
 fn options(options: &RuleOptions) -> usize {
-    let cache = options.cache.iter().map(|rule| {
+    let cache = |rule: &CacheRule| {
         let media = match &rule.media {
             MediaRange::Any => 0,
             MediaRange::Type(text) | MediaRange::Exact(text) => allocated(text.len()),
         };
         media + allocated(rule.value.len())
-    });
-    let tried = options.try_files.iter().map(|candidate| match candidate {
+    };
+    let tried = |candidate: &Candidate| match candidate {
         Candidate::Path { before, after } => allocated(before.len()) + allocated(after.len()),
         Candidate::Fixed(path) => allocated(path.len()),
         Candidate::Status(_) => 0,
-    });
-    let networks =
-        |networks: &crate::limits::network::Networks| allocated(size_of_val(networks.as_slice()));
-    options
-        .add_prefix
-        .as_ref()
-        .map_or(0, |prefix| allocated(prefix.len()))
+    };
+    let networks = |networks: &Networks| allocated(size_of_val(networks.as_slice()));
+    option(&options.add_prefix, |prefix| allocated(prefix.len()))
         + field_ops(&options.request_fields)
         + field_ops(&options.response_fields)
-        + options
-            .hsts
-            .as_ref()
-            .map_or(0, |value| allocated(value.len()))
-        + allocated(size_of_val(&*options.cache))
-        + cache.sum::<usize>()
-        + allocated(size_of_val(&*options.try_files))
-        + tried.sum::<usize>()
-        + options
-            .errors
-            .as_ref()
-            .map_or(0, |root| root.template.weight())
-        + options.allow.as_ref().map_or(0, networks)
+        + option(&options.hsts, |value| allocated(value.len()))
+        + list(&options.cache, cache)
+        + list(&options.try_files, tried)
+        + option(&options.errors, |root| root.template.weight())
+        + option(&options.allow, networks)
         + networks(&options.deny)
 }
 
 fn field_ops(ops: &FieldOps) -> usize {
-    let pairs = ops.set.iter().chain(&ops.add);
-    let pairs = pairs.map(|(name, value)| allocated(name.as_str().len()) + allocated(value.len()));
-    let removed = ops.remove.iter().map(|name| allocated(name.as_str().len()));
-    allocated(size_of_val(&*ops.remove))
-        + allocated(size_of_val(&*ops.set))
-        + allocated(size_of_val(&*ops.add))
-        + pairs.sum::<usize>()
-        + removed.sum::<usize>()
+    let name = |name: &HeaderName| allocated(name.as_str().len());
+    let pair = |(key, value): &(HeaderName, HeaderValue)| name(key) + allocated(value.len());
+    list(&ops.remove, name) + list(&ops.set, pair) + list(&ops.add, pair)
+}
+
+/// Returns the bytes of a value that may be there.
+fn option<T>(value: &Option<T>, weight: impl Fn(&T) -> usize) -> usize {
+    value.as_ref().map_or(0, weight)
+}
+
+/// Returns the bytes of a list and of what its items hold.
+fn list<T>(items: &[T], weight: impl Fn(&T) -> usize) -> usize {
+    allocated(size_of_val(items)) + items.iter().map(weight).sum::<usize>()
 }
 
 /// Returns the bytes of an `Arc`'s allocation: the value and two counters.
