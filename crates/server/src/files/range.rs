@@ -16,53 +16,32 @@ pub(crate) enum Selection {
 
 /// Parses a `Range` header for a file of `len` bytes.
 pub(crate) fn select(header: &[u8], len: u64) -> Selection {
-    let Ok(text) = std::str::from_utf8(header) else {
-        return Selection::Whole;
-    };
-    let Some((unit, set)) = text.split_once('=') else {
-        return Selection::Whole;
-    };
-    let Some((first, last)) = set.trim().split_once('-') else {
-        return Selection::Whole;
-    };
-    if !unit.trim().eq_ignore_ascii_case("bytes") {
-        return Selection::Whole;
+    match named(header, len) {
+        None => Selection::Whole,
+        Some(range) if range.start < len => Selection::Part(range.start..range.end.min(len)),
+        Some(_) => Selection::Unsatisfiable,
     }
-    match (number(first), number(last)) {
-        (Some(Number::Given(first)), Some(Number::Given(last))) if first <= last => {
-            part(first, last.saturating_add(1).min(len), len)
+}
+
+/// Returns the range that a header names, which may reach beyond the file.
+fn named(header: &[u8], len: u64) -> Option<Range<u64>> {
+    let (unit, set) = std::str::from_utf8(header).ok()?.split_once('=')?;
+    let range = match set.trim().split_once('-')? {
+        ("", last) => len.saturating_sub(number(last)?)..len,
+        (first, "") => number(first)?..len,
+        (first, last) => {
+            let (first, last) = (number(first)?, number(last)?);
+            (first <= last).then(|| first..last.saturating_add(1))?
         }
-        (Some(Number::Given(first)), Some(Number::None)) => part(first, len, len),
-        (Some(Number::None), Some(Number::Given(suffix))) if suffix > 0 => {
-            part(len.saturating_sub(suffix), len, len)
-        }
-        (Some(Number::None), Some(Number::Given(_))) => Selection::Unsatisfiable,
-        _ => Selection::Whole,
-    }
+    };
+    let is_known = unit.trim().eq_ignore_ascii_case("bytes");
+    is_known.then_some(range)
 }
 
-fn part(start: u64, end: u64, len: u64) -> Selection {
-    if start < len {
-        Selection::Part(start..end)
-    } else {
-        Selection::Unsatisfiable
-    }
-}
-
-enum Number {
-    None,
-    Given(u64),
-}
-
-/// Parses digits, or an empty text. A number beyond 64 bits counts as the
-/// largest.
-fn number(text: &str) -> Option<Number> {
-    if text.is_empty() {
-        return Some(Number::None);
-    }
-    text.bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| Number::Given(text.parse().unwrap_or(u64::MAX)))
+/// Parses digits. A number beyond 64 bits counts as the largest.
+fn number(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
