@@ -16,7 +16,7 @@ use sekisho_certs::HostRecord;
 
 pub use document::KIND as DOCUMENT_KIND;
 pub use keep::{Keeper, Source};
-pub use ring::{Key, Ring};
+pub use ring::Ring;
 pub use schedule::PERIOD;
 
 /// Ticketer of a host, with which rustls seals and opens tickets.

@@ -6,8 +6,7 @@ use sekisho_certs::Secret;
 use sekisho_certs::store::{DocumentId, DocumentKind};
 use zeroize::Zeroizing;
 
-use super::ring::{NAME_LEN, SECRET_LEN};
-use super::schedule::Timed;
+use super::ring::{NAME_LEN, SECRET_LEN, Timed};
 
 /// Kind of the document that holds the keys.
 pub const KIND: DocumentKind = DocumentKind::new("ticket-keys");

@@ -4,17 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_lc_rs::rand;
 use sekisho_certs::store::{Document, Precondition, Write};
 use sekisho_certs::{Clock, DocumentEvent, Lease, SealedBytes, Sealer, StoreError};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::sleep;
-use zeroize::Zeroizing;
 
-use super::document;
-use super::file::KeyFile;
-use super::ring::{Key, NAME_LEN, Ring, SECRET_LEN};
-use super::schedule::{Step, Timed, is_alive, period_of, schedule, sealing};
+use super::ring::{Ring, Timed};
+use super::schedule::{is_alive, missing, next, period_of, sealing};
+use super::{document, file};
 use crate::error::Error;
 
 /// Source of ticket keys.
@@ -33,43 +30,24 @@ pub enum Source {
 /// Task that keeps a ring up to date, on the background runtime.
 #[derive(Debug)]
 pub struct Keeper {
-    source: SourceState,
+    source: Source,
+    /// Keys of the source when it was last read. Those of a file are the current one, which
+    /// seals, and the one before it.
+    known: Vec<Timed>,
+    /// Keys made by this process, because the catalog had none for a period.
+    own: Vec<Timed>,
     ring: Arc<Ring>,
     clock: Clock,
-}
-
-/// State of the [`Source`] that a keeper reads.
-#[derive(Debug)]
-enum SourceState {
-    Catalog {
-        sealer: Sealer,
-        events: broadcast::Receiver<DocumentEvent>,
-        /// Keys of the catalog when it was last read.
-        known: Vec<Timed>,
-        /// Keys made by this process, because the catalog had none for a
-        /// period.
-        own: Vec<Timed>,
-    },
-    File(KeyFile),
-    Process(Vec<Timed>),
 }
 
 impl Keeper {
     /// Makes a keeper of `ring` for `source`.
     #[must_use]
     pub fn new(source: Source, ring: Arc<Ring>, clock: Clock) -> Self {
-        let source = match source {
-            Source::Catalog(sealer, events) => SourceState::Catalog {
-                sealer,
-                events,
-                known: Vec::new(),
-                own: Vec::new(),
-            },
-            Source::File(path) => SourceState::File(KeyFile::new(path)),
-            Source::Process => SourceState::Process(Vec::new()),
-        };
         Self {
             source,
+            known: Vec::new(),
+            own: Vec::new(),
             ring,
             clock,
         }
@@ -85,30 +63,39 @@ impl Keeper {
     /// process seals.
     pub async fn refresh(&mut self) -> Result<Duration, Error> {
         let now = self.clock.now();
-        let until = match &mut self.source {
-            SourceState::Catalog {
-                sealer, known, own, ..
-            } => {
+        let (known, own) = (&mut self.known, &mut self.own);
+        match &self.source {
+            Source::Catalog(sealer, _) => {
                 let refreshed = refresh_catalog(sealer, known, &self.clock).await;
                 known.retain(|key| is_alive(now, key.from));
                 own.retain(|key| is_alive(now, key.from));
                 let mut all = [&own[..], known].concat();
                 let current = period_of(now);
                 if refreshed.is_err() && all.iter().all(|key| key.from != current) {
-                    own.push(fresh(current));
+                    own.push(Timed::random(current));
                     all.extend(own.last().cloned());
                 }
                 install(&self.ring, &all, now);
                 refreshed.map_err(|error| Error::Tickets(error.to_string()))?;
-                next(now, known)
             }
-            SourceState::File(file) => {
-                self.ring.install(file.read().await?, 0);
+            Source::File(path) => {
+                let read = file::read(path, now).await?;
+                let is_same = |key: &Timed| (key.name, &key.secret) == (read.name, &read.secret);
+                if !known.first().is_some_and(is_same) {
+                    known.insert(0, read);
+                    known.truncate(2);
+                }
+                self.ring.install(known, 0);
                 return Ok(FILE_CHECK);
             }
-            SourceState::Process(keys) => refresh_process(keys, &self.ring, now),
-        };
-        let seconds = u64::try_from(until - now).unwrap_or(0);
+            Source::Process => {
+                known.retain(|key| is_alive(now, key.from));
+                let made = missing(now, known).into_iter().map(Timed::random);
+                known.extend(made);
+                install(&self.ring, known, now);
+            }
+        }
+        let seconds = u64::try_from(next(now, known) - now).unwrap_or(0);
         Ok(Duration::from_secs(seconds).clamp(RETRY_INTERVAL, LOOK_AT_LEAST))
     }
 
@@ -116,7 +103,7 @@ impl Keeper {
     /// as if they had been read. It writes nothing. Returns whether there were
     /// any.
     pub async fn begin_with(&mut self, document: &Document<SealedBytes>) -> bool {
-        let SourceState::Catalog { sealer, known, .. } = &mut self.source else {
+        let Source::Catalog(sealer, _) = &self.source else {
             return false;
         };
         if document.id != document::ID {
@@ -127,10 +114,10 @@ impl Keeper {
             .ok()
             .and_then(|opened| document::decode(opened.bytes.expose()));
         let now = self.clock.now();
-        *known = keys.unwrap_or_default();
-        known.retain(|key| is_alive(now, key.from));
-        install(&self.ring, known, now);
-        !known.is_empty()
+        self.known = keys.unwrap_or_default();
+        self.known.retain(|key| is_alive(now, key.from));
+        install(&self.ring, &self.known, now);
+        !self.known.is_empty()
     }
 
     /// Refreshes in a loop: when the last refresh's wait is over, and when the
@@ -153,11 +140,11 @@ impl Keeper {
                 }
             };
             match &mut self.source {
-                SourceState::Catalog { events, .. } => tokio::select! {
+                Source::Catalog(_, events) => tokio::select! {
                     () = sleep(wait) => {}
                     () = keys_changed(events) => {}
                 },
-                SourceState::File(_) | SourceState::Process(_) => sleep(wait).await,
+                Source::File(_) | Source::Process => sleep(wait).await,
             }
         }
     }
@@ -184,9 +171,9 @@ async fn refresh_catalog(
 ) -> Result<(), StoreError> {
     let now = clock.now();
     read(sealer, known, now).await?;
-    let Step::Make(_) = schedule(now, &starts(known)) else {
+    if missing(now, known).is_empty() {
         return Ok(());
-    };
+    }
     let Some(lease) = Lease::take(sealer, LEASE.to_owned(), LEASE_TIME, clock).await? else {
         return Ok(());
     };
@@ -199,9 +186,10 @@ async fn refresh_catalog(
 /// missing.
 async fn make(sealer: &Sealer, known: &mut Vec<Timed>, now: i64) -> Result<(), StoreError> {
     let expect = read(sealer, known, now).await?;
-    if let Step::Make(starts) = schedule(now, &starts(known)) {
+    let starts = missing(now, known);
+    if !starts.is_empty() {
         let mut keys = known.clone();
-        keys.extend(starts.into_iter().map(fresh));
+        keys.extend(starts.into_iter().map(Timed::random));
         let write =
             Write::PutDocument(Document::new(document::ID, document::encode(&keys)), expect);
         sealer.write(vec![write]).await?;
@@ -228,47 +216,10 @@ async fn read(
     Ok(Precondition::Version(stored.version))
 }
 
-fn refresh_process(keys: &mut Vec<Timed>, ring: &Ring, now: i64) -> i64 {
-    keys.retain(|key| is_alive(now, key.from));
-    if let Step::Make(starts) = schedule(now, &starts(keys)) {
-        keys.extend(starts.into_iter().map(fresh));
-    }
-    install(ring, keys, now);
-    next(now, keys)
-}
-
 fn install(ring: &Ring, keys: &[Timed], now: i64) {
     if let Some(sealing) = sealing(now, keys) {
-        let keys = keys.iter().map(|key| Key::new(key.name, &key.secret));
-        ring.install(keys.collect(), sealing);
+        ring.install(keys, sealing);
     }
-}
-
-fn starts(keys: &[Timed]) -> Vec<i64> {
-    keys.iter().map(|key| key.from).collect()
-}
-
-fn next(now: i64, keys: &[Timed]) -> i64 {
-    match schedule(now, &starts(keys)) {
-        Step::Wait(until) => until,
-        Step::Make(_) => now,
-    }
-}
-
-fn fresh(from: i64) -> Timed {
-    let mut secret = Zeroizing::new([0; SECRET_LEN]);
-    rand::fill(secret.as_mut()).expect("the system gives random bytes");
-    Timed {
-        from,
-        name: random_name(),
-        secret,
-    }
-}
-
-fn random_name() -> [u8; NAME_LEN] {
-    let mut name = [0; NAME_LEN];
-    rand::fill(&mut name).expect("the system gives random bytes");
-    name
 }
 
 const LEASE: &str = "ticket-keys";

@@ -32,12 +32,12 @@ impl Ring {
     /// If the system gives no random bytes.
     #[must_use]
     pub fn random() -> Self {
-        Self(ArcSwap::from_pointee(Keys::new(vec![Key::random()], 0)))
+        Self(ArcSwap::from_pointee(Keys::new(&[Timed::random(0)], 0)))
     }
 
     /// Replaces the keys. All of them open tickets; the one at `sealing` seals.
     /// An empty list changes nothing.
-    pub fn install(&self, all: Vec<Key>, sealing: usize) {
+    pub(super) fn install(&self, all: &[Timed], sealing: usize) {
         if sealing < all.len() {
             self.0.store(Keys::new(all, sealing).into());
         }
@@ -91,7 +91,8 @@ impl Ring {
 }
 
 impl Keys {
-    fn new(all: Vec<Key>, sealing: usize) -> Self {
+    fn new(all: &[Timed], sealing: usize) -> Self {
+        let all: Vec<_> = all.iter().map(Key::new).collect();
         let key = &all[sealing];
         let mut head = [0; NAME_LEN + SALT_LEN];
         let (name, salt) = head.split_at_mut(NAME_LEN);
@@ -105,23 +106,23 @@ impl Keys {
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Keys").field(&self.all).finish()
+        write!(f, "Keys({})", self.all.len())
     }
 }
 
 /// Ticket key that servers share. Each server derives its sealing key from it.
-pub struct Key {
+struct Key {
     name: [u8; NAME_LEN],
     prk: Prk,
 }
 
 impl Key {
-    /// Makes a key of its public name and its secret. The caller wipes
-    /// `secret`.
-    #[must_use]
-    pub fn new(name: [u8; NAME_LEN], secret: &[u8; SECRET_LEN]) -> Self {
-        let prk = Salt::new(HKDF_SHA256, &name).extract(secret);
-        Self { name, prk }
+    fn new(key: &Timed) -> Self {
+        let prk = Salt::new(HKDF_SHA256, &key.name).extract(&*key.secret);
+        Self {
+            name: key.name,
+            prk,
+        }
     }
 
     /// Derives the key of a server that chose this salt (RFC 5869).
@@ -131,19 +132,32 @@ impl Key {
         let key = expanded.expect("HKDF gives 32 bytes");
         LessSafeKey::new(UnboundKey::from(key))
     }
+}
 
-    fn random() -> Self {
-        let mut name = [0; NAME_LEN];
-        let mut secret = Zeroizing::new([0; SECRET_LEN]);
+/// Ticket key as its source has it, with the start of its period.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Timed {
+    /// When the key begins to seal, in seconds since the Unix epoch. It seals
+    /// for one period, and opens for one more.
+    pub(super) from: i64,
+    /// The public name.
+    pub(super) name: [u8; NAME_LEN],
+    pub(super) secret: Zeroizing<[u8; SECRET_LEN]>,
+}
+
+impl Timed {
+    /// Makes a random key.
+    pub(super) fn random(from: i64) -> Self {
+        let (mut name, mut secret) = ([0; NAME_LEN], Zeroizing::new([0; SECRET_LEN]));
         rand::fill(&mut name).expect("the system gives random bytes");
         rand::fill(secret.as_mut()).expect("the system gives random bytes");
-        Self::new(name, &secret)
+        Self { from, name, secret }
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for Timed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key(…)")
+        write!(f, "Timed(from {})", self.from)
     }
 }
 
@@ -159,19 +173,23 @@ const TAG_LEN: usize = 16;
 mod tests {
     use super::*;
 
-    fn key(number: u8) -> Key {
-        Key::new([number; NAME_LEN], &[number; SECRET_LEN])
+    fn key(number: u8) -> Timed {
+        Timed {
+            from: 0,
+            name: [number; NAME_LEN],
+            secret: Zeroizing::new([number; SECRET_LEN]),
+        }
     }
 
     #[test]
     fn other_servers_open_tickets_and_old_ones_too() {
         let (one, other) = (Ring::random(), Ring::random());
-        one.install(vec![key(1), key(2)], 1);
+        one.install(&[key(1), key(2)], 1);
         let ticket = one.seal(b"host", b"session").unwrap();
         assert_eq!(other.open(b"host", &ticket), None);
-        other.install(vec![key(2), key(3)], 1);
+        other.install(&[key(2), key(3)], 1);
         assert_eq!(other.open(b"host", &ticket).unwrap(), b"session");
-        other.install(vec![key(3)], 0);
+        other.install(&[key(3)], 0);
         assert_eq!(other.open(b"host", &ticket), None);
     }
 
@@ -179,7 +197,7 @@ mod tests {
     fn each_server_seals_with_a_key_of_its_own() {
         let rings = [Ring::random(), Ring::random()];
         let heads = rings.each_ref().map(|ring| {
-            ring.install(vec![key(1)], 0);
+            ring.install(&[key(1)], 0);
             let head = ring.0.load().sealing.head;
             assert_eq!(head[..NAME_LEN], [1; NAME_LEN]);
             head
@@ -193,8 +211,8 @@ mod tests {
     fn no_list_leaves_the_ring_without_a_key() {
         let ring = Ring::random();
         let ticket = ring.seal(b"", b"session").unwrap();
-        ring.install(Vec::new(), 0);
-        ring.install(vec![key(1)], 1);
+        ring.install(&[], 0);
+        ring.install(&[key(1)], 1);
         assert!(ring.open(b"", &ticket).is_some());
     }
 

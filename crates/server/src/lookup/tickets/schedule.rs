@@ -1,48 +1,23 @@
 //! Schedule of ticket keys: when they are made, used and dropped.
 
-use std::fmt;
+use super::ring::Timed;
 
-use super::ring::{NAME_LEN, SECRET_LEN};
-use zeroize::Zeroizing;
-
-/// Ticket key and the start of its period.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Timed {
-    /// When the key begins to seal, in seconds since the Unix epoch. It seals
-    /// for one period, and opens for one more.
-    pub(super) from: i64,
-    pub(super) name: [u8; NAME_LEN],
-    pub(super) secret: Zeroizing<[u8; SECRET_LEN]>,
-}
-
-impl fmt::Debug for Timed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Timed(from {})", self.from)
-    }
-}
-
-/// Step that the schedule asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Nothing before this time, in seconds since the Unix epoch.
-    Wait(i64),
-    /// Make keys with these starts.
-    Make(Vec<i64>),
-}
-
-/// Returns the step that is due. Periods are aligned to the epoch: servers
-/// agree without communication. A key is published one period before it seals:
-/// by then each server has it.
-pub(super) fn schedule(now: i64, starts: &[i64]) -> Step {
+/// Returns the starts of the keys that are missing. Periods are aligned to the epoch:
+/// servers agree without communication. A key is published one period before it seals: by
+/// then each server has it.
+pub(super) fn missing(now: i64, keys: &[Timed]) -> Vec<i64> {
     let current = period_of(now);
-    let missing: Vec<i64> = [current, current + PERIOD]
-        .into_iter()
-        .filter(|start| !starts.contains(start))
-        .collect();
-    if missing.is_empty() {
-        Step::Wait(current + PERIOD)
-    } else {
-        Step::Make(missing)
+    let needed = [current, current + PERIOD].into_iter();
+    needed
+        .filter(|start| keys.iter().all(|key| key.from != *start))
+        .collect()
+}
+
+/// Returns when keys are missing next, in seconds since the Unix epoch.
+pub(super) fn next(now: i64, keys: &[Timed]) -> i64 {
+    match missing(now, keys).is_empty() {
+        true => period_of(now) + PERIOD,
+        false => now,
     }
 }
 
@@ -80,18 +55,20 @@ mod tests {
     #[test]
     fn keys_are_made_one_period_ahead() {
         const P: i64 = PERIOD;
-        for (now, starts, action) in [
-            (0, vec![], Step::Make(vec![0, P])),
-            (P - 1, vec![], Step::Make(vec![0, P])),
-            (P, vec![0, P], Step::Make(vec![2 * P])),
-            (0, vec![0, P], Step::Wait(P)),
-            (P - 1, vec![0, P], Step::Wait(P)),
-            (10 * P + 5, vec![0, P], Step::Make(vec![10 * P, 11 * P])),
-            (10 * P + 5, vec![10 * P], Step::Make(vec![11 * P])),
-            (10 * P + 5, vec![9 * P, 10 * P, 11 * P], Step::Wait(11 * P)),
-            (-1, vec![-P, 0], Step::Wait(0)),
+        for (now, starts, made, at) in [
+            (0, vec![], vec![0, P], 0),
+            (P - 1, vec![], vec![0, P], P - 1),
+            (P, vec![0, P], vec![2 * P], P),
+            (0, vec![0, P], vec![], P),
+            (P - 1, vec![0, P], vec![], P),
+            (10 * P + 5, vec![0, P], vec![10 * P, 11 * P], 10 * P + 5),
+            (10 * P + 5, vec![10 * P], vec![11 * P], 10 * P + 5),
+            (10 * P + 5, vec![9 * P, 10 * P, 11 * P], vec![], 11 * P),
+            (-1, vec![-P, 0], vec![], 0),
         ] {
-            assert_eq!(schedule(now, &starts), action, "at {now} with {starts:?}");
+            let keys: Vec<_> = starts.iter().copied().map(Timed::random).collect();
+            assert_eq!(missing(now, &keys), made, "at {now} with {starts:?}");
+            assert_eq!(next(now, &keys), at, "at {now} with {starts:?}");
         }
     }
 
@@ -104,11 +81,7 @@ mod tests {
 
     #[test]
     fn the_latest_that_has_begun_seals() {
-        let keys = [PERIOD, 0, 2 * PERIOD].map(|from| Timed {
-            from,
-            name: [0; NAME_LEN],
-            secret: Zeroizing::new([0; SECRET_LEN]),
-        });
+        let keys = [PERIOD, 0, 2 * PERIOD].map(Timed::random);
         for (now, index) in [
             (0, 1),
             (PERIOD - 1, 1),
