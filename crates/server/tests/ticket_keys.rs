@@ -19,7 +19,7 @@ use sekisho_certs::{Clock, DocumentEvent, Documents, Secret};
 use sekisho_server::tickets::{Keeper, PERIOD, Ring, Source};
 use sekisho_testkit::Memory;
 use sekisho_testkit::{Key, Pair, TestCa, client};
-use tokio::sync::broadcast;
+use tokio::sync::{Barrier, broadcast};
 use tokio_rustls::TlsConnector;
 
 /// State that outlives the servers which share it.
@@ -165,13 +165,16 @@ async fn without_the_catalog_no_key_seals_beyond_its_period() {
     assert_eq!(handshake(&other, &config).await, HandshakeKind::Full);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn one_makes_the_keys_and_the_others_take_them() {
     let world = World::new().await;
     let rings: Vec<_> = (0..8).map(|_| Arc::new(Ring::random())).collect();
+    let together = Arc::new(Barrier::new(8));
     let all = rings.iter().map(|ring| {
         let mut keeper = world.keeper(ring);
+        let together = Arc::clone(&together);
         tokio::spawn(async move {
+            together.wait().await;
             while keeper.refresh().await.unwrap() < Duration::from_secs(60) {
                 tokio::task::yield_now().await;
             }

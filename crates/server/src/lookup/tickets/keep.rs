@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sekisho_certs::store::{Document, Precondition, Write};
-use sekisho_certs::{Clock, DocumentEvent, Lease, SealedBytes, Sealer, StoreError};
+use sekisho_certs::{Clock, DocumentEvent, SealedBytes, Sealer, StoreError};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::sleep;
 
@@ -17,8 +17,8 @@ use crate::error::Error;
 /// Source of ticket keys.
 #[derive(Debug)]
 pub enum Source {
-    /// Document that all servers with the sealer's catalog share. The holder of
-    /// the lease makes new keys.
+    /// Document that all servers with the sealer's catalog share. The first that finds
+    /// a key missing makes it.
     Catalog(Sealer, broadcast::Receiver<DocumentEvent>),
     /// File of 48 or 80 bytes in nginx's format, which another program writes
     /// and rotates. It is read every 10 s.
@@ -66,7 +66,7 @@ impl Keeper {
         let (known, own) = (&mut self.known, &mut self.own);
         match &self.source {
             Source::Catalog(sealer, _) => {
-                let refreshed = refresh_catalog(sealer, known, &self.clock).await;
+                let refreshed = refresh_catalog(sealer, known, now).await;
                 known.retain(|key| is_alive(now, key.from));
                 own.retain(|key| is_alive(now, key.from));
                 let mut all = [&own[..], known].concat();
@@ -161,39 +161,28 @@ async fn keys_changed(events: &mut broadcast::Receiver<DocumentEvent>) {
     }
 }
 
-/// Reads the catalog's keys, and makes the missing ones if no other server
-/// holds the lease. `known` has the keys read or written last, after a failure,
-/// too.
+/// Reads the catalog's keys, and makes those that are missing. Of several servers that do,
+/// the catalog takes the first one's. `known` has the keys read or written last, after a
+/// failure, too.
 async fn refresh_catalog(
     sealer: &Sealer,
     known: &mut Vec<Timed>,
-    clock: &Clock,
+    now: i64,
 ) -> Result<(), StoreError> {
-    let now = clock.now();
-    read(sealer, known, now).await?;
-    if missing(now, known).is_empty() {
-        return Ok(());
-    }
-    let Some(lease) = Lease::take(sealer, LEASE.to_owned(), LEASE_TIME, clock).await? else {
-        return Ok(());
-    };
-    let made = make(sealer, known, now).await;
-    lease.release().await?;
-    made
-}
-
-/// Reads again while holding the lease, and makes the keys that are still
-/// missing.
-async fn make(sealer: &Sealer, known: &mut Vec<Timed>, now: i64) -> Result<(), StoreError> {
     let expect = read(sealer, known, now).await?;
     let starts = missing(now, known);
-    if !starts.is_empty() {
-        let mut keys = known.clone();
-        keys.extend(starts.into_iter().map(Timed::random));
-        let write =
-            Write::PutDocument(Document::new(document::ID, document::encode(&keys)), expect);
-        sealer.write(vec![write]).await?;
-        *known = keys;
+    if starts.is_empty() {
+        return Ok(());
+    }
+    let mut keys = known.clone();
+    keys.extend(starts.into_iter().map(Timed::random));
+    let write = Write::PutDocument(Document::new(document::ID, document::encode(&keys)), expect);
+    match sealer.write(vec![write]).await {
+        Ok(_) => *known = keys,
+        Err(StoreError::Conflict(_)) => {
+            read(sealer, known, now).await?;
+        }
+        Err(error) => return Err(error),
     }
     Ok(())
 }
@@ -221,12 +210,6 @@ fn install(ring: &Ring, keys: &[Timed], now: i64) {
         ring.install(keys, sealing);
     }
 }
-
-const LEASE: &str = "ticket-keys";
-
-/// Duration of the lease. Making keys is one write; a holder that dies blocks
-/// the others this long.
-const LEASE_TIME: Duration = Duration::from_secs(30);
 
 /// Interval of refreshes while keys are missing or the source fails.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
