@@ -155,15 +155,15 @@ impl Permit {
 /// Token taken from the prefix's bucket. Dropping it gives it back, unless it is
 /// spent.
 #[derive(Debug)]
-pub(crate) struct AbsenceToken {
+pub struct AbsenceToken {
     absences: Arc<Absences>,
     prefix: Prefix,
     spent: bool,
 }
 
 impl AbsenceToken {
-    /// Spends the token.
-    pub(crate) fn spend(mut self) {
+    /// Spends the token: the client's name led to nothing.
+    pub fn spend(mut self) {
         self.spent = true;
     }
 }

@@ -30,11 +30,12 @@ use sekisho_certs::store::BoxFuture;
 use sekisho_certs::{HostName, Served};
 use tokio::time::Instant;
 
-pub use clients::{Clients, Token};
+pub use clients::Clients;
 pub(crate) use kept::{Hooked, Kept};
 pub use question::{ClientFacts, Question};
 pub(crate) use resolve::{Asking, Chooser, Resolved, Unserved, is_failure};
 
+pub use crate::limits::budget::AbsenceToken as Token;
 pub use crate::lookup::ask::Charge;
 use crate::lookup::virtual_host::VirtualHost;
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 use sekisho_certs::{HostName, Lookup, LookupError, Outcome};
 use tokio::time::{Instant, timeout_at};
 
-use crate::limits::budget::{AbsenceToken, Budget, Permit};
+use super::Token;
+use crate::limits::budget::{Budget, Permit};
 use crate::limits::settings::Limits;
 use crate::lookup::ask::ask_stored;
 use crate::lookup::virtual_host::VirtualHost;
@@ -40,17 +41,14 @@ impl Clients {
     /// If the prefix is over its budget.
     pub async fn admit(&self, client: IpAddr, deadline: Instant) -> Result<Token, LookupError> {
         let token = self.budget.token(client.into(), deadline);
-        match timeout_at(deadline, token).await {
-            Ok(Ok(token)) => Ok(Token(token)),
-            Ok(Err(denied)) => Err(denied.into()),
-            Err(_) => Err(LookupError::OverBudget),
-        }
+        let admitted = timeout_at(deadline, token).await;
+        Ok(admitted.map_err(|_| LookupError::OverBudget)??)
     }
 
     /// Takes a token of the client's prefix without a wait; none if there is none now.
     #[must_use]
     pub fn try_admit(&self, client: IpAddr) -> Option<Token> {
-        self.budget.try_token(client.into()).map(Token)
+        self.budget.try_token(client.into())
     }
 
     /// Returns what the cache that handshakes use knows of a host; none if a lookup would
@@ -67,16 +65,5 @@ impl Clients {
         let deadline = Instant::now() + self.patience;
         let permit = self.budget.admit(client.into(), deadline);
         ask_stored(&self.lookup, name, permit, Permit::was_absent, deadline).await
-    }
-}
-
-/// Token of a client's prefix. Dropping it gives it back.
-#[derive(Debug)]
-pub struct Token(AbsenceToken);
-
-impl Token {
-    /// Spends the token: the client's name led to nothing.
-    pub fn spend(self) {
-        self.0.spend();
     }
 }
