@@ -14,7 +14,7 @@ pub(super) use fields::field_name;
 pub(super) use upstream::moved;
 
 use super::document::{RawPath, RawRule, RawSite, TextOr};
-use super::error::{Below, Checked, Wrong, at_most, each};
+use super::error::{Below, Checked, Wrong, at_most, checked, each};
 use super::path::SitePath;
 use super::redirect::Redirect;
 use super::root::Root;
@@ -176,7 +176,7 @@ fn action(raw: &RawRule, base: Option<&Path>) -> Checked<Action> {
         }
         (None, None, None, Some(status)) => {
             let code = error_status(status).below("status")?;
-            let text = text.map(|text| text_of(text).below("text")).transpose()?;
+            let text = checked("text", text, text_of)?;
             Ok(Action::Status { code, text })
         }
         _ => Err(Wrong::new(CHOICE)),
@@ -256,12 +256,10 @@ impl RawRule {
         if self.strip != Some(true) && self.add.is_none() && self.r#try.is_none() {
             return Ok(None);
         }
-        let add = self.add.as_deref().map(plain_prefix).transpose();
-        let candidates = self.r#try.as_deref().map(candidates).transpose();
         Ok(Some(RuleOptions {
             strip_prefix: self.strip.unwrap_or_default(),
-            add_prefix: add.below("add")?,
-            try_files: candidates.below("try")?.unwrap_or_default(),
+            add_prefix: checked("add", self.add.as_deref(), plain_prefix)?,
+            try_files: checked("try", self.r#try.as_deref(), candidates)?.unwrap_or_default(),
             ..make()
         }))
     }
@@ -285,22 +283,19 @@ fn candidate(text: &str) -> Checked<Candidate> {
     if let Some(status) = text.strip_prefix('=') {
         return error_status(status.parse().unwrap_or_default()).map(Candidate::Status);
     }
-    let example =
-        format!("{text:?} is no path to try; write \"{PATH}\", \"{PATH}.html\" or \"/index.html\"");
-    let wrong = || Wrong::new(example.clone());
     let plain = |path: &str| !path.contains(['{', '}']) && is_plain(path);
+    let is_before = |text: &str| text.is_empty() || !text.ends_with('/') && plain(text);
+    // Behind a path stands more of its last name, or further segments.
+    let is_after = |text: &str| plain(&format!("/a{text}"));
     match text.split_once(PATH) {
         None if plain(text) => Ok(Candidate::Fixed(text.into())),
-        Some((before, after)) => {
-            let is_before = before.is_empty() || !before.ends_with('/') && plain(before);
-            // Behind a path stands more of its last name, or further segments.
-            if is_before && plain(&format!("/a{after}")) {
-                let (before, after) = (before.into(), after.into());
-                return Ok(Candidate::Path { before, after });
-            }
-            Err(wrong())
-        }
-        None => Err(wrong()),
+        Some((before, after)) if is_before(before) && is_after(after) => Ok(Candidate::Path {
+            before: before.into(),
+            after: after.into(),
+        }),
+        _ => Err(Wrong::new(format!(
+            "{text:?} is no path to try; write \"{PATH}\", \"{PATH}.html\" or \"/index.html\""
+        ))),
     }
 }
 

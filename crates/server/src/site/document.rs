@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::MAX_DOCUMENT;
 use super::error::{SiteError, Wrong};
-pub(crate) use forms::{Pairs, Table, TextOr};
+pub(crate) use forms::{Pairs, Table, TextOr, TextOrNumber};
 pub(crate) use upstream::{RawCheck, RawCookie, RawServer, RawTimeouts, RawTls, RawUpstream};
 pub use wording::reworded;
 

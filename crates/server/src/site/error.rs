@@ -106,6 +106,15 @@ impl<T> Below for Checked<T> {
     }
 }
 
+/// Checks the value of a key, if the key is there.
+pub(crate) fn checked<V, T>(
+    key: &str,
+    value: Option<V>,
+    check: impl FnOnce(V) -> Checked<T>,
+) -> Checked<Option<T>> {
+    value.map(check).transpose().below(key)
+}
+
 /// Refuses more than `most` of something.
 pub(crate) fn at_most(most: usize, count: usize, what: &str) -> Checked<()> {
     match count > most {

@@ -11,7 +11,7 @@ use super::fields::{field_value, request_fields, response_fields};
 use super::root_of;
 use crate::limits::network::{Network, Networks};
 use crate::site::document::{Pairs, RawHsts, RawRate, RawRule};
-use crate::site::error::{Below, Checked, Wrong, at_most, each};
+use crate::site::error::{Below, Checked, Wrong, at_most, checked, each};
 use crate::site::rule::{CacheRule, DEFAULT_BODY_LIMIT, MediaRange, RuleOptions};
 use crate::site::value::Unit;
 
@@ -21,27 +21,27 @@ pub(super) fn rule_options(
     scope: usize,
     base: Option<&Path>,
 ) -> Checked<RuleOptions> {
-    let (request, response) = (raw.request.as_deref(), raw.response.as_deref());
-    let request = request.map(request_fields).transpose();
-    let response = response.map(response_fields).transpose();
-    let errors = raw.errors.as_deref().map(|folder| root_of(folder, base));
-    let cache = raw.cache.as_ref().map(cache).transpose();
-    let allow = raw.allow.as_deref().map(networks).transpose();
-    let deny = raw.deny.as_deref().map(networks).transpose();
-    let rate = raw.rate.as_deref().map(rates).transpose();
-    let (rate_client, rate_host) = rate.below("rate")?.unwrap_or_default();
+    let rates = checked("rate", raw.rate.as_deref(), rates)?;
+    let (rate_client, rate_host) = rates.unwrap_or_default();
+    let request = checked("request", raw.request.as_deref(), request_fields)?;
+    let response = checked("response", raw.response.as_deref(), response_fields)?;
+    let hsts = checked("hsts", raw.hsts.as_deref(), hsts)?;
+    let cache = checked("cache", raw.cache.as_ref(), cache)?;
+    let errors = raw.errors.as_deref();
+    let errors = checked("errors", errors, |folder| root_of(folder, base))?;
+    let limit = checked("body_limit", raw.body_limit.as_deref(), body_limit)?;
     Ok(RuleOptions {
-        request_fields: request.below("request")?.unwrap_or_default(),
-        response_fields: response.below("response")?.unwrap_or_default(),
-        hsts: raw.hsts.as_deref().map(hsts).transpose().below("hsts")?,
-        cache: cache.below("cache")?.unwrap_or_default(),
-        errors: errors.transpose().below("errors")?,
-        body_limit: body_limit(raw.body_limit.as_deref()).below("body_limit")?,
+        request_fields: request.unwrap_or_default(),
+        response_fields: response.unwrap_or_default(),
+        hsts,
+        cache: cache.unwrap_or_default(),
+        errors,
+        body_limit: limit.unwrap_or(DEFAULT_BODY_LIMIT),
         rate_client,
         rate_host,
         rate_scope: u8::try_from(scope).unwrap_or(u8::MAX),
-        allow: allow.below("allow")?,
-        deny: deny.below("deny")?.unwrap_or_default(),
+        allow: checked("allow", raw.allow.as_deref(), networks)?,
+        deny: checked("deny", raw.deny.as_deref(), networks)?.unwrap_or_default(),
         ..RuleOptions::default()
     })
 }
@@ -144,10 +144,7 @@ fn media_range(text: &str) -> Checked<MediaRange> {
     }
 }
 
-fn body_limit(text: Option<&str>) -> Checked<u64> {
-    let Some(text) = text else {
-        return Ok(DEFAULT_BODY_LIMIT);
-    };
+fn body_limit(text: &str) -> Checked<u64> {
     let bytes = Unit::Bytes.parse(text).map_err(Wrong::new)?;
     if bytes > MAX_BODY {
         return Err(Wrong::new(format!(
@@ -160,17 +157,14 @@ fn body_limit(text: Option<&str>) -> Checked<u64> {
 type Rates = (Option<NonZeroU32>, Option<NonZeroU32>);
 
 fn rates(raw: &RawRate) -> Checked<Rates> {
-    let rate = |rate: Option<i64>| {
-        let rate = rate.map(|rate| number(rate, 1..=MAX_RATE)).transpose()?;
+    let rate = |key, rate| -> Checked<Option<NonZeroU32>> {
+        let rate = checked(key, rate, |rate| number(rate, 1..=MAX_RATE))?;
         Ok(rate.and_then(NonZeroU32::new))
     };
     if raw.client.is_none() && raw.host.is_none() {
         return Err(Wrong::new("write `client` or `host`, requests per second"));
     }
-    Ok((
-        rate(raw.client).below("client")?,
-        rate(raw.host).below("host")?,
-    ))
+    Ok((rate("client", raw.client)?, rate("host", raw.host)?))
 }
 
 fn networks(texts: &[String]) -> Checked<Networks> {

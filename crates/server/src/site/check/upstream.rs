@@ -13,9 +13,9 @@ use sekisho_certs::credential::{CredentialError, authorities};
 use super::options::{duration, number};
 use super::servers;
 use crate::site::document::{
-    RawCheck, RawCookie, RawServer, RawTimeouts, RawTls, RawUpstream, TextOr,
+    RawCheck, RawCookie, RawServer, RawTimeouts, RawTls, RawUpstream, TextOr, TextOrNumber,
 };
-use crate::site::error::{Below, Checked, Wrong, each};
+use crate::site::error::{Below, Checked, Wrong, checked, each};
 use crate::site::upstream::{
     ActiveCheck, Balance, MAX_SERVERS, MAX_WEIGHT, Protocol, ProxyVersion, Scheme, Upstream,
     UpstreamOptions, UpstreamServer, UpstreamTimeouts, UpstreamTls,
@@ -89,32 +89,25 @@ fn upstream_options(raw: &RawUpstream, scheme: Scheme) -> Checked<UpstreamOption
     if let Some(key) = raw.moved_key() {
         return Err(Wrong::new(moved(key))).below(key);
     }
-    let check = raw.check.as_deref().map(active_check).transpose();
-    let host = raw.host.as_deref().map(host).transpose();
-    let balance = raw.balance.as_ref().map(balance).transpose();
-    let proxy = raw.proxy_protocol.as_deref().map(proxy_version).transpose();
-    let connections = raw
-        .connections
-        .map(|count| number(count, 1..=MAX_CONNECTIONS));
-    let waiting = raw.waiting.map(|count| number(count, 0..=MAX_WAITING));
+    let count = |key, count, range| checked(key, count, |count| number(count, range));
     Ok(UpstreamOptions {
         protocol: protocol(raw.protocol.as_deref(), scheme).below("protocol")?,
         tls: tls(raw.tls.as_deref(), scheme).below("tls")?,
-        host: host.below("host")?,
-        balance: balance.below("balance")?.unwrap_or(Balance::LeastInFlight),
-        check: check.below("check")?,
+        host: checked("host", raw.host.as_deref(), host)?,
+        balance: checked("balance", raw.balance.as_ref(), balance)?
+            .unwrap_or(Balance::LeastInFlight),
+        check: checked("check", raw.check.as_deref(), active_check)?,
         timeouts: timeouts(&raw.timeouts).below("timeouts")?,
-        proxy_protocol: proxy.below("proxy_protocol")?,
+        proxy_protocol: checked(
+            "proxy_protocol",
+            raw.proxy_protocol.as_deref(),
+            proxy_version,
+        )?,
         forwarded: raw.forwarded,
         underscores: raw.underscores,
-        connections: connections
-            .transpose()
-            .below("connections")?
+        connections: count("connections", raw.connections, 1..=MAX_CONNECTIONS)?
             .unwrap_or(defaults.connections),
-        waiting: waiting
-            .transpose()
-            .below("waiting")?
-            .unwrap_or(defaults.waiting),
+        waiting: count("waiting", raw.waiting, 0..=MAX_WAITING)?.unwrap_or(defaults.waiting),
     })
 }
 
@@ -152,20 +145,15 @@ fn tls(raw: Option<&RawTls>, scheme: Scheme) -> Checked<Option<Arc<UpstreamTls>>
     if scheme != Scheme::Https {
         return Err(Wrong::new("only https:// servers have TLS; leave it out"));
     }
-    let certificate_of = raw.certificate_of.as_deref().map(|name| {
-        HostName::parse(name)
-            .map_err(|error| Wrong::new(format!("{name:?} is no host name: {error}")))
-    });
     Ok(Some(Arc::new(UpstreamTls {
-        name: raw
-            .name
-            .as_deref()
-            .map(server_name)
-            .transpose()
-            .below("name")?,
-        ca: raw.ca.as_deref().map(ca).transpose().below("ca")?,
-        certificate_of: certificate_of.transpose().below("certificate_of")?,
+        name: checked("name", raw.name.as_deref(), server_name)?,
+        ca: checked("ca", raw.ca.as_deref(), ca)?,
+        certificate_of: checked("certificate_of", raw.certificate_of.as_deref(), host_name)?,
     })))
+}
+
+fn host_name(name: &str) -> Checked<HostName> {
+    HostName::parse(name).map_err(|error| Wrong::new(format!("{name:?} is no host name: {error}")))
 }
 
 fn server_name(name: &str) -> Checked<Box<str>> {
@@ -223,17 +211,12 @@ fn active_check(raw: &RawCheck) -> Checked<ActiveCheck> {
         .path
         .as_deref()
         .ok_or_else(|| Wrong::new("is missing; write \"/health\""));
-    let status = raw
-        .status
-        .as_ref()
-        .map(|text| statuses(&text.0))
-        .transpose();
-    let time = |text, default, range| duration(text, default, range);
+    let status = |text: &TextOrNumber| statuses(&text.0);
     Ok(ActiveCheck {
         path: path.and_then(check_path).below("path")?,
-        interval: time(raw.interval.as_deref(), INTERVAL, ("1s", "1h")).below("interval")?,
-        timeout: time(raw.timeout.as_deref(), TIMEOUT, ("100ms", "1m")).below("timeout")?,
-        status: status.below("status")?.unwrap_or(HEALTHY),
+        interval: duration(raw.interval.as_deref(), INTERVAL, ("1s", "1h")).below("interval")?,
+        timeout: duration(raw.timeout.as_deref(), TIMEOUT, ("100ms", "1m")).below("timeout")?,
+        status: checked("status", raw.status.as_ref(), status)?.unwrap_or(HEALTHY),
     })
 }
 
