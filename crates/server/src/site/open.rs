@@ -44,29 +44,7 @@ fn open_folder_by(
 
 /// Opens a folder below `part` by a path without links.
 fn open_without_links(part: &OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
-    for _ in 0..MAX_ATTEMPTS {
-        let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        match openat2(part, below, STEP, Mode::empty(), within) {
-            // A directory of the path was renamed meanwhile.
-            Err(Errno::AGAIN) => {}
-            // As for files.
-            Err(Errno::NOSYS | Errno::PERM) => return step_without_links(part, below),
-            opened => return opened,
-        }
-    }
-    Err(Errno::AGAIN)
-}
-
-/// Opens a folder without openat2.
-fn step_without_links(part: &OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
-    let mut folder = openat(part, ".", STEP, Mode::empty())?;
-    for component in below.components() {
-        let Component::Normal(name) = component else {
-            return Err(Errno::XDEV);
-        };
-        folder = openat(folder, name, STEP | OFlags::NOFOLLOW, Mode::empty())?;
-    }
-    Ok(folder)
+    open_below(part, below, STEP, ResolveFlags::NO_SYMLINKS)
 }
 
 /// Returns where an open file or folder lies, without links.
@@ -84,36 +62,51 @@ pub(crate) fn descriptor(open: &impl AsFd) -> PathBuf {
 /// Symbolic links are followed while they stay below the root. Absolute ones
 /// never do. The open does not block on a FIFO or a device.
 pub(crate) fn open_beneath(root: &OwnedFd, relative: &str) -> io::Result<File> {
+    let relative = Path::new(relative);
+    let opened = open_below(root, relative, READ, ResolveFlags::NO_MAGICLINKS);
+    Ok(opened?.into())
+}
+
+/// Opens what lies below a folder, and follows no links that `links` excludes.
+fn open_below(
+    folder: &OwnedFd,
+    path: &Path,
+    flags: OFlags,
+    links: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
     for _ in 0..MAX_ATTEMPTS {
         match openat2(
-            root,
-            relative,
-            READ,
+            folder,
+            path,
+            flags,
             Mode::empty(),
-            ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+            ResolveFlags::BENEATH | links,
         ) {
-            Ok(file) => return Ok(file.into()),
             // A directory of the path was renamed meanwhile.
             Err(Errno::AGAIN) => {}
             // openat2 is missing before Linux 5.6, and under seccomp filters
             // that don't know it.
-            Err(Errno::NOSYS | Errno::PERM) => return open_stepwise(root, relative),
-            Err(error) => return Err(error.into()),
+            Err(Errno::NOSYS | Errno::PERM) => return open_stepwise(folder, path, flags),
+            opened => return opened,
         }
     }
-    Err(Errno::AGAIN.into())
+    Err(Errno::AGAIN)
 }
 
-/// Opens `relative` without openat2: one segment at a time, without following
-/// symbolic links.
-fn open_stepwise(root: &OwnedFd, relative: &str) -> io::Result<File> {
-    let mut directory = root.try_clone()?;
-    let mut rest = relative;
-    while let Some((segment, behind)) = rest.split_once('/') {
-        directory = openat(directory, segment, STEP | OFlags::NOFOLLOW, Mode::empty())?;
-        rest = behind;
+/// Opens what lies below a folder without openat2: one component at a time, without
+/// following symbolic links.
+fn open_stepwise(folder: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let mut folder = openat(folder, ".", STEP, Mode::empty())?;
+    let mut components = path.components().peekable();
+    while let Some(component) = components.next() {
+        let Component::Normal(name) = component else {
+            return Err(Errno::XDEV);
+        };
+        let is_last = components.peek().is_none();
+        let flags = if is_last { flags } else { STEP };
+        folder = openat(folder, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
     }
-    Ok(openat(directory, rest, READ | OFlags::NOFOLLOW, Mode::empty())?.into())
+    Ok(folder)
 }
 
 const STEP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -144,7 +137,8 @@ mod tests {
         symlink("a/b", root.join("inside")).unwrap();
 
         let root = open(&root, STEP, Mode::empty()).unwrap();
-        let open_stepwise = |path| open_stepwise(&root, path);
+        let open_stepwise =
+            |path: &str| open_stepwise(&root, Path::new(path), READ).map(File::from);
         let mut text = String::new();
         let mut file = open_stepwise("a/b/page.txt").unwrap();
         file.read_to_string(&mut text).unwrap();
@@ -189,7 +183,10 @@ mod tests {
         link("itself", "itself");
         link("nowhere", "broken");
         fs::write(path("srv/acme/file"), "").unwrap();
-        for opener in [open_without_links, step_without_links] {
+        type Opener = fn(&OwnedFd, &Path) -> Result<OwnedFd, Errno>;
+        let stepwise: Opener = |part, below| open_stepwise(part, below, STEP);
+        let openers: [Opener; 2] = [open_without_links, stepwise];
+        for opener in openers {
             let open = |below: &str| open_folder_by(&path("www/acme"), Path::new(below), opener);
             for below in [
                 "app/v1",
