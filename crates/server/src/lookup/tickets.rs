@@ -26,14 +26,15 @@ pub use schedule::PERIOD;
 #[derive(Debug)]
 pub(crate) struct Tickets {
     ring: Arc<Ring>,
-    binding: Binding,
+    binding: [u8; 32],
 }
 
 impl Tickets {
-    pub(crate) fn new(ring: &Arc<Ring>, binding: Binding) -> Self {
+    /// Makes the ticketer of a host, as the default of the address `local` if there is one.
+    pub(crate) fn new(ring: &Arc<Ring>, record: &HostRecord, local: Option<SocketAddr>) -> Self {
         Self {
             ring: Arc::clone(ring),
-            binding,
+            binding: binding(record, local),
         }
     }
 }
@@ -51,38 +52,33 @@ impl ProducesTickets for Tickets {
         if plain.len() > MAX_PLAIN {
             return None;
         }
-        self.ring.seal(&self.binding.0, plain)
+        self.ring.seal(&self.binding, plain)
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        self.ring.open(&self.binding.0, cipher)
+        self.ring.open(&self.binding, cipher)
     }
 }
 
-/// Binding of a ticket besides its server name: a hash of the record's pattern,
+/// Returns the binding of a ticket besides its server name: a hash of the record's pattern,
 /// tenant, least TLS version and client CA. Without a server name, the address is
 /// included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Binding([u8; 32]);
-
-impl Binding {
-    pub(crate) fn new(record: &HostRecord, local: Option<SocketAddr>) -> Self {
-        let mut context = Context::new(&SHA256);
-        let local = local.map_or_else(String::new, |local| local.to_string());
-        let pattern = record.pattern.to_string();
-        let (tenant, min) = (record.tenant.as_str(), record.tls.min.as_str());
-        let client_ca = record.tls.client_ca.as_ref();
-        let client_ca = client_ca.map_or(&[][..], |ca| ca.hash());
-        let texts = [&pattern, tenant, min].map(str::as_bytes);
-        for part in texts.into_iter().chain([client_ca, local.as_bytes()]) {
-            // Length prefixes keep different lists of parts from hashing the
-            // same bytes.
-            context.update(&(part.len() as u64).to_be_bytes());
-            context.update(part);
-        }
-        let digest = context.finish();
-        Self(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
+fn binding(record: &HostRecord, local: Option<SocketAddr>) -> [u8; 32] {
+    let mut context = Context::new(&SHA256);
+    let local = local.map_or_else(String::new, |local| local.to_string());
+    let pattern = record.pattern.to_string();
+    let (tenant, min) = (record.tenant.as_str(), record.tls.min.as_str());
+    let client_ca = record.tls.client_ca.as_ref();
+    let client_ca = client_ca.map_or(&[][..], |ca| ca.hash());
+    let texts = [&pattern, tenant, min].map(str::as_bytes);
+    for part in texts.into_iter().chain([client_ca, local.as_bytes()]) {
+        // Length prefixes keep different lists of parts from hashing the
+        // same bytes.
+        context.update(&(part.len() as u64).to_be_bytes());
+        context.update(part);
     }
+    let digest = context.finish();
+    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
 /// Bytes of a session that is resumed. Only a client's chain is as long. The client
@@ -123,7 +119,7 @@ mod tests {
             record.tls.min = min;
             record.tls.client_ca = client_ca.cloned().map(Arc::new);
             let local = local.map(|local: &str| local.parse().unwrap());
-            Tickets::new(&ring, Binding::new(&record, local))
+            Tickets::new(&ring, &record, local)
         });
         for (maker, tickets) in bindings.iter().enumerate() {
             let ticket = tickets.encrypt(b"session").unwrap();
@@ -136,7 +132,7 @@ mod tests {
     #[test]
     fn a_session_that_fits_no_client_hello_gets_no_ticket() {
         let record = HostRecord::new(HostPattern::parse("x.example").unwrap());
-        let tickets = Tickets::new(&Arc::new(Ring::random()), Binding::new(&record, None));
+        let tickets = Tickets::new(&Arc::new(Ring::random()), &record, None);
         let ticket = tickets.encrypt(&[0; MAX_PLAIN]).unwrap();
         assert!(ticket.len() < crate::tls::hello::HELLO_LIMIT / 2 + 100);
         assert!(tickets.encrypt(&[0; MAX_PLAIN + 1]).is_none());

@@ -17,7 +17,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use sekisho_certs::{HostRecord, LoadedHost, Published};
 
-use crate::lookup::tickets::{Binding, Ring, Tickets};
+use crate::lookup::tickets::{Ring, Tickets};
 use crate::site::{Guard, Site, SiteError};
 pub(crate) use bases::base;
 use bases::{Bases, WithClientCa};
@@ -66,7 +66,7 @@ impl VirtualHost {
             return Arc::clone(config);
         }
         let mut config = ServerConfig::clone(&self.config);
-        config.ticketer = Arc::new(Tickets::new(&self.ring, binding(host, Some(local))));
+        config.ticketer = Arc::new(Tickets::new(&self.ring, &host.record, Some(local)));
         let config = Arc::new(config);
         defaults.push((local, Arc::clone(&config)));
         config
@@ -115,7 +115,7 @@ impl Publisher {
             based.map_err(|error| format!("{}: {error}", host.record.pattern))?;
         let base_weight = with_client_ca.as_ref().map_or(0, |base| base.weight());
         config.cert_resolver = Arc::new(Choice(Arc::clone(host)));
-        config.ticketer = Arc::new(Tickets::new(&self.ring, binding(host, None)));
+        config.ticketer = Arc::new(Tickets::new(&self.ring, &host.record, None));
         Ok(Published {
             value: VirtualHost {
                 config: Arc::new(config),
@@ -127,18 +127,15 @@ impl Publisher {
             weight: WEIGHT + site_weight + base_weight,
         })
     }
-}
 
-impl Publisher {
     /// Returns the site of a record, and the bytes that it adds to those of all
     /// hosts.
     fn site_of(&self, record: &HostRecord) -> Result<(Site, usize), SiteError> {
         let Some(stored) = &record.site else {
             let site = self.site.of_tenant(&record.tenant)?;
-            let weight = if site.is(&self.site) {
-                0
-            } else {
-                site.weight()
+            let weight = match site.is(&self.site) {
+                true => 0,
+                false => site.weight(),
             };
             return Ok((site, weight));
         };
@@ -170,10 +167,6 @@ impl ResolvesServerCert for Choice {
         let chosen = chosen.or_else(|| self.0.credentials.first())?;
         Some(Arc::clone(chosen.certified()))
     }
-}
-
-fn binding(host: &LoadedHost, local: Option<SocketAddr>) -> Binding {
-    Binding::new(&host.record, local)
 }
 
 /// Resolver of a base configuration, which has no certificate.
