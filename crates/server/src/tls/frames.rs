@@ -21,8 +21,8 @@ use crate::limits::bodies::{Held, block_of};
 
 /// Frame counters of both directions of one HTTP/2 connection.
 pub(crate) struct Frames {
-    received: Parser,
-    sent: Parser,
+    pub(super) received: Parser,
+    pub(super) sent: Parser,
     budget: Budget,
     answers: Answers,
     /// The newest stream that the client opened.
@@ -39,8 +39,8 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// Makes the counters. An answer counts as stuck after `patience` without a
-    /// frame.
-    pub(crate) fn new(patience: Duration) -> Self {
+    /// frame. `held` counts the bytes of requests that nobody has taken.
+    pub(crate) fn new(patience: Duration, held: Option<Arc<Held>>) -> Self {
         Self {
             received: Parser::server(),
             sent: Parser::client(),
@@ -50,14 +50,8 @@ impl Frames {
             patience,
             waker: None,
             data: 0,
-            held: None,
+            held,
         }
-    }
-
-    /// Counts the bytes of requests that nobody has taken.
-    pub(crate) fn counting(mut self, held: Arc<Held>) -> Self {
-        self.held = Some(held);
-        self
     }
 
     /// Notes bytes that the client sent by `now`, measured since accept.
@@ -135,22 +129,6 @@ impl Frames {
             || self.answers.is_stuck(self.patience, flowing, waiting)
     }
 
-    /// Returns whether a field block has begun and not ended. No other frame
-    /// may come in between (RFC 9113, section 4.3).
-    pub(crate) fn is_in_head(&self) -> bool {
-        self.received.is_in_head()
-    }
-
-    /// Returns the bytes missing from the client's current frame.
-    pub(crate) fn rest(&self) -> usize {
-        self.received.rest()
-    }
-
-    /// Returns whether the last frame that was sent is complete.
-    pub(crate) fn is_between_sent(&self) -> bool {
-        self.sent.is_between_frames()
-    }
-
     /// Registers a waker for when no answer is owed.
     pub(crate) fn wake_when_answered(&mut self, waker: &Waker) {
         self.waker = Some(waker.clone());
@@ -196,7 +174,7 @@ mod tests {
 
     /// Makes counters that have seen requests on these streams.
     fn requested(streams: &[u8]) -> Frames {
-        let mut frames = Frames::new(LIMIT);
+        let mut frames = Frames::new(LIMIT, None);
         frames.received(&[0; parser::PREFACE], Duration::ZERO);
         for stream in streams {
             frames.received(&frame(HEADERS, 5, *stream, 20), Duration::ZERO);

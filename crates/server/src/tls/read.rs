@@ -48,7 +48,7 @@ impl Stream {
                 cursor.put_slice(&chunk[..n]);
                 if let Some(frames) = frames {
                     frames.received(&chunk[..n], timeouts.elapsed());
-                    timeouts.in_head(frames.is_in_head());
+                    timeouts.in_head(frames.received.is_in_head());
                 }
                 reader.consume(n);
                 return true;

@@ -29,7 +29,7 @@ impl Stream {
     /// Returns whether h2 writes a new frame next.
     pub(super) fn is_between_frames(&self) -> bool {
         let frames = self.frames.as_ref();
-        frames.is_some_and(|frames| frames.is_between_sent())
+        frames.is_some_and(|frames| frames.sent.is_between_frames())
     }
 
     /// Begins to close the connection of a client that misuses HTTP/2.
@@ -59,7 +59,7 @@ impl Stream {
     /// error and sends no GOAWAY. Else there is no bound.
     pub(super) fn wanted(&self) -> usize {
         let frames = self.frames.as_ref().filter(|_| self.misused);
-        frames.map_or(usize::MAX, |frames| frames.rest())
+        frames.map_or(usize::MAX, |frames| frames.received.rest())
     }
 
     /// Returns whether to hide the client's end of the stream from h2, which

@@ -108,12 +108,14 @@ impl Parser {
         self.opened
     }
 
-    /// Returns whether a field block has begun and not ended.
-    pub(super) fn is_in_head(&self) -> bool {
+    /// Returns whether a field block has begun and not ended. No other frame may come in
+    /// between (RFC 9113, section 4.3).
+    pub(crate) fn is_in_head(&self) -> bool {
         self.block.is_some()
     }
 
-    pub(super) fn is_between_frames(&self) -> bool {
+    /// Returns whether the last frame is complete.
+    pub(crate) fn is_between_frames(&self) -> bool {
         self.rest() == 0
     }
 
