@@ -70,6 +70,7 @@ pub struct Answer {
 }
 
 /// Choice of a hook.
+#[derive(Debug)]
 pub enum Choice {
     /// Nothing was chosen: the name is looked up as without a hook.
     Lookup,
@@ -92,17 +93,6 @@ impl Choice {
             Self::Default => "default",
             Self::Refuse(_) => "refuse",
             Self::Made(_) => "made",
-        }
-    }
-}
-
-impl std::fmt::Debug for Choice {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Use(name) => write!(f, "Use({name})"),
-            Self::Refuse(alert) => write!(f, "Refuse({alert})"),
-            Self::Made(served) => write!(f, "Made({})", served.host().record.pattern),
-            Self::Lookup | Self::Default => f.write_str(self.as_str()),
         }
     }
 }

@@ -31,6 +31,24 @@ impl Body {
         headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         response
     }
+
+    /// Passes on the frames of `body`, trailers included.
+    pub(crate) fn passing<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes, Error = io::Error> + Send + Unpin + 'static,
+    {
+        Self(Content::Passed(Box::new(body)))
+    }
+
+    /// Returns how many bytes a body has that is whole in memory. None for one whose next
+    /// piece may have to be waited for.
+    pub(crate) fn in_memory(&self) -> Option<usize> {
+        match &self.0 {
+            Content::Empty => Some(0),
+            Content::Bytes(bytes) => Some(bytes.len()),
+            Content::Passed(_) => None,
+        }
+    }
 }
 
 /// Makes a short plain-text response that names the status.
@@ -45,28 +63,6 @@ pub(crate) fn method_not_allowed(allowed: &'static str) -> Response<Body> {
     let allowed = HeaderValue::from_static(allowed);
     response.headers_mut().insert(ALLOW, allowed);
     response
-}
-
-impl Body {
-    /// Passes on the frames of `body`, trailers included.
-    pub(crate) fn passing<B>(body: B) -> Self
-    where
-        B: http_body::Body<Data = Bytes, Error = io::Error> + Send + Unpin + 'static,
-    {
-        Self(Content::Passed(Box::new(body)))
-    }
-}
-
-impl Body {
-    /// Returns how many bytes a body has that is whole in memory. None for one whose next
-    /// piece may have to be waited for.
-    pub(crate) fn in_memory(&self) -> Option<usize> {
-        match &self.0 {
-            Content::Empty => Some(0),
-            Content::Bytes(bytes) => Some(bytes.len()),
-            Content::Passed(_) => None,
-        }
-    }
 }
 
 impl From<Bytes> for Body {
