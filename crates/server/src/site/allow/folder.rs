@@ -15,18 +15,12 @@ impl Folder {
     /// Parses an entry. A relative folder lies below `base`.
     pub(super) fn parse(text: &str, base: &Path) -> Result<Self, String> {
         let folder = folder_of(text, base)?;
-        let Some((before, after)) = text.split_once(TENANT) else {
-            return match text.contains(['{', '}']) {
-                true => Err(braces(text)),
-                false => Ok(Self(folder)),
-            };
-        };
-        if before.contains(['{', '}']) || after.contains(['{', '}']) {
-            return Err(braces(text));
+        if text.replacen(TENANT, "", 1).contains(['{', '}']) {
+            return Err(format!("{text:?} has braces other than one {TENANT}"));
         }
         let mut above = folder.ancestors();
         let fixed = above.find(|above| !above.to_string_lossy().contains(TENANT));
-        if fixed.and_then(Path::parent).is_none() {
+        if text.contains(TENANT) && fixed.and_then(Path::parent).is_none() {
             return Err(format!(
                 "{} lets a tenant choose a folder of the system; write one that holds sites in \
                  front of {TENANT}, such as \"/srv/www/{TENANT}\"",
@@ -79,8 +73,4 @@ fn matches(entry: Component<'_>, of_path: Component<'_>, tenant: Option<&Tenant>
     name.is_some_and(|name| {
         is_folder_name(name) && tenant.is_none_or(|tenant| tenant.as_str() == name)
     })
-}
-
-fn braces(text: &str) -> String {
-    format!("{text:?} has braces other than one {TENANT}")
 }

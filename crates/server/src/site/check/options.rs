@@ -29,7 +29,8 @@ pub(super) fn rule_options(
     let cache = checked("cache", raw.cache.as_ref(), cache)?;
     let errors = raw.errors.as_deref();
     let errors = checked("errors", errors, |folder| root_of(folder, base))?;
-    let limit = checked("body_limit", raw.body_limit.as_deref(), body_limit)?;
+    let limit = |text: &str| measured(Unit::Bytes, text, ("0B", "1TiB"));
+    let limit = checked("body_limit", raw.body_limit.as_deref(), limit)?;
     Ok(RuleOptions {
         request_fields: request.unwrap_or_default(),
         response_fields: response.unwrap_or_default(),
@@ -60,23 +61,28 @@ where
         })
 }
 
-/// Checks a duration.
+/// Checks a duration that a key has.
 pub(super) fn duration(
-    text: Option<&str>,
+    key: &str,
+    text: &Option<String>,
     default: Duration,
-    (least, most): (&str, &str),
+    range: (&str, &str),
 ) -> Checked<Duration> {
-    let Some(text) = text else {
-        return Ok(default);
-    };
-    let millis = |text| Unit::Time.parse(text).map_err(Wrong::new);
-    let (found, range) = (millis(text)?, millis(least)?..=millis(most)?);
-    if !range.contains(&found) {
-        return Err(Wrong::new(format!(
+    let millis = |text: &str| measured(Unit::Time, text, range);
+    let millis = checked(key, text.as_deref(), millis)?;
+    Ok(millis.map_or(default, Duration::from_millis))
+}
+
+/// Checks a whole number with a unit.
+fn measured(unit: Unit, text: &str, (least, most): (&str, &str)) -> Checked<u64> {
+    let value = |text| unit.parse(text).map_err(Wrong::new);
+    let (found, range) = (value(text)?, value(least)?..=value(most)?);
+    match range.contains(&found) {
+        true => Ok(found),
+        false => Err(Wrong::new(format!(
             "{text} is out of range; write {least} to {most}"
-        )));
+        ))),
     }
-    Ok(Duration::from_millis(found))
 }
 
 /// Makes the value of `Strict-Transport-Security` (RFC 6797, section 6.1).
@@ -144,16 +150,6 @@ fn media_range(text: &str) -> Checked<MediaRange> {
     }
 }
 
-fn body_limit(text: &str) -> Checked<u64> {
-    let bytes = Unit::Bytes.parse(text).map_err(Wrong::new)?;
-    if bytes > MAX_BODY {
-        return Err(Wrong::new(format!(
-            "{text} is out of range; write 0B to 1TiB"
-        )));
-    }
-    Ok(bytes)
-}
-
 type Rates = (Option<NonZeroU32>, Option<NonZeroU32>);
 
 fn rates(raw: &RawRate) -> Checked<Rates> {
@@ -179,7 +175,6 @@ fn networks(texts: &[String]) -> Checked<Networks> {
 const MAX_AGE: u32 = 63_072_000;
 /// A year.
 const PRELOAD_AGE: u32 = 31_536_000;
-const MAX_BODY: u64 = 1 << 40;
 const MAX_RATE: u32 = 1_000_000;
 /// Networks of one list, each of which every request is compared with.
 const MAX_NETWORKS: usize = 256;

@@ -214,8 +214,8 @@ fn active_check(raw: &RawCheck) -> Checked<ActiveCheck> {
     let status = |text: &TextOrNumber| statuses(&text.0);
     Ok(ActiveCheck {
         path: path.and_then(check_path).below("path")?,
-        interval: duration(raw.interval.as_deref(), INTERVAL, ("1s", "1h")).below("interval")?,
-        timeout: duration(raw.timeout.as_deref(), TIMEOUT, ("100ms", "1m")).below("timeout")?,
+        interval: duration("interval", &raw.interval, INTERVAL, ("1s", "1h"))?,
+        timeout: duration("timeout", &raw.timeout, TIMEOUT, ("100ms", "1m"))?,
         status: checked("status", raw.status.as_ref(), status)?.unwrap_or(HEALTHY),
     })
 }
@@ -252,13 +252,12 @@ fn proxy_version(text: &str) -> Checked<ProxyVersion> {
 
 fn timeouts(raw: &RawTimeouts) -> Checked<UpstreamTimeouts> {
     let defaults = UpstreamTimeouts::DEFAULT;
-    let time = |text: &Option<String>, default, range| duration(text.as_deref(), default, range);
     let (short, long) = (("100ms", "1m"), ("100ms", "1d"));
     Ok(UpstreamTimeouts {
-        connect: time(&raw.connect, defaults.connect, short).below("connect")?,
-        first_byte: time(&raw.first_byte, defaults.first_byte, long).below("first_byte")?,
-        idle: time(&raw.idle, defaults.idle, long).below("idle")?,
-        upgraded: time(&raw.upgraded, defaults.upgraded, long).below("upgraded")?,
+        connect: duration("connect", &raw.connect, defaults.connect, short)?,
+        first_byte: duration("first_byte", &raw.first_byte, defaults.first_byte, long)?,
+        idle: duration("idle", &raw.idle, defaults.idle, long)?,
+        upgraded: duration("upgraded", &raw.upgraded, defaults.upgraded, long)?,
     })
 }
 

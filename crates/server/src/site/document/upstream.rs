@@ -28,12 +28,9 @@ impl RawUpstream {
     /// Returns the first key that stands in the configuration since, and that the
     /// document has.
     pub(crate) fn moved_key(&self) -> Option<&'static str> {
-        let moved = [
-            (&self.tenant_field, "tenant_field"),
-            (&self.certificate_field, "certificate_field"),
-        ];
-        let mut moved = moved.into_iter();
-        moved.find_map(|(field, key)| field.as_ref().map(|_| key))
+        let tenant = self.tenant_field.as_ref().map(|_| "tenant_field");
+        let certificate = self.certificate_field.as_ref();
+        tenant.or(certificate.map(|_| "certificate_field"))
     }
 }
 
