@@ -27,13 +27,11 @@ use tokio::time::timeout;
 
 use crate::limits::log_limiter::{self, LogLimits};
 use crate::site::body::{Body, method_not_allowed, plain};
-use crate::site::{
-    CacheRule, Candidate, Guard, Refusals, Root, RuleOptions, SitePath, redirect_to,
-};
+use crate::site::{CacheRule, Candidate, Guard, Root, RuleOptions, SitePath, redirect_to};
 use cache::{Age, Cache, Entry, Key, KeyRef, What};
 use load::Loaded;
 use mounts::Mounts;
-use path::{FilePath, PathError};
+use path::FilePath;
 use permits::Permits;
 use reads::{FolderReads, ReadPermit, Reads};
 
@@ -73,13 +71,13 @@ impl Files {
             return method_not_allowed("GET, HEAD");
         }
         let path = match FilePath::parse(asked.rewritten) {
-            Err(refused @ PathError::Malformed) => return plain(refused.status()),
+            Err(StatusCode::BAD_REQUEST) => return plain(StatusCode::BAD_REQUEST),
             _ if !asked.tried().is_empty() => {
                 // Boxed: requests that try nothing have no room for it.
                 let first = Box::pin(self.first_tried(folder, &asked, open));
                 return first.await;
             }
-            Err(refused @ PathError::Missing) => return plain(refused.status()),
+            Err(status) => return plain(status),
             Ok(path) => path,
         };
         match self.serve(folder, &asked, &path, open).await {
@@ -137,18 +135,13 @@ impl Files {
         registry.register("file_cache_hits", help, cache.hits.clone());
         let help = "Requests for files that waited for the disk";
         registry.register("file_cache_misses", help, cache.misses.clone());
-        self.refused().register(registry);
+        self.guard().refused().register(registry);
         registry.register_collector(Box::new(Arc::clone(&self.0)));
     }
 
     /// Returns the guard that judges each file.
     pub(crate) fn guard(&self) -> &Arc<Guard> {
         &self.0.guard
-    }
-
-    /// Returns how often the guard refused.
-    pub(crate) fn refused(&self) -> &Refusals {
-        self.0.guard.refused()
     }
 
     /// Finds the entry of a path. An entry is fresh for 1 s and comes from

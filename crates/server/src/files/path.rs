@@ -12,20 +12,24 @@ pub(crate) struct FilePath<'a>(&'a str);
 
 impl<'a> FilePath<'a> {
     /// Checks the path of a request, as its rule rewrote it.
-    pub(crate) fn parse(path: &'a SitePath<'_>) -> Result<Self, PathError> {
+    ///
+    /// # Errors
+    /// 400 for a path that well-behaved clients don't send, 404 for one that is never
+    /// served, even if it exists.
+    pub(crate) fn parse(path: &'a SitePath<'_>) -> Result<Self, StatusCode> {
         if path.has_encoded_slash() {
-            return Err(PathError::Malformed);
+            return Err(StatusCode::BAD_REQUEST);
         }
         Self::of_decoded(path.as_str())
     }
 
     /// Checks a decoded path, which begins with a slash.
-    pub(super) fn of_decoded(path: &'a str) -> Result<Self, PathError> {
+    pub(super) fn of_decoded(path: &'a str) -> Result<Self, StatusCode> {
         let Some(relative) = path.strip_prefix('/') else {
-            return Err(PathError::Malformed);
+            return Err(StatusCode::BAD_REQUEST);
         };
         if relative.len() > MAX_PATH {
-            return Err(PathError::Missing);
+            return Err(StatusCode::NOT_FOUND);
         }
         let mut first = true;
         for segment in relative.split('/') {
@@ -51,31 +55,13 @@ pub(crate) fn with_slash(path: &SitePath<'_>, query: Option<&str>) -> String {
     }
 }
 
-/// Reasons why a path is not opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PathError {
-    /// Well-behaved clients don't send the path: 400.
-    Malformed,
-    /// The path is never served, even if it exists: 404.
-    Missing,
-}
-
-impl PathError {
-    pub(crate) fn status(self) -> StatusCode {
-        match self {
-            Self::Malformed => StatusCode::BAD_REQUEST,
-            Self::Missing => StatusCode::NOT_FOUND,
-        }
-    }
-}
-
-fn check(segment: &str, first: bool) -> Result<(), PathError> {
+fn check(segment: &str, first: bool) -> Result<(), StatusCode> {
     if segment == ".." || segment.chars().any(|c| c.is_control() || c == '\\') {
-        return Err(PathError::Malformed);
+        return Err(StatusCode::BAD_REQUEST);
     }
     let hidden = segment.starts_with('.') && !(first && segment == WELL_KNOWN);
     if hidden || segment.len() > MAX_SEGMENT {
-        return Err(PathError::Missing);
+        return Err(StatusCode::NOT_FOUND);
     }
     Ok(())
 }
@@ -91,8 +77,8 @@ const MAX_SEGMENT: usize = 255;
 mod tests {
     use super::*;
 
-    fn parse(raw: &str) -> Result<String, PathError> {
-        let path = SitePath::of_text(raw).ok_or(PathError::Malformed)?;
+    fn parse(raw: &str) -> Result<String, StatusCode> {
+        let path = SitePath::of_text(raw).ok_or(StatusCode::BAD_REQUEST)?;
         Ok(FilePath::parse(&path)?.as_str().to_owned())
     }
 
@@ -133,35 +119,35 @@ mod tests {
         let deep = "/a".repeat(3000);
         let long = format!("/{}", "a".repeat(256));
         for (raw, refused) in [
-            ("", PathError::Malformed),
-            ("*", PathError::Malformed),
-            ("a", PathError::Malformed),
-            ("/..", PathError::Malformed),
-            ("/a/../../b", PathError::Malformed),
-            ("/%2e%2E/a", PathError::Malformed),
-            ("/a%2fb", PathError::Malformed),
-            ("/a%2Fb", PathError::Malformed),
-            ("/a%5Cb", PathError::Malformed),
-            ("/a\\b", PathError::Malformed),
-            ("/a%00", PathError::Malformed),
-            ("/a%0a", PathError::Malformed),
-            ("/a%7f", PathError::Malformed),
-            ("/a%C2%85", PathError::Malformed),
-            ("/%", PathError::Malformed),
-            ("/%2", PathError::Malformed),
-            ("/%zz", PathError::Malformed),
-            ("/%+1", PathError::Malformed),
-            ("/%c0%ae", PathError::Malformed),
-            ("/%ff", PathError::Malformed),
-            ("/...", PathError::Missing),
-            ("/.git/config", PathError::Missing),
-            ("/a/.env", PathError::Missing),
-            ("/a/.well-known/x", PathError::Missing),
-            ("/.well-known2", PathError::Missing),
-            ("/.well-known/.secret", PathError::Missing),
-            ("/%2ehtaccess", PathError::Missing),
-            (&deep, PathError::Missing),
-            (&long, PathError::Missing),
+            ("", StatusCode::BAD_REQUEST),
+            ("*", StatusCode::BAD_REQUEST),
+            ("a", StatusCode::BAD_REQUEST),
+            ("/..", StatusCode::BAD_REQUEST),
+            ("/a/../../b", StatusCode::BAD_REQUEST),
+            ("/%2e%2E/a", StatusCode::BAD_REQUEST),
+            ("/a%2fb", StatusCode::BAD_REQUEST),
+            ("/a%2Fb", StatusCode::BAD_REQUEST),
+            ("/a%5Cb", StatusCode::BAD_REQUEST),
+            ("/a\\b", StatusCode::BAD_REQUEST),
+            ("/a%00", StatusCode::BAD_REQUEST),
+            ("/a%0a", StatusCode::BAD_REQUEST),
+            ("/a%7f", StatusCode::BAD_REQUEST),
+            ("/a%C2%85", StatusCode::BAD_REQUEST),
+            ("/%", StatusCode::BAD_REQUEST),
+            ("/%2", StatusCode::BAD_REQUEST),
+            ("/%zz", StatusCode::BAD_REQUEST),
+            ("/%+1", StatusCode::BAD_REQUEST),
+            ("/%c0%ae", StatusCode::BAD_REQUEST),
+            ("/%ff", StatusCode::BAD_REQUEST),
+            ("/...", StatusCode::NOT_FOUND),
+            ("/.git/config", StatusCode::NOT_FOUND),
+            ("/a/.env", StatusCode::NOT_FOUND),
+            ("/a/.well-known/x", StatusCode::NOT_FOUND),
+            ("/.well-known2", StatusCode::NOT_FOUND),
+            ("/.well-known/.secret", StatusCode::NOT_FOUND),
+            ("/%2ehtaccess", StatusCode::NOT_FOUND),
+            (&deep, StatusCode::NOT_FOUND),
+            (&long, StatusCode::NOT_FOUND),
         ] {
             assert_eq!(parse(raw), Err(refused), "{raw}");
         }

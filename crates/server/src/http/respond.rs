@@ -218,7 +218,7 @@ impl Responder {
     /// Returns how often the guard refused.
     #[must_use]
     pub fn refused(&self) -> &Refusals {
-        self.files.refused()
+        self.files.guard().refused()
     }
 }
 

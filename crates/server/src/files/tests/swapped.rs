@@ -37,7 +37,7 @@ async fn a_file_in_memory_is_gone_once_its_root_leads_elsewhere() {
     assert_eq!(fetch().await.1, b"acme");
     fixture.settled().await;
     assert_eq!(fetch().await.0, 503);
-    assert_eq!(fixture.files.refused().links.get(), 2);
+    assert_eq!(fixture.files.guard().refused().links.get(), 2);
 
     fs::remove_file(&path).unwrap();
     symlink("before", &path).unwrap();
