@@ -301,7 +301,7 @@ impl FilesState {
         let checked = self.cache.now();
         let identity = known.as_ref().and_then(|entry| entry.identity());
         let loaded = load::load(&key, identity, &self.guard);
-        self.reads.renew_mounts();
+        self.reads.mounts.renew();
         let file = log_limiter::File {
             host: &key.host,
             tenant,

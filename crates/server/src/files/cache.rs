@@ -53,18 +53,17 @@ impl Cache {
 
     /// Returns the entry of a path and its age. Counts a hit or a miss.
     pub(crate) fn find(&self, key: &KeyRef<'_>) -> Option<(Arc<Entry>, Age)> {
-        let found = self
-            .entries
-            .get(key)
-            .map(|entry| (entry.age(self.now()), entry));
-        let served = |(age, entry): &(Age, Arc<Entry>)| *age != Age::Stale && !entry.is_large();
-        let served = found.as_ref().is_some_and(served);
-        if served {
+        let found = self.entries.get(key).map(|entry| {
+            let age = entry.age(self.now());
+            (entry, age)
+        });
+        let is_served = |(entry, age): &(Arc<Entry>, Age)| *age != Age::Stale && !entry.is_large();
+        if found.as_ref().is_some_and(is_served) {
             self.hits.inc();
         } else {
             self.misses.inc();
         }
-        found.map(|(age, entry)| (entry, age))
+        found
     }
 
     /// Adds a result that was read at `checked`.

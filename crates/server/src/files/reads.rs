@@ -22,7 +22,7 @@ pub(crate) struct Reads {
     tenants: Gate<Tenant>,
     /// Devices that folders lie on, whoever has them.
     devices: Gate<Device>,
-    mounts: Arc<Mounts>,
+    pub(super) mounts: Arc<Mounts>,
     /// Roots that hosts of several tenants share, and whether they have `{host}`.
     roots: Gate<(Arc<str>, bool)>,
     /// Bounds the reads in all.
@@ -87,11 +87,6 @@ impl Reads {
             folder,
             has_host,
         }
-    }
-
-    /// Reads the mounts again if they have changed.
-    pub(super) fn renew_mounts(&self) {
-        self.mounts.renew();
     }
 }
 

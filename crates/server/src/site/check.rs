@@ -36,7 +36,8 @@ pub(super) fn rules(raw: RawSite, base: Option<&Path>) -> Checked<Arc<[Rule]>> {
     }
     for (index, raw) in paths.into_iter().enumerate() {
         let rule = path_rule(raw.0, index, (&top, shared.as_ref()), base);
-        let rule = rule.and_then(|rule| match is_taken(&rules, &rule.prefix) {
+        let is_taken = |rule: &Rule| rules.iter().any(|other: &Rule| other.prefix == rule.prefix);
+        let rule = rule.and_then(|rule| match is_taken(&rule) {
             true => Err(Wrong::new(TWICE)).below("path"),
             false => Ok(rule),
         });
@@ -114,10 +115,6 @@ fn reach_upstreams(rules: &[Rule], shared: Option<&RuleOptions>) -> Checked<()> 
         }
     }
     Ok(())
-}
-
-fn is_taken(rules: &[Rule], prefix: &str) -> bool {
-    rules.iter().any(|rule| &*rule.prefix == prefix)
 }
 
 /// Checks `path` of a rule, and returns it without the slash of `/`.

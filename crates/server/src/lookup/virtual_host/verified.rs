@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{Digest, SHA256, digest};
+use aws_lc_rs::digest::{SHA256, digest};
 use foldhash::quality::RandomState;
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -47,7 +47,10 @@ impl Verified {
         {
             return Ok(named);
         }
-        let digest = text(&digest(&SHA256, chain));
+        let digest: [u8; 32] = digest(&SHA256, chain)
+            .as_ref()
+            .try_into()
+            .expect("SHA-256 has 32 bytes");
         if let Some(ordered) = self.0.get(&digest) {
             let chain = ordered.as_deref().unwrap_or(chain);
             return Credential::parse_stored(chain, key).map_err(|error| said(&error));
@@ -78,11 +81,6 @@ impl Weighter<[u8; 32], Ordered> for ByWeight {
     fn weight(&self, _: &[u8; 32], ordered: &Ordered) -> u64 {
         USUAL + ordered.as_ref().map_or(0, |ders| ders.len() as u64)
     }
-}
-
-fn text(digest: &Digest) -> [u8; 32] {
-    let bytes = digest.as_ref().try_into();
-    bytes.expect("SHA-256 has 32 bytes")
 }
 
 /// Says what is wrong. Scripts have no option that names an authority.
