@@ -314,9 +314,7 @@ impl FilesState {
                 entry.renew(checked);
                 return Found::Entry(entry);
             }
-            Loaded::Small(file) => What::File(Box::new(file)),
-            Loaded::Directory => What::Directory,
-            Loaded::Missing => What::Missing,
+            Loaded::Cached(what) => what,
             Loaded::Large(file) => {
                 self.cache.insert(key, What::Large, checked);
                 let file = Box::new(file);

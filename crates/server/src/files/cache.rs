@@ -202,8 +202,9 @@ pub(crate) enum Age {
 #[derive(Debug)]
 pub(crate) enum What {
     File(Box<SmallFile>),
-    /// Directory, which redirects to its name with a slash.
+    /// Directory whose path has no slash at its end: it redirects to that.
     Directory,
+    /// Nothing that a site may serve.
     Missing,
     /// Note that the file is too large for the cache. A request that has no
     /// permit to keep such a file open waits for one before it opens the file.

@@ -14,7 +14,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue};
 use rustix::io::Errno;
 
-use super::cache::Key;
+use super::cache::{Key, What};
 use super::kind::content_type;
 use crate::site::body::NOSNIFF;
 use crate::site::{Guard, Refusal, open_beneath};
@@ -24,14 +24,10 @@ use crate::site::{Guard, Refusal, open_beneath};
 pub(crate) enum Loaded {
     /// The known file, unchanged.
     Unchanged,
-    /// A file of at most [`SMALL`] bytes, read into memory.
-    Small(SmallFile),
+    /// Result to cache. A file has at most [`SMALL`] bytes, read into memory.
+    Cached(What),
     /// A file that is read while it is sent.
     Large(LargeFile),
-    /// A directory whose path has no slash at its end.
-    Directory,
-    /// Nothing that a site may serve.
-    Missing,
     /// A file without read permission, or no regular file.
     Forbidden,
     /// A root or file that the guard refuses.
@@ -102,11 +98,10 @@ pub(crate) fn load(key: &Key, known: Option<Identity>, guard: &Guard) -> Loaded 
                 return Ok(Loaded::Refused(refusal));
             }
             if metadata.is_dir() {
-                Ok(if index {
-                    Loaded::Missing
-                } else {
-                    Loaded::Directory
-                })
+                Ok(Loaded::Cached(match index {
+                    true => What::Missing,
+                    false => What::Directory,
+                }))
             } else if !metadata.is_file() {
                 Ok(Loaded::Forbidden)
             } else if known == Some(Identity::of(&metadata)) {
@@ -202,11 +197,11 @@ fn read(file: File, metadata: &Metadata, name: &str) -> io::Result<Loaded> {
     let (mut head, body) = Head::new(metadata, name, now, untouched, body);
     // A copy of a map takes memory for the values that it has, not for seven.
     head.headers = head.headers.clone();
-    Ok(Loaded::Small(SmallFile {
+    Ok(Loaded::Cached(What::File(Box::new(SmallFile {
         head,
         body,
         identity: untouched.then_some(identity),
-    }))
+    }))))
 }
 
 /// Makes an entity tag from length and last write, without the inode: servers
@@ -233,7 +228,7 @@ fn refusal(error: io::Error) -> Loaded {
             // The path leads out of the root.
             | Errno::XDEV
             | Errno::NAMETOOLONG,
-        ) => Loaded::Missing,
+        ) => Loaded::Cached(What::Missing),
         Some(Errno::ACCESS | Errno::PERM | Errno::NXIO | Errno::NODEV) => Loaded::Forbidden,
         _ => Loaded::Failed(error),
     }

@@ -85,21 +85,18 @@ fn name(text: &str) -> Option<Box<str>> {
 }
 
 fn socket(path: &str) -> Checked<Box<Path>> {
-    let wrong = || {
-        Wrong::new(format!(
-            "{path:?} is no path of a socket; write it in full, such as \"unix:/run/apps/a.sock\""
-        ))
-    };
     let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
     let parsed = Path::new(path);
     let collected: std::path::PathBuf = parsed.components().collect();
     // Linux's limit for the path of a socket is 108 bytes with a NUL behind it.
     let fits = path.len() < MAX_SOCKET && !path.contains('\0');
     let is_full = parsed.is_absolute() && parsed.components().count() > 1;
-    if !fits || !is_full || !parsed.components().all(is_plain) || collected.as_os_str() != path {
-        return Err(wrong());
+    if fits && is_full && parsed.components().all(is_plain) && collected.as_os_str() == path {
+        return Ok(parsed.into());
     }
-    Ok(parsed.into())
+    Err(Wrong::new(format!(
+        "{path:?} is no path of a socket; write it in full, such as \"unix:/run/apps/a.sock\""
+    )))
 }
 
 const MAX_SOCKET: usize = 108;

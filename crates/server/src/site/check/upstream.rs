@@ -207,10 +207,8 @@ fn balance(raw: &TextOr<RawCookie>) -> Checked<Balance> {
 }
 
 fn active_check(raw: &RawCheck) -> Checked<ActiveCheck> {
-    let path = raw
-        .path
-        .as_deref()
-        .ok_or_else(|| Wrong::new("is missing; write \"/health\""));
+    let missing = || Wrong::new("is missing; write \"/health\"");
+    let path = raw.path.as_deref().ok_or_else(missing);
     let status = |text: &TextOrNumber| statuses(&text.0);
     Ok(ActiveCheck {
         path: path.and_then(check_path).below("path")?,
