@@ -1,33 +1,28 @@
-//! Transport to an upstream whose bytes are judged: informational answers and frames of
-//! HTTP/2 are bounded.
+//! Bounds on what an upstream sends beside its answers: informational answers, frames of
+//! HTTP/2, and records of TLS without data.
 //!
 //! hyper reads any number of informational answers over HTTP/1.1. Over HTTP/2, h2 queues
 //! each until the request's task passes over it, and answers each PING and SETTINGS. An
 //! upstream that sends them for ever would keep both busy.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use sekisho_certs::clock;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 use super::informational::Informational;
+use super::metered::Records;
 use super::pool::Streams;
-use super::transport::Transport;
 use crate::tls::frames::Budget;
 use crate::tls::frames::parser::{HEADERS, Parser, SETTINGS};
 
-/// Transport whose bytes are judged.
-pub(super) struct BoundedTransport {
-    inner: Transport,
-    bound: Bound,
-}
-
-/// Bound of bytes.
-enum Bound {
+/// Bound of a transport's bytes.
+pub(super) enum Bound {
+    /// None: HTTP has not begun, or the connection has left it.
+    None,
+    /// Charges the records below TLS.
+    Records(Box<Records>),
     /// Reads the heads of HTTP/1.1.
     Http1(Arc<Informational>),
     Http2(Box<Frames>),
@@ -35,7 +30,7 @@ enum Bound {
 
 /// Bound of HTTP/2: charges the server's frames to a budget, and its HEADERS also to the
 /// streams of the connection. Tells these of SETTINGS.
-struct Frames {
+pub(super) struct Frames {
     received: Parser,
     sent: Parser,
     budget: Budget,
@@ -45,16 +40,10 @@ struct Frames {
     in_settings: bool,
 }
 
-impl BoundedTransport {
-    /// Watches a connection of HTTP/1.1.
-    pub(super) fn http1(inner: Transport, watch: Arc<Informational>) -> Self {
-        let bound = Bound::Http1(watch);
-        Self { inner, bound }
-    }
-
-    /// Watches a connection of HTTP/2.
-    pub(super) fn http2(inner: Transport, streams: Arc<Streams>) -> Self {
-        let bound = Bound::Http2(Box::new(Frames {
+impl Bound {
+    /// Makes the bound of a connection of HTTP/2.
+    pub(super) fn http2(streams: Arc<Streams>) -> Self {
+        Self::Http2(Box::new(Frames {
             received: Parser::client(),
             // What a server receives is what we send.
             sent: Parser::server(),
@@ -62,26 +51,40 @@ impl BoundedTransport {
             begun: clock::monotonic(),
             streams,
             in_settings: false,
-        }));
-        Self { inner, bound }
+        }))
     }
 
-    pub(super) fn into_inner(self) -> Transport {
-        self.inner
-    }
-}
-
-impl Bound {
-    /// Notes received bytes. Returns what there is too much of, if anything.
-    fn received(&mut self, bytes: &[u8]) -> Option<&'static str> {
-        match self {
+    /// Notes received bytes.
+    ///
+    /// # Errors
+    /// The error of reading them, or what there is too much of.
+    pub(super) fn received(&mut self, read: io::Result<()>, bytes: &[u8]) -> io::Result<()> {
+        let flood = match self {
+            Self::None => None,
+            Self::Records(records) => {
+                let begun = records.begun;
+                let is_within = records.received(bytes, || clock::monotonic() - begun);
+                (!is_within).then_some(RECORDS)
+            }
             Self::Http1(watch) => (!watch.received(bytes)).then_some(INFORMATIONAL),
             Self::Http2(frames) => frames.received(bytes),
+        };
+        let judged = read.and_then(|()| match flood {
+            None => Ok(()),
+            Some(flood) => Err(io::Error::new(io::ErrorKind::InvalidData, flood)),
+        });
+        judged.inspect_err(|error| self.blame(error, flood))
+    }
+
+    /// Notes so many bytes of plaintext from below.
+    pub(super) fn opened(&mut self, bytes: usize) {
+        if let Self::Records(records) = self {
+            records.opened(bytes);
         }
     }
 
     /// Notes sent bytes.
-    fn sent(&mut self, bytes: &[u8]) {
+    pub(super) fn sent(&mut self, bytes: &[u8]) {
         if let Self::Http2(frames) = self {
             let Frames { sent, budget, .. } = &mut **frames;
             sent.feed(bytes, |head| budget.sent(head));
@@ -99,6 +102,7 @@ impl Bound {
 }
 
 impl Frames {
+    /// Notes received bytes. Returns what there is too much of, if anything.
     fn received(&mut self, bytes: &[u8]) -> Option<&'static str> {
         let Self {
             received,
@@ -128,64 +132,8 @@ impl Frames {
     }
 }
 
-impl AsyncRead for BoundedTransport {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        let before = buf.filled().len();
-        let read = ready!(Pin::new(&mut this.inner).poll_read(cx, buf));
-        let flood = this.bound.received(&buf.filled()[before..]);
-        let judged = read.and_then(|()| match flood {
-            None => Ok(()),
-            Some(flood) => Err(io::Error::new(io::ErrorKind::InvalidData, flood)),
-        });
-        Poll::Ready(judged.inspect_err(|error| this.bound.blame(error, flood)))
-    }
-}
-
-impl AsyncWrite for BoundedTransport {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.inner).poll_write(cx, buf))?;
-        self.bound.sent(&buf[..written]);
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, bufs))?;
-        let mut left = written;
-        for buf in bufs {
-            let taken = buf.len().min(left);
-            self.bound.sent(&buf[..taken]);
-            left -= taken;
-        }
-        Poll::Ready(Ok(written))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
-    }
-}
-
 const INFORMATIONAL: &str = "over 8 informational answers";
 const FRAMES: &str = "more frames of HTTP/2 than its answers need";
-/// Error of TLS while it is read, that of [`super::metered`] included.
+const RECORDS: &str = "too many records of TLS without data";
+/// Error of TLS while it is read, [`RECORDS`] included.
 const TLS: &str = "its records of TLS are wrong, or too many without data";

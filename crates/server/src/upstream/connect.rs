@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout_at};
 
-use super::bounded::BoundedTransport;
+use super::bounded::Bound;
 use super::descriptors::Descriptor;
 use super::failure::Failure;
 use super::informational::Informational;
@@ -89,16 +89,13 @@ async fn begin(target: &Target<'_>, mut transport: Transport) -> io::Result<Open
 
 async fn begin_http1(transport: Transport) -> hyper::Result<Http1> {
     let informational = Arc::new(Informational::default());
-    let io = TokioIo::new(BoundedTransport::http1(
-        transport,
-        Arc::clone(&informational),
-    ));
+    let transport = transport.bounded(Bound::Http1(Arc::clone(&informational)));
     let (sender, connection) = http1::Builder::new()
         .max_header_size(MAX_HEAD)
         .max_buf_size(MAX_HEAD)
         // Most requests are a head alone.
         .writev(false)
-        .handshake(io)
+        .handshake(TokioIo::new(transport))
         .await?;
     let wakes = Arc::new(Wakes::default());
     let driven = Arc::clone(&wakes).drive(connection.with_upgrades());
@@ -117,7 +114,7 @@ async fn begin_http1(transport: Transport) -> hyper::Result<Http1> {
 
 async fn begin_http2(transport: Transport) -> hyper::Result<Shared> {
     let streams = Arc::new(Streams::new());
-    let bounded = BoundedTransport::http2(transport, Arc::clone(&streams));
+    let transport = transport.bounded(Bound::http2(Arc::clone(&streams)));
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
@@ -126,7 +123,7 @@ async fn begin_http2(transport: Transport) -> hyper::Result<Shared> {
         .max_header_list_size(u32::try_from(MAX_HEAD).expect("64 KiB"))
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
-        .handshake(TokioIo::new(bounded))
+        .handshake(TokioIo::new(transport))
         .await?;
     let counted = Arc::clone(&streams);
     tokio::spawn(async move {

@@ -1,32 +1,21 @@
-//! Socket below TLS whose records are charged.
+//! Records of TLS that an upstream sends, which are charged.
 //!
 //! rustls reads messages of its own, such as tickets, without showing a byte of
 //! plaintext: hyper would not see a server that sends them for ever, not even on an
 //! unused connection.
 
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use sekisho_certs::clock;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::tls::frames::Budget;
 
-/// Socket whose received records of TLS are charged.
-#[derive(Debug)]
-pub(super) struct Metered {
-    pub(super) socket: TcpStream,
-    records: Records,
-    begun: Instant,
-}
-
 /// Budget of records: each costs tokens, and plaintext returns them.
 #[derive(Debug)]
-struct Records {
+pub(super) struct Records {
     budget: Budget,
+    pub(super) begun: Instant,
     head: [u8; HEAD],
     /// Bytes of the head that have arrived.
     have: usize,
@@ -34,25 +23,11 @@ struct Records {
     skip: usize,
 }
 
-impl Metered {
-    pub(super) fn new(socket: TcpStream) -> Self {
-        Self {
-            socket,
-            records: Records::new(),
-            begun: clock::monotonic(),
-        }
-    }
-
-    /// Notes so many bytes of plaintext.
-    pub(super) fn opened(&mut self, bytes: usize) {
-        self.records.opened(bytes);
-    }
-}
-
 impl Records {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             budget: Budget::of_records(),
+            begun: clock::monotonic(),
             head: [0; HEAD],
             have: 0,
             skip: 0,
@@ -60,12 +35,13 @@ impl Records {
     }
 
     /// A record with plaintext costs nothing: one token at most for each byte of it.
-    fn opened(&mut self, bytes: usize) {
+    pub(super) fn opened(&mut self, bytes: usize) {
         self.budget.give(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
-    /// Charges received bytes. Returns false once the budget is spent.
-    fn received(&mut self, mut bytes: &[u8], now: impl Fn() -> std::time::Duration) -> bool {
+    /// Charges received bytes. Returns false once the budget is spent. `now` is measured
+    /// since the connection began.
+    pub(super) fn received(&mut self, mut bytes: &[u8], now: impl Fn() -> Duration) -> bool {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
@@ -84,54 +60,6 @@ impl Records {
     }
 }
 
-impl AsyncRead for Metered {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        let before = buf.filled().len();
-        ready!(Pin::new(&mut this.socket).poll_read(cx, buf))?;
-        let now = || clock::monotonic() - this.begun;
-        if this.records.received(&buf.filled()[before..], now) {
-            return Poll::Ready(Ok(()));
-        }
-        let flood = "too many records of TLS without data";
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, flood)))
-    }
-}
-
-impl AsyncWrite for Metered {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.socket.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(cx)
-    }
-}
-
 /// Bytes of a record's head (RFC 8446, section 5.1).
 const HEAD: usize = 5;
 /// Bytes of a record that cost a token more: a record may hold 200 tickets. Servers
@@ -140,8 +68,6 @@ const COSTLY: u32 = 1024;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// Makes a record of application data, as all are after the handshake.

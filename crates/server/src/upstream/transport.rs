@@ -14,8 +14,9 @@ use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::bounded::Bound;
 use super::descriptors::Descriptor;
-use super::metered::Metered;
+use super::metered::Records;
 use crate::site::Address;
 
 /// Place where an upstream server listens.
@@ -47,24 +48,26 @@ impl std::fmt::Display for Endpoint {
     }
 }
 
-/// Connection to an upstream server.
+/// Connection to an upstream server, whose bytes are judged.
 pub(crate) struct Transport {
     stream: Stream,
+    bound: Bound,
     /// Right to the socket; none for an active check.
     descriptor: Option<Arc<Descriptor>>,
 }
 
-/// Stream over TCP, a Unix socket, or TLS.
+/// Stream over TCP, a Unix socket, or TLS, whose records are judged below it.
 enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
-    Tls(Box<TlsStream<Metered>>),
+    Tls(Box<TlsStream<Transport>>),
 }
 
 impl From<Stream> for Transport {
     fn from(stream: Stream) -> Self {
         Self {
             stream,
+            bound: Bound::None,
             descriptor: None,
         }
     }
@@ -103,19 +106,23 @@ impl Transport {
     /// If the handshake fails, or the server's certificate is not valid for
     /// `name`.
     pub(crate) async fn secure(
-        self,
+        mut self,
         config: Arc<ClientConfig>,
         name: ServerName<'static>,
     ) -> io::Result<Self> {
-        let Stream::Tcp(socket) = self.stream else {
+        if !matches!(self.stream, Stream::Tcp(_)) {
             return Err(io::Error::other("TLS needs a TCP connection"));
-        };
-        let socket = Metered::new(socket);
-        let stream = TlsConnector::from(config).connect(name, socket).await?;
-        Ok(Self {
-            stream: Stream::Tls(Box::new(stream)),
-            descriptor: self.descriptor,
-        })
+        }
+        let descriptor = self.descriptor.take();
+        let below = self.bounded(Bound::Records(Box::new(Records::new())));
+        let stream = TlsConnector::from(config).connect(name, below).await?;
+        Ok(Self::from(Stream::Tls(Box::new(stream))).with(descriptor))
+    }
+
+    /// Bounds what the server may send from now on.
+    pub(super) fn bounded(mut self, bound: Bound) -> Self {
+        self.bound = bound;
+        self
     }
 
     /// Keeps the permit of the socket.
@@ -130,12 +137,11 @@ impl Transport {
     /// Of the system.
     #[expect(deprecated, reason = "no linger time never blocks")]
     pub(super) fn keep_written(&self) -> io::Result<()> {
-        let socket = match &self.stream {
-            Stream::Tcp(socket) => socket,
-            Stream::Tls(stream) => &stream.get_ref().0.socket,
-            Stream::Unix(_) => return Ok(()),
-        };
-        socket.set_linger(None)
+        match &self.stream {
+            Stream::Tcp(socket) => socket.set_linger(None),
+            Stream::Tls(stream) => stream.get_ref().0.keep_written(),
+            Stream::Unix(_) => Ok(()),
+        }
     }
 
     /// Returns whether the server chose HTTP/2 by ALPN.
@@ -148,8 +154,8 @@ impl Transport {
 }
 
 macro_rules! each {
-    ($self:ident, $stream:ident => $call:expr) => {
-        match &mut $self.get_mut().stream {
+    ($transport:ident, $stream:ident => $call:expr) => {
+        match &mut $transport.stream {
             Stream::Tcp($stream) => $call,
             Stream::Unix($stream) => $call,
             Stream::Tls($stream) => $call,
@@ -163,16 +169,14 @@ impl AsyncRead for Transport {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
         let before = buf.filled().len();
-        match &mut self.get_mut().stream {
-            Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
-            Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
-            Stream::Tls(stream) => {
-                ready!(Pin::new(&mut **stream).poll_read(cx, buf))?;
-                stream.get_mut().0.opened(buf.filled().len() - before);
-                Poll::Ready(Ok(()))
-            }
+        let read = ready!(each!(this, stream => Pin::new(stream).poll_read(cx, buf)));
+        let bytes = &buf.filled()[before..];
+        if let Stream::Tls(stream) = &mut this.stream {
+            stream.get_mut().0.bound.opened(bytes.len());
         }
+        Poll::Ready(this.bound.received(read, bytes))
     }
 }
 
@@ -182,7 +186,10 @@ impl AsyncWrite for Transport {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        each!(self, stream => Pin::new(stream).poll_write(cx, buf))
+        let this = self.get_mut();
+        let written = ready!(each!(this, stream => Pin::new(stream).poll_write(cx, buf)))?;
+        this.bound.sent(&buf[..written]);
+        Poll::Ready(Ok(written))
     }
 
     fn poll_write_vectored(
@@ -194,23 +201,30 @@ impl AsyncWrite for Transport {
         if let [buf] = bufs {
             return self.poll_write(cx, buf);
         }
-        each!(self, stream => Pin::new(stream).poll_write_vectored(cx, bufs))
+        let this = self.get_mut();
+        let written = each!(this, stream => Pin::new(stream).poll_write_vectored(cx, bufs));
+        let written = ready!(written)?;
+        let mut left = written;
+        for buf in bufs {
+            let taken = buf.len().min(left);
+            this.bound.sent(&buf[..taken]);
+            left -= taken;
+        }
+        Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.stream {
-            Stream::Tcp(stream) => stream.is_write_vectored(),
-            Stream::Unix(stream) => stream.is_write_vectored(),
-            Stream::Tls(stream) => stream.is_write_vectored(),
-        }
+        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(self, stream => Pin::new(stream).poll_flush(cx))
+        let this = self.get_mut();
+        each!(this, stream => Pin::new(stream).poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.keep_written()?;
-        each!(self, stream => Pin::new(stream).poll_shutdown(cx))
+        let this = self.get_mut();
+        this.keep_written()?;
+        each!(this, stream => Pin::new(stream).poll_shutdown(cx))
     }
 }

@@ -15,9 +15,10 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
 use super::answer;
-use super::bounded::BoundedTransport;
+use super::bounded::Bound;
 use super::failure::Failure;
 use super::fields;
+use super::transport::Transport;
 use super::tunnel::{self, Tunnel};
 use crate::connection::request::RequestContext;
 use crate::observe::access_log::Handover;
@@ -100,9 +101,9 @@ pub(super) async fn switch(
     }
     let upgraded = hyper::upgrade::on(&mut response).await;
     let upgraded = upgraded.map_err(|error| Failure::Answer(error.into()))?;
-    let parts = upgraded.downcast::<TokioIo<BoundedTransport>>();
+    let parts = upgraded.downcast::<TokioIo<Transport>>();
     let parts = parts.map_err(|_| Failure::answer("it is no connection of ours"))?;
-    let upstream = parts.io.into_inner().into_inner();
+    let upstream = parts.io.into_inner().bounded(Bound::None);
     // A tunnel that is given up has no request in flight.
     upstream
         .keep_written()
