@@ -251,7 +251,7 @@ impl Passed {
             && let Some(lease) = in_flight.lease.as_ref().filter(|it| it.flood().is_some())
             && lease.blames_server()
         {
-            in_flight.chosen.broke_off();
+            in_flight.chosen.server.failed();
         }
     }
 

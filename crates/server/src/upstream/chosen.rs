@@ -8,6 +8,7 @@ use sekisho_gate::Denied;
 use tokio::time::Instant;
 
 use super::ejection::Trial;
+use super::failure::Failure;
 use super::owned::Owner;
 use super::permits::{Asker, Permit, Permits};
 use super::resolve::Unresolved;
@@ -19,43 +20,17 @@ use crate::observe::metrics::UpstreamResult;
 /// Server that a request goes to. The request counts as in flight until this is
 /// dropped: after the last byte of the answer.
 pub(crate) struct Chosen {
-    index: usize,
+    /// Place of the server in `Upstream::servers`.
+    pub(super) index: usize,
     pub(super) server: Arc<Server>,
     permits: Arc<Permits>,
-    owner: Owner,
+    pub(super) owner: Owner,
     /// Hash of the request's tenant.
-    tenant: u64,
+    pub(super) tenant: u64,
     asker: Asker,
     /// Permit to try the server, to be given back.
     trial: Trial,
     is_noted: bool,
-}
-
-/// How a request to a server ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// An answer's head came.
-    Answered(StatusCode),
-    /// No connection came about: the name has no address, the server refused the
-    /// connection or let it wait, or TLS or HTTP/2 failed.
-    Unreachable,
-    /// A new connection closed before an answer, or no answer came in time. A
-    /// reused connection that closed is no failure of its server.
-    NoAnswer,
-}
-
-/// Reason why no server can take a request: 503.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unavailable {
-    /// All servers were tried.
-    #[error("all servers of the upstream were tried")]
-    Tried,
-    /// Too many requests wait for a connection to the server.
-    #[error("too many requests wait for a connection to the server")]
-    Full,
-    /// No connection came free in time.
-    #[error("all connections to the server were in use for too long")]
-    TimedOut,
 }
 
 impl Chosen {
@@ -79,20 +54,6 @@ impl Chosen {
         }
     }
 
-    /// Returns the place of the server in `Upstream::servers`.
-    pub(crate) fn index(&self) -> usize {
-        self.index
-    }
-
-    pub(super) fn owner(&self) -> Owner {
-        self.owner
-    }
-
-    /// Returns the hash of the request's tenant.
-    pub(super) fn tenant(&self) -> u64 {
-        self.tenant
-    }
-
     /// Returns the permit to use one connection to the server, if none
     /// of its client prefix has to wait for one.
     pub(super) fn permit_at_once(&self) -> Option<Permit> {
@@ -103,15 +64,12 @@ impl Chosen {
     /// connection of HTTP/1.1 has this request, or as long as one of HTTP/2 is open.
     ///
     /// # Errors
-    /// [`Unavailable::Full`], and [`Unavailable::TimedOut`] if there is none until `until`.
-    pub(super) async fn permit(&mut self, until: Instant) -> Result<Permit, Unavailable> {
+    /// [`Failure::TooManyWait`], and [`Failure::NoneFree`] if there is none until `until`.
+    pub(super) async fn permit(&self, until: Instant) -> Result<Permit, Failure> {
         let permit = self.permits.enter(self.asker, until).await;
-        permit.map_err(|denied| {
-            self.refused();
-            match denied {
-                Denied::Full => Unavailable::Full,
-                Denied::Late => Unavailable::TimedOut,
-            }
+        permit.map_err(|denied| match denied {
+            Denied::Full => Failure::TooManyWait,
+            Denied::Late => Failure::NoneFree,
         })
     }
 
@@ -124,38 +82,29 @@ impl Chosen {
         self.server.endpoints(self.asker.host, self.tenant).await
     }
 
-    /// Notes how the request ended, for the server's health.
-    pub(crate) fn note(&mut self, outcome: Outcome) {
-        let result = match outcome {
-            Outcome::Answered(
-                StatusCode::BAD_GATEWAY
-                | StatusCode::SERVICE_UNAVAILABLE
-                | StatusCode::GATEWAY_TIMEOUT,
-            ) => UpstreamResult::Unavailable,
-            Outcome::Answered(_) => UpstreamResult::Answered,
-            Outcome::Unreachable => UpstreamResult::Unreachable,
-            Outcome::NoAnswer => UpstreamResult::NoAnswer,
-        };
-        match result {
-            UpstreamResult::Answered => self.server.succeeded(),
-            _ => self.server.failed(),
+    /// Notes an answer, for the server's health.
+    pub(crate) fn answered(&mut self, status: StatusCode) {
+        match status {
+            StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => self.failed(UpstreamResult::Unavailable),
+            _ => {
+                self.server.succeeded();
+                self.count(UpstreamResult::Answered);
+            }
         }
+    }
+
+    /// Notes a failure of the server. A reused connection that closed is none.
+    pub(super) fn failed(&mut self, result: UpstreamResult) {
+        self.server.failed();
         self.count(result);
     }
 
-    /// Notes that no connection came about for a reason that says nothing of the server.
-    pub(super) fn refused(&mut self) {
-        self.count(UpstreamResult::Refused);
-    }
-
-    /// Notes that no answer came, by a failure that was noted before.
-    pub(super) fn unanswered(&mut self) {
-        self.count(UpstreamResult::NoAnswer);
-    }
-
-    /// Notes a failure behind the answer's head.
-    pub(super) fn broke_off(&self) {
-        self.server.failed();
+    /// Counts how the request ended. By itself, that says nothing of the server.
+    pub(super) fn count(&mut self, result: UpstreamResult) {
+        self.is_noted = true;
+        self.server.common.metrics.upstream().request(result);
     }
 
     /// Takes a retry from the server's budget; false if there is none.
@@ -166,11 +115,6 @@ impl Chosen {
             common.metrics.upstream().retries.inc();
         }
         may
-    }
-
-    fn count(&mut self, result: UpstreamResult) {
-        self.is_noted = true;
-        self.server.common.metrics.upstream().request(result);
     }
 }
 

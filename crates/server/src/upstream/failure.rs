@@ -6,43 +6,64 @@ use std::io;
 use http::StatusCode;
 use rustix::io::Errno;
 
-use super::chosen::Unavailable;
 use super::resolve::Unresolved;
 
 /// Failure of a request to an upstream.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// The request can't be passed on.
+    #[error("refused with {0}")]
     Refused(StatusCode),
     /// The site's settings can't be used.
+    #[error("{0}")]
     Settings(String),
     /// The host of the client certificate could not be looked up.
+    #[error("{0}")]
     Lookup(String),
     /// No server may or can take the request.
+    #[error("{0}")]
     NoServer(&'static str),
-    /// All connections to the server are in use, or all servers were tried.
-    Unavailable(Unavailable),
+    /// All servers were tried.
+    #[error("all servers of the upstream were tried")]
+    Tried,
+    /// Too many requests wait for a connection to the server.
+    #[error("too many requests wait for a connection to the server")]
+    TooManyWait,
+    /// No connection to the server came free in time.
+    #[error("all connections to the server were in use for too long")]
+    NoneFree,
     /// No connection.
+    #[error("no connection: {0}")]
     Connect(io::Error),
     /// No connection in time.
+    #[error("no connection in time")]
     ConnectLate,
     /// The Unix socket could not be opened in time.
+    #[error("the Unix socket was not opened in time")]
     SocketLate,
     /// No connection, for a reason that says nothing of the server.
-    Own(Own),
+    #[error(transparent)]
+    Own(#[from] Own),
     /// A connection that TLS or HTTP/2 could not begin on.
+    #[error("connection of no use: {0}")]
     Begin(io::Error),
     /// A connection that TLS or HTTP/2 did not begin on in time.
+    #[error("TLS or HTTP/2 did not begin in time")]
     BeginLate,
     /// The connection ended, or what came is no answer.
+    #[error("no valid answer: {0}")]
     Answer(Box<dyn std::error::Error + Send + Sync>),
     /// No answer in time.
+    #[error("no answer in time")]
     Late,
     /// The request's body failed on the client's side.
+    #[error("the client's body failed")]
     Client,
     /// The request's body is longer than the site allows.
+    #[error("the client's body is too large")]
     TooLarge,
     /// The body waited for its client while another client network needed its connection.
+    #[error("the client's body waited while another network needed its connection")]
     GaveWay,
 }
 
@@ -142,9 +163,11 @@ impl Failure {
             Self::Settings(_) | Self::Connect(_) | Self::Begin(_) | Self::Answer(_) => {
                 StatusCode::BAD_GATEWAY
             }
-            Self::Lookup(_) | Self::NoServer(_) | Self::Unavailable(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Lookup(_)
+            | Self::NoServer(_)
+            | Self::Tried
+            | Self::TooManyWait
+            | Self::NoneFree => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectLate | Self::SocketLate | Self::BeginLate | Self::Late => {
                 StatusCode::GATEWAY_TIMEOUT
             }
@@ -181,8 +204,8 @@ impl Failure {
                 "the client's network holds most of the tenant's `connections` to the server, and \
                  the body waited longest: slow uploads may be an attack, else raise `connections`"
             }
-            Self::Unavailable(Unavailable::Tried) => "no server of the site is left",
-            Self::Unavailable(_) => {
+            Self::Tried => "no server of the site is left",
+            Self::TooManyWait | Self::NoneFree => {
                 "the server is too slow for its requests, or `connections` and `waiting` of the \
                  site are too low"
             }
@@ -206,12 +229,18 @@ impl Failure {
         matches!(self, Self::Answer(_) | Self::Late)
     }
 
+    /// Returns whether there is no connection for a reason that says nothing of the server.
+    pub(super) fn is_refused(&self) -> bool {
+        matches!(self, Self::TooManyWait | Self::NoneFree | Self::Own(_))
+    }
+
     /// Returns whether the request's line was full, or too slow. It then tries no other
     /// server.
     pub(super) fn is_busy(&self) -> bool {
         matches!(
             self,
-            Self::Unavailable(_)
+            Self::TooManyWait
+                | Self::NoneFree
                 | Self::Own(Own::Full | Own::Descriptors | Own::Late(Waited::Descriptor))
         )
     }
@@ -257,47 +286,11 @@ fn is_own(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| own.contains(&errno))
 }
 
-impl From<Own> for Failure {
-    fn from(own: Own) -> Self {
-        Self::Own(own)
-    }
-}
-
 impl From<Unresolved> for Failure {
     fn from(unresolved: Unresolved) -> Self {
         match unresolved {
             Unresolved::Absent => Self::Connect(io::Error::other(unresolved)),
             Unresolved::Failed(why) => Own::Unresolved(why.to_string()).into(),
-        }
-    }
-}
-
-impl From<Unavailable> for Failure {
-    fn from(unavailable: Unavailable) -> Self {
-        Self::Unavailable(unavailable)
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(status) => write!(f, "refused with {status}"),
-            Self::Settings(problem) | Self::Lookup(problem) => f.write_str(problem),
-            Self::NoServer(why) => f.write_str(why),
-            Self::Unavailable(why) => why.fmt(f),
-            Self::Connect(error) => write!(f, "no connection: {error}"),
-            Self::ConnectLate => f.write_str("no connection in time"),
-            Self::Begin(error) => write!(f, "connection of no use: {error}"),
-            Self::BeginLate => f.write_str("TLS or HTTP/2 did not begin in time"),
-            Self::SocketLate => f.write_str("the Unix socket was not opened in time"),
-            Self::Own(own) => own.fmt(f),
-            Self::Answer(error) => write!(f, "no valid answer: {error}"),
-            Self::Late => f.write_str("no answer in time"),
-            Self::Client => f.write_str("the client's body failed"),
-            Self::TooLarge => f.write_str("the client's body is too large"),
-            Self::GaveWay => {
-                f.write_str("the client's body waited while another network needed its connection")
-            }
         }
     }
 }

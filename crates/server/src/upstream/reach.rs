@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
-use super::chosen::{Chosen, Unavailable};
+use super::chosen::Chosen;
 use super::connect::{self, Opened, Target};
 use super::descriptors::Descriptor;
 use super::failure::{Failure, Own, Waited};
@@ -47,18 +47,18 @@ impl Sending<'_> {
     /// from the pool.
     pub(super) async fn connect(
         &self,
-        chosen: &mut Chosen,
+        chosen: &Chosen,
         fresh: bool,
         now: Instant,
     ) -> Result<Lease, Failure> {
-        let server = &self.upstream.servers[chosen.index()];
+        let server = &self.upstream.servers[chosen.index];
         let (protocol, options) = (self.protocol, self.upstream.options());
         let limit = options.timeouts.connect;
-        let mut connecting = Connecting::new(now, limit, fresh, chosen.tenant());
+        let mut connecting = Connecting::new(now, limit, fresh, chosen.tenant);
         // Boxed: a plain server at an IP address has no room for them.
         let tls = match options.tls {
             Some(_) => {
-                let tls = Box::pin(self.site(chosen.owner()).tls(
+                let tls = Box::pin(self.site(chosen.owner).tls(
                     &server.address,
                     protocol,
                     connecting.until,
@@ -69,7 +69,7 @@ impl Sending<'_> {
             }
             None => None,
         };
-        let (fixed, resolved) = match chosen.server.endpoint() {
+        let (fixed, resolved) = match &chosen.server.endpoint {
             Some(fixed) => (Some(fixed.clone()), Vec::new()),
             None => {
                 let resolved = Box::pin(resolved(chosen, connecting.until)).await?;
@@ -90,7 +90,7 @@ impl Sending<'_> {
                 tls: tls.as_ref().map_or(0, |tls| tls.number),
                 client,
                 allowed_by: self.allowed_by(),
-                owner: chosen.owner(),
+                owner: chosen.owner,
             };
             if let Some(entry) = self.context.entry {
                 entry.asks_upstream(&key.endpoint);
@@ -99,7 +99,7 @@ impl Sending<'_> {
             let lease = self.connect_to(&key, tls.as_deref(), chosen, &mut connecting);
             match lease.await {
                 Ok(lease) => return Ok(lease),
-                Err(failure @ (Failure::Unavailable(_) | Failure::Own(_))) => return Err(failure),
+                Err(failure) if failure.is_refused() => return Err(failure),
                 Err(failure) => failed = failure,
             }
             connecting.now = Instant::now();
@@ -111,7 +111,7 @@ impl Sending<'_> {
         &self,
         key: &Key,
         tls: Option<&TlsClient>,
-        chosen: &mut Chosen,
+        chosen: &Chosen,
         connecting: &mut Connecting,
     ) -> Result<Lease, Failure> {
         let mut opening = None;
@@ -161,7 +161,7 @@ impl Sending<'_> {
         &self,
         key: &Key,
         tls: Option<&TlsClient>,
-        chosen: &mut Chosen,
+        chosen: &Chosen,
         connecting: &mut Connecting,
         opening: Option<OwnedSemaphorePermit>,
     ) -> Result<Lease, Failure> {
@@ -258,7 +258,7 @@ impl Sending<'_> {
     async fn wait(
         &self,
         key: &Key,
-        mut permit: Pin<&mut impl Future<Output = Result<Permit, Unavailable>>>,
+        mut permit: Pin<&mut impl Future<Output = Result<Permit, Failure>>>,
         connecting: &mut Connecting,
     ) -> Result<Waiting, Failure> {
         let (worker, key) = (self.worker, key.clone());

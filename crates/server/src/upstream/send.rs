@@ -12,7 +12,7 @@ use hyper::client::conn::TrySendError;
 use sekisho_certs::clock;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::chosen::{Chosen, Outcome, Unavailable};
+use super::chosen::Chosen;
 use super::exchange::{Exchange, FAILED, GAVE_WAY, HELD, TOO_LARGE};
 use super::failure::Failure;
 use super::head;
@@ -21,6 +21,7 @@ use super::parts::Worker;
 use super::servers::Affinity;
 use super::upload::Upload;
 use crate::connection::request::RequestContext;
+use crate::observe::metrics::UpstreamResult;
 use crate::site::{Protocol, Upstream};
 
 /// Request on its way to an upstream.
@@ -87,7 +88,7 @@ impl Sending<'_> {
         loop {
             let now = clock::monotonic();
             let mut chosen = self.choose(&tried, now)?;
-            let (failure, is_granted) = match self.connect(&mut chosen, false, now).await {
+            let (failure, is_granted) = match self.connect(&chosen, false, now).await {
                 Ok(lease) => {
                     let mut lease = Some(lease);
                     let attempt = self.send_to(&mut chosen, &mut lease, request, &mut is_repeated);
@@ -109,11 +110,11 @@ impl Sending<'_> {
                 Err(failure) => (failure, false),
             };
             if failure.is_of_connecting() {
-                chosen.note(Outcome::Unreachable);
-            } else if matches!(failure, Failure::Own(_)) {
-                chosen.refused();
+                chosen.failed(UpstreamResult::Unreachable);
+            } else if failure.is_refused() {
+                chosen.count(UpstreamResult::Refused);
             }
-            tried.push(chosen.index());
+            tried.push(chosen.index);
             let has_others = tried.len() < self.upstream.servers.len() && Instant::now() < last;
             if !has_others || failure.is_busy() || !(is_granted || chosen.may_retry()) {
                 return Err(failure);
@@ -138,7 +139,7 @@ impl Sending<'_> {
             let copy = copied.map(Copied::of);
             match self.exchange(leased, request).await {
                 Ok(Sent::Answered(response)) => {
-                    chosen.note(Outcome::Answered(response.status()));
+                    chosen.answered(response.status());
                     return Ok(Attempt::Answered(response));
                 }
                 Ok(Sent::Unsent) => {}
@@ -152,8 +153,9 @@ impl Sending<'_> {
                 Err(failure) => {
                     if failure.is_of_server() {
                         match leased.blames_server() {
-                            true => chosen.note(Outcome::NoAnswer),
-                            false => chosen.unanswered(),
+                            true => chosen.failed(UpstreamResult::NoAnswer),
+                            // Noted before, by another request.
+                            false => chosen.count(UpstreamResult::NoAnswer),
                         }
                     }
                     return Err(failure);
@@ -261,7 +263,7 @@ impl Sending<'_> {
         }
     }
 
-    fn choose(&self, tried: &[usize], now: Instant) -> Result<Chosen, Unavailable> {
+    fn choose(&self, tried: &[usize], now: Instant) -> Result<Chosen, Failure> {
         let by = Affinity {
             client: self.context.client,
             cookie: self.cookie,

@@ -13,8 +13,9 @@ use tokio::time::Instant;
 
 use super::check::{Checked, Checking, Checks};
 use super::choice::{Choice, rendezvous};
-use super::chosen::{Chosen, Unavailable};
+use super::chosen::Chosen;
 use super::ejection::{Ejection, Trial};
+use super::failure::Failure;
 use super::owned::{OPERATOR, Owned, Owner};
 use super::parts::Upstreams;
 use super::permits::{Bounds, PermitsOfOwner, Retries};
@@ -99,8 +100,8 @@ pub(crate) struct Affinity<'a> {
 pub(super) struct Server {
     /// Address as sites name it.
     pub(super) address: Address,
-    /// Where the server listens; None for a name.
-    endpoint: Option<Endpoint>,
+    /// Where the server listens; None for a name, which has [`Self::endpoints`].
+    pub(super) endpoint: Option<Endpoint>,
     pub(super) common: Arc<Common>,
     /// Relaxed: a choice may see a number from a moment ago.
     pub(super) in_flight: AtomicU32,
@@ -141,13 +142,13 @@ impl Servers {
     /// one whose pause ends first is still tried.
     ///
     /// # Errors
-    /// [`Unavailable::Tried`].
+    /// [`Failure::Tried`].
     pub(crate) fn choose(
         &self,
         upstream: &Arc<Upstream>,
         by: &Affinity<'_>,
         tried: &[usize],
-    ) -> Result<Chosen, Unavailable> {
+    ) -> Result<Chosen, Failure> {
         let tenant = self.common.hasher.hash_one(by.tenant);
         let choice = Choice {
             servers: self,
@@ -157,7 +158,7 @@ impl Servers {
             tried,
             now: self.common.at(by.now),
         };
-        let ((index, server), trial) = choice.server().ok_or(Unavailable::Tried)?;
+        let ((index, server), trial) = choice.server().ok_or(Failure::Tried)?;
         if tried.is_empty() {
             server.retries.request();
         }
@@ -263,12 +264,6 @@ impl Common {
 }
 
 impl Server {
-    /// Returns the place where the server listens; None for a name, which has
-    /// [`Self::endpoints`].
-    pub(super) fn endpoint(&self) -> Option<&Endpoint> {
-        self.endpoint.as_ref()
-    }
-
     /// Returns the places where the server listens, turned by a hash. `tenant` is the hash
     /// of the tenant that asks.
     pub(super) async fn endpoints(

@@ -51,7 +51,7 @@ impl Fixture {
             tenant,
             now: Instant::now(),
         };
-        self.servers.choose(upstream, &by, &[]).unwrap().index()
+        self.servers.choose(upstream, &by, &[]).unwrap().index
     }
 
     fn sent(&self) -> usize {

@@ -5,13 +5,11 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::time::advance;
 
-use super::super::chosen::Outcome;
 use super::super::resolve::Unresolved;
 use super::super::transport::Endpoint;
 use super::*;
+use crate::observe::metrics::UpstreamResult;
 use crate::site::{Balance, Scheme, UpstreamOptions, UpstreamServer, UpstreamTls};
-
-const OK: Outcome = Outcome::Answered(StatusCode::OK);
 
 struct Fixture {
     servers: Servers,
@@ -59,7 +57,7 @@ impl Fixture {
 
     fn choose_for(&self, upstream: &Arc<Upstream>, client: &str, cookie: Option<u64>) -> usize {
         let by = self.by(client, cookie);
-        self.servers.choose(upstream, &by, &[]).unwrap().index()
+        self.servers.choose(upstream, &by, &[]).unwrap().index
     }
 
     /// Lets requests to one server fail until it is ejected.
@@ -68,15 +66,16 @@ impl Fixture {
             .filter(|other| *other != index)
             .collect();
         for _ in 0..5 {
-            self.choose(upstream, &others).note(Outcome::Unreachable);
+            let mut chosen = self.choose(upstream, &others);
+            chosen.failed(UpstreamResult::Unreachable);
         }
     }
 
     fn chosen_of(&self, upstream: &Arc<Upstream>, requests: usize) -> HashSet<usize> {
         let chosen = |_| {
             let mut chosen = self.choose(upstream, &[]);
-            chosen.note(OK);
-            chosen.index()
+            chosen.answered(StatusCode::OK);
+            chosen.index
         };
         (0..requests).map(chosen).collect()
     }
@@ -121,7 +120,7 @@ async fn requests_go_where_fewer_are_in_flight() {
     let upstream = three(Balance::LeastInFlight);
     let chosen: Vec<_> = (0..300).map(|_| fixture.choose(&upstream, &[])).collect();
     for index in 0..3 {
-        let count = chosen.iter().filter(|one| one.index() == index).count();
+        let count = chosen.iter().filter(|one| one.index == index).count();
         assert!((90..=110).contains(&count), "{count}");
     }
 }
@@ -131,11 +130,11 @@ async fn servers_that_had_the_request_are_left_out() {
     let fixture = Fixture::new();
     let upstream = three(Balance::LeastInFlight);
     for _ in 0..100 {
-        assert_eq!(fixture.choose(&upstream, &[0, 2]).index(), 1);
+        assert_eq!(fixture.choose(&upstream, &[0, 2]).index, 1);
     }
     let by = fixture.by("192.0.2.1", None);
     let none = fixture.servers.choose(&upstream, &by, &[0, 1, 2]);
-    assert_eq!(none.err(), Some(Unavailable::Tried));
+    assert!(matches!(none, Err(Failure::Tried)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,12 +157,12 @@ async fn tenants_share_nothing_that_is_known_of_a_server() {
     let chosen: HashSet<_> = (0..100)
         .map(|_| {
             let mut chosen = fixture.choose_of("other", &upstream);
-            chosen.note(OK);
-            chosen.index()
+            chosen.answered(StatusCode::OK);
+            chosen.index
         })
         .collect();
     assert_eq!(chosen.len(), 2);
-    let mut own = fixture.choose(&upstream, &[0]);
+    let own = fixture.choose(&upstream, &[0]);
     let _permit = own.permit(later()).await.unwrap();
     let others: Vec<_> = (0..2)
         .map(|_| fixture.choose_of("other", &upstream))
@@ -184,9 +183,9 @@ async fn hosts_of_the_operators_site_share_all_but_permits() {
     site.is_bound = false;
     let site = Arc::new(site);
     fixture.eject(&site, 0);
-    let mut own = fixture.choose(&site, &[]);
-    let mut other = fixture.choose_of("other", &site);
-    assert_eq!((own.index(), other.index()), (1, 1));
+    let own = fixture.choose(&site, &[]);
+    let other = fixture.choose_of("other", &site);
+    assert_eq!((own.index, other.index), (1, 1));
     assert!(Arc::ptr_eq(&own.server, &other.server));
     let permits = (own.permit(later()).await, other.permit(later()).await);
     assert!(permits.0.is_ok() && permits.1.is_ok());
@@ -220,9 +219,9 @@ async fn an_ejected_server_comes_back_with_one_success() {
     advance(Duration::from_secs(7)).await;
     // The first request that draws the server tries it, and the others do not.
     let held: Vec<_> = (0..100).map(|_| fixture.choose(&upstream, &[])).collect();
-    let mut tries: Vec<_> = held.into_iter().filter(|one| one.index() == 1).collect();
+    let mut tries: Vec<_> = held.into_iter().filter(|one| one.index == 1).collect();
     assert_eq!(tries.len(), 1);
-    tries[0].note(OK);
+    tries[0].answered(StatusCode::OK);
     drop(tries);
     assert_eq!(fixture.chosen_of(&upstream, 100).len(), 3);
 }
@@ -235,8 +234,8 @@ async fn if_all_are_ejected_the_first_to_come_back_is_tried() {
     advance(Duration::from_secs(3)).await;
     fixture.eject(&upstream, 0);
     fixture.eject(&upstream, 1);
-    assert_eq!(fixture.choose(&upstream, &[]).index(), 2);
-    assert_ne!(fixture.choose(&upstream, &[2]).index(), 2);
+    assert_eq!(fixture.choose(&upstream, &[]).index, 2);
+    assert_ne!(fixture.choose(&upstream, &[2]).index, 2);
     assert_eq!(fixture.chosen_of(&upstream, 1), HashSet::from([2]));
     // That answered, and takes all requests now.
     assert_eq!(fixture.chosen_of(&upstream, 100), HashSet::from([2]));
@@ -285,7 +284,7 @@ async fn a_server_without_a_free_connection_comes_last() {
         ..plain()
     };
     let upstream = upstream(&["10.0.0.1:80", "10.0.0.2:80"], options);
-    let mut first = fixture.choose(&upstream, &[1]);
+    let first = fixture.choose(&upstream, &[1]);
     let _permit = first.permit(later()).await.unwrap();
     // More in flight, but with a free connection.
     let _held: Vec<_> = (0..5).map(|_| fixture.choose(&upstream, &[0])).collect();
@@ -301,16 +300,13 @@ async fn a_wait_for_a_connection_is_bounded() {
         ..plain()
     };
     let upstream = upstream(&["10.0.0.1:80"], options);
-    let mut first = fixture.choose(&upstream, &[]);
+    let first = fixture.choose(&upstream, &[]);
     let _permit = first.permit(later()).await.unwrap();
-    let (mut second, mut third) = (
-        fixture.choose(&upstream, &[]),
-        fixture.choose(&upstream, &[]),
-    );
+    let [second, third] = [(); 2].map(|()| fixture.choose(&upstream, &[]));
     let begun = Instant::now();
     let (second, third) = tokio::join!(second.permit(later()), third.permit(later()));
-    assert_eq!(second.err(), Some(Unavailable::TimedOut));
-    assert_eq!(third.err(), Some(Unavailable::Full));
+    assert!(matches!(second, Err(Failure::NoneFree)), "{second:?}");
+    assert!(matches!(third, Err(Failure::TooManyWait)), "{third:?}");
     assert_eq!(begun.elapsed().as_secs(), 5);
 }
 
@@ -372,9 +368,11 @@ async fn addresses_and_sockets_need_no_resolver() {
 async fn outcomes_are_counted() {
     let fixture = Fixture::new();
     let upstream = three(Balance::LeastInFlight);
-    let unavailable = Outcome::Answered(StatusCode::SERVICE_UNAVAILABLE);
-    for outcome in [OK, unavailable, Outcome::Unreachable, Outcome::NoAnswer] {
-        fixture.choose(&upstream, &[]).note(outcome);
+    for status in [StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE] {
+        fixture.choose(&upstream, &[]).answered(status);
+    }
+    for result in [UpstreamResult::Unreachable, UpstreamResult::NoAnswer] {
+        fixture.choose(&upstream, &[]).failed(result);
     }
     drop(fixture.choose(&upstream, &[]));
     for result in [
