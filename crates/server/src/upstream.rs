@@ -115,7 +115,6 @@ use choice::rendezvous;
 pub(crate) use descriptors::Descriptors;
 use exchange::Exchange;
 use failure::Failure;
-use lease::Lease;
 pub use loop_id::LoopId;
 pub(crate) use parts::{Upstreams, Worker};
 pub use pool::unused_connections;
@@ -251,7 +250,7 @@ async fn pass(
             options.timeouts.upgraded,
             at_upstream,
             StillServed::of(context, worker),
-            (chosen, lease.as_mut().and_then(Lease::take_permit)),
+            (chosen, lease.as_mut().and_then(|lease| lease.permit.take())),
         );
         let switched = upgrade::switch(response, &asked, connect, context, tunnel);
         // Boxed: answers have no room for it.

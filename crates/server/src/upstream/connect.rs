@@ -57,6 +57,13 @@ pub(super) async fn open(target: &Target<'_>, until: Instant) -> Result<Opened, 
     }
 }
 
+/// Returns when to give up an address that is tried from now on: it shares the time until
+/// `until` with the `others` that are left, of which at most [`MOST_SHARES`] count.
+pub(super) fn share(now: Instant, until: Instant, others: usize) -> Instant {
+    let shares = u32::try_from(others + 1).unwrap_or(MOST_SHARES);
+    now + until.saturating_duration_since(now) / shares.min(MOST_SHARES)
+}
+
 async fn connect(target: &Target<'_>) -> io::Result<Transport> {
     let transport = match (target.endpoint, target.socket) {
         (Endpoint::Tcp(address), _) => Transport::tcp(*address).await,
@@ -143,6 +150,9 @@ async fn begin_http2(transport: Transport) -> hyper::Result<Shared> {
     });
     Ok(Shared::new(sender, streams))
 }
+
+/// Addresses that share the time to connect: the first has a quarter of it at least.
+const MOST_SHARES: u32 = 4;
 
 /// Bytes of an answer's head, and of its trailers.
 const MAX_HEAD: usize = 64 << 10;

@@ -18,11 +18,11 @@ pub(super) struct Lease {
     pub(super) key: Key,
     pub(super) connection: Leased,
     /// The connection served a request before.
-    is_reused: bool,
+    pub(super) is_reused: bool,
     /// When the connection was there for the request.
     pub(super) since: Instant,
     /// Permit of an HTTP/1.1 connection.
-    permit: Option<Permit>,
+    pub(super) permit: Option<Permit>,
 }
 
 pub(super) enum Leased {
@@ -38,7 +38,7 @@ pub(super) enum Leased {
 impl Lease {
     pub(super) fn http1(
         worker: &Arc<Worker>,
-        key: Key,
+        key: &Key,
         connection: Box<Http1>,
         permit: Permit,
         since: Instant,
@@ -46,7 +46,7 @@ impl Lease {
         connection.informational.begin();
         Self {
             worker: Arc::clone(worker),
-            key,
+            key: key.clone(),
             is_reused: connection.reused,
             connection: Leased::Http1(connection),
             since,
@@ -58,7 +58,7 @@ impl Lease {
     /// connection.
     pub(super) fn http2(
         worker: &Arc<Worker>,
-        key: Key,
+        key: &Key,
         shared: Shared,
         is_reused: bool,
         since: Instant,
@@ -66,17 +66,12 @@ impl Lease {
         let stream = shared.streams.open();
         Self {
             worker: Arc::clone(worker),
-            key,
+            key: key.clone(),
             is_reused,
             connection: Leased::Http2(shared, stream),
             since,
             permit: None,
         }
-    }
-
-    /// Returns whether the connection served a request before.
-    pub(super) fn is_reused(&self) -> bool {
-        self.is_reused
     }
 
     /// Returns whether the connection ended without a byte of the answer.
@@ -118,11 +113,6 @@ impl Lease {
         if let Some(permit) = &mut self.permit {
             permit.watch(body);
         }
-    }
-
-    /// Takes the permit of a connection that leaves HTTP.
-    pub(super) fn take_permit(&mut self) -> Option<Permit> {
-        self.permit.take()
     }
 
     /// Ends the use after a complete answer. The connection is kept for `keep`.

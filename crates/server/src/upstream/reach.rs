@@ -38,23 +38,27 @@ struct Connecting {
     others: usize,
     /// No connection is taken from the pool.
     is_fresh: bool,
-    /// Hash of the tenant, whose descriptors are used.
-    tenant: u64,
 }
 
 impl Sending<'_> {
-    /// Takes a connection to a server, or opens one. A `fresh` one is not taken
+    /// Takes a connection to a server, or opens one. One that `is_fresh` is not taken
     /// from the pool.
     pub(super) async fn connect(
         &self,
         chosen: &Chosen,
-        fresh: bool,
+        is_fresh: bool,
         now: Instant,
     ) -> Result<Lease, Failure> {
         let server = &self.upstream.servers[chosen.index];
         let (protocol, options) = (self.protocol, self.upstream.options());
         let limit = options.timeouts.connect;
-        let mut connecting = Connecting::new(now, limit, fresh, chosen.tenant);
+        let mut connecting = Connecting {
+            now,
+            until: now + limit,
+            at_server: Duration::ZERO,
+            others: 0,
+            is_fresh,
+        };
         // Boxed: a plain server at an IP address has no room for them.
         let tls = match options.tls {
             Some(_) => {
@@ -104,7 +108,7 @@ impl Sending<'_> {
             }
             connecting.now = Instant::now();
         }
-        Err(connecting.judged(failed, options.timeouts.connect))
+        Err(connecting.judged(failed, limit))
     }
 
     async fn connect_to(
@@ -125,8 +129,8 @@ impl Sending<'_> {
         }
         match found {
             Found::Http2(shared) => {
-                let (worker, now) = (self.worker, connecting.now);
-                Ok(Lease::http2(worker, key.clone(), shared, true, now))
+                let now = connecting.now;
+                Ok(Lease::http2(self.worker, key, shared, true, now))
             }
             Found::Http1(connection) => {
                 let permit = match chosen.permit_at_once() {
@@ -138,8 +142,8 @@ impl Sending<'_> {
                         permit
                     }
                 };
-                let (worker, now) = (self.worker, connecting.now);
-                Ok(Lease::http1(worker, key.clone(), connection, permit, now))
+                let now = connecting.now;
+                Ok(Lease::http1(self.worker, key, connection, permit, now))
             }
             // Boxed: a request that finds a connection has no room for it.
             Found::None(_) => {
@@ -187,7 +191,7 @@ impl Sending<'_> {
             socket: socket.as_ref(),
             header: self.proxy_header(),
             tls,
-            descriptor: Some(Arc::new(self.descriptor(connecting).await?)),
+            descriptor: Some(Arc::new(self.descriptor(chosen.tenant, until).await?)),
             http2: key.protocol == Protocol::Http2,
         };
         let mut opened = self.begin(&target, connecting).await;
@@ -207,34 +211,27 @@ impl Sending<'_> {
                 if key.protocol == Protocol::Negotiated {
                     worker.pools.chose_http1(key);
                 }
-                Ok(Lease::http1(
-                    worker,
-                    key.clone(),
-                    connection,
-                    permit,
-                    Instant::now(),
-                ))
+                let now = Instant::now();
+                Ok(Lease::http1(worker, key, connection, permit, now))
             }
             Opened::Http2(shared) => {
                 shared.streams.keep(permit);
                 worker.pools.share(key, shared.clone());
                 let now = Instant::now();
-                Ok(Lease::http2(worker, key.clone(), shared, false, now))
+                Ok(Lease::http2(worker, key, shared, false, now))
             }
         }
     }
 
     /// Waits for a descriptor. Unused connections make room.
-    async fn descriptor(&self, connecting: &Connecting) -> Result<Descriptor, Own> {
-        let (worker, tenant) = (self.worker, connecting.tenant);
-        let descriptors = &worker.upstreams.descriptors;
+    async fn descriptor(&self, tenant: u64, until: Instant) -> Result<Descriptor, Own> {
+        let (pools, descriptors) = (&self.worker.pools, &self.worker.upstreams.descriptors);
         if let Some(descriptor) = descriptors.take(tenant) {
             return Ok(descriptor);
         }
         let is_sated = descriptors.sated();
-        let pools = &worker.pools;
         pools.close_unused(|owner| owner == tenant || is_sated(owner));
-        descriptors.enter(tenant, connecting.until).await
+        descriptors.enter(tenant, until).await
     }
 
     /// Begins to open a connection, with a permit of the worker.
@@ -245,7 +242,8 @@ impl Sending<'_> {
     ) -> Result<Opened, Failure> {
         let (prefix, until) = (self.context.client.into(), connecting.until);
         let opened = async {
-            let (begun, share) = connecting.share();
+            let begun = Instant::now();
+            let share = connect::share(begun, until, connecting.others);
             let opened = connect::open(target, share).await;
             connecting.at_server += begun.elapsed();
             opened
@@ -261,8 +259,8 @@ impl Sending<'_> {
         mut permit: Pin<&mut impl Future<Output = Result<Permit, Failure>>>,
         connecting: &mut Connecting,
     ) -> Result<Waiting, Failure> {
-        let (worker, key) = (self.worker, key.clone());
-        let room = (key.protocol != Protocol::Http1).then(|| worker.pools.room(&key));
+        let worker = self.worker;
+        let room = (key.protocol != Protocol::Http1).then(|| worker.pools.room(key));
         loop {
             let came = async {
                 match &room {
@@ -276,7 +274,7 @@ impl Sending<'_> {
                 () = came => None,
             };
             connecting.now = Instant::now();
-            let (connection, permit) = match (self.found(&key, connecting), came) {
+            let (connection, permit) = match (self.found(key, connecting), came) {
                 (Found::Http2(shared), _) => {
                     let lease = Lease::http2(worker, key, shared, true, connecting.now);
                     return Ok(Waiting::Ended(lease));
@@ -328,26 +326,6 @@ enum Waiting {
 }
 
 impl Connecting {
-    fn new(now: Instant, limit: Duration, is_fresh: bool, tenant: u64) -> Self {
-        Self {
-            now,
-            until: now + limit,
-            at_server: Duration::ZERO,
-            others: 0,
-            is_fresh,
-            tenant,
-        }
-    }
-
-    /// Begins to connect to an address. Returns now, and when to give it up: the
-    /// addresses that are left share the time, at most four of them.
-    fn share(&self) -> (Instant, Instant) {
-        let now = Instant::now();
-        let left = self.until.saturating_duration_since(now);
-        let shares = u32::try_from(self.others + 1).unwrap_or(MOST_SHARES);
-        (now, now + left / shares.min(MOST_SHARES))
-    }
-
     /// Returns the failure of all addresses. A server that had less than half of the
     /// time was not late.
     fn judged(&self, failed: Failure, limit: Duration) -> Failure {
@@ -375,6 +353,3 @@ pub(super) fn version(protocol: Protocol, upgrades: bool) -> Result<Protocol, St
         _ => Ok(protocol),
     }
 }
-
-/// Addresses that share the time to connect: the first has a quarter of it at least.
-const MOST_SHARES: u32 = 4;

@@ -132,7 +132,7 @@ impl Sending<'_> {
         is_repeated: &mut bool,
     ) -> Result<Attempt, Failure> {
         while let Some(leased) = lease {
-            let may_repeat = leased.is_reused() && !*is_repeated;
+            let may_repeat = leased.is_reused && !*is_repeated;
             let copied = request
                 .as_ref()
                 .filter(|it| may_repeat && self.is_repeatable(it));
@@ -235,7 +235,7 @@ impl Sending<'_> {
             }
             // A new connection that ends at once would do so again.
             Some(Err(mut error)) => match error.take_message() {
-                Some(request) if lease.is_reused() => {
+                Some(request) if lease.is_reused => {
                     *unsent = Some(request);
                     Ok(Sent::Unsent)
                 }
@@ -257,7 +257,7 @@ impl Sending<'_> {
             return Err(Failure::answer(flood));
         }
         let failure = Failure::Answer(error.into());
-        match lease.is_reused() && lease.ended_unanswered() {
+        match lease.is_reused && lease.ended_unanswered() {
             true => Ok(Sent::Unanswered(failure)),
             false => Err(failure),
         }

@@ -66,12 +66,11 @@ async fn status(upstreams: &Upstreams, server: &Server, asks: &Asks) -> Result<u
     // The waits before it are not the server's.
     let end = Instant::now() + asks.check.timeout;
     let mut failed = Failure::NoServer("no address may be used");
-    let mut left = endpoints.len().clamp(1, MOST_SHARES);
-    for endpoint in &endpoints {
+    let mut left = endpoints.iter();
+    while let Some(endpoint) = left.next() {
         let now = Instant::now();
-        let share = end.saturating_duration_since(now) / u32::try_from(left).unwrap_or(1);
-        left = (left - 1).max(1);
-        let until = now + share.min(options.timeouts.connect);
+        let share = connect::share(now, end, left.len());
+        let until = share.min(now + options.timeouts.connect);
         let asked = ask(site, endpoint, tls.as_deref(), until, asks, address);
         let asked = timeout_at(end, asked).await;
         match asked.unwrap_or(Err(Failure::Late)) {
@@ -139,6 +138,3 @@ fn request(asks: &Asks, address: &Address) -> Result<Request<Upload>, Failure> {
     fields.insert(USER_AGENT, HeaderValue::from_static("sekisho-check"));
     Ok(request)
 }
-
-/// Addresses that share the time of a check: the first has a quarter of it at least.
-const MOST_SHARES: usize = 4;
