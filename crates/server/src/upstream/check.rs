@@ -95,7 +95,7 @@ impl Checks {
             started,
             over: LogLimiter::default(),
         };
-        (checks, Checking::new(receiver))
+        (checks, Checking(receiver))
     }
 
     /// Returns whether a site's check of the server failed, and keeps it running. A

@@ -20,31 +20,32 @@ pub(super) const OPERATOR: Owner = 0;
 /// nobody holds make room. Where an owner has its part, its oldest values do: it takes no
 /// room from others.
 pub(super) struct Owned<K, V> {
-    cache: Values<K, V>,
+    cache: Table<K, V>,
     parts: Parts<K>,
-    weigh: Weigh<K>,
-    /// Most weight of one owner's values.
-    most_of_owner: u64,
 }
 
-type Values<K, V> = Cache<(Owner, K), Arc<V>, Weigh<K>, RandomState, Parts<K>>;
+type Table<K, V> = Cache<(Owner, K), Arc<V>, Parts<K>, RandomState, Parts<K>>;
 
 /// Key of the table that is not made for a look.
 #[derive(Hash)]
 struct Borrowed<'a, Q>(Owner, &'a Q);
 
-/// Weight of a value, by its key.
-struct Weigh<K>(fn(&K) -> u64);
-
 /// Keys in the table, by owner.
-struct Parts<K>(Arc<Mutex<ByOwner<K>>>);
+#[derive(Clone)]
+struct Parts<K> {
+    by_owner: Arc<Mutex<ByOwner<K>>>,
+    /// Returns the weight of a value, by its key.
+    weigh: fn(&K) -> u64,
+    /// Most weight of one owner's values.
+    most: u64,
+}
 
 type ByOwner<K> = HashMap<Owner, Part<K>, quality::RandomState>;
 
-/// Keys of one owner with their weights, the oldest first.
+/// Keys of one owner, the oldest first, and the weight of their values.
 struct Part<K> {
     weight: u64,
-    keys: VecDeque<(K, u64)>,
+    keys: VecDeque<K>,
 }
 
 impl<K: Clone + Eq + Hash, V> Owned<K, V> {
@@ -56,13 +57,15 @@ impl<K: Clone + Eq + Hash, V> Owned<K, V> {
             .weight_capacity(most)
             .build()
             .expect("capacity and estimate are given");
-        let (parts, hasher) = (Parts(Arc::default()), RandomState::default());
-        let weigh = Weigh(weigh);
-        Self {
-            cache: Cache::with_options(options, weigh.clone(), hasher, parts.clone()),
-            parts,
+        let parts = Parts {
+            by_owner: Arc::default(),
             weigh,
-            most_of_owner: most / OWNERS,
+            most: most / OWNERS,
+        };
+        let hasher = RandomState::default();
+        Self {
+            cache: Cache::with_options(options, parts.clone(), hasher, parts.clone()),
+            parts,
         }
     }
 
@@ -84,9 +87,7 @@ impl<K: Clone + Eq + Hash, V> Owned<K, V> {
         let key = (owner, key);
         let value = self.cache.get_or_insert_with(&key, || {
             let value = make(&key.1)?;
-            oldest = self
-                .parts
-                .add(&key, (self.weigh.0)(&key.1), self.most_of_owner);
+            oldest = self.parts.add(&key);
             Ok(Arc::new(value))
         })?;
         for key in oldest {
@@ -95,6 +96,7 @@ impl<K: Clone + Eq + Hash, V> Owned<K, V> {
         Ok(value)
     }
 
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.cache.len()
     }
@@ -102,18 +104,19 @@ impl<K: Clone + Eq + Hash, V> Owned<K, V> {
 
 impl<K: Clone + Eq> Parts<K> {
     /// Adds a key. Returns the oldest keys of its owner, which make room for it.
-    fn add(&self, (owner, key): &(Owner, K), weight: u64, most: u64) -> Vec<K> {
+    fn add(&self, (owner, key): &(Owner, K)) -> Vec<K> {
+        let weight = (self.weigh)(key);
         let mut by_owner = self.lock();
         let part = by_owner.entry(*owner).or_default();
         let mut oldest = Vec::new();
-        while part.weight + weight > most
-            && let Some((key, weight)) = part.keys.pop_front()
+        while part.weight + weight > self.most
+            && let Some(key) = part.keys.pop_front()
         {
-            part.weight -= weight;
+            part.weight -= (self.weigh)(&key);
             oldest.push(key);
         }
         part.weight += weight;
-        part.keys.push_back((key.clone(), weight));
+        part.keys.push_back(key.clone());
         oldest
     }
 
@@ -124,9 +127,9 @@ impl<K: Clone + Eq> Parts<K> {
             return;
         };
         // An old one, mostly.
-        let index = part.keys.iter().position(|(other, _)| other == key);
-        if let Some((_, weight)) = index.and_then(|index| part.keys.remove(index)) {
-            part.weight -= weight;
+        let index = part.keys.iter().position(|other| other == key);
+        if let Some(key) = index.and_then(|index| part.keys.remove(index)) {
+            part.weight -= (self.weigh)(&key);
         }
         if part.keys.is_empty() {
             by_owner.remove(owner);
@@ -134,7 +137,7 @@ impl<K: Clone + Eq> Parts<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, ByOwner<K>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_owner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -147,21 +150,9 @@ impl<K> Default for Part<K> {
     }
 }
 
-impl<K> Clone for Weigh<K> {
-    fn clone(&self) -> Self {
-        Self(self.0)
-    }
-}
-
-impl<K> Clone for Parts<K> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<K, V> Weighter<(Owner, K), Arc<V>> for Weigh<K> {
+impl<K, V> Weighter<(Owner, K), Arc<V>> for Parts<K> {
     fn weight(&self, (_, key): &(Owner, K), _: &Arc<V>) -> u64 {
-        (self.0)(key)
+        (self.weigh)(key)
     }
 }
 

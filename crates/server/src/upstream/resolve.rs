@@ -82,7 +82,7 @@ struct Question {
     name: Option<Arc<Name>>,
     /// Hash of the tenant that asks.
     tenant: u64,
-    _permit: Option<Permit<u64>>,
+    permit: Option<Permit<u64>>,
 }
 
 /// Next step of a request that wants to know a name's addresses.
@@ -104,12 +104,7 @@ impl Names {
     /// Makes an empty cache, and what asks these name servers for it; those of
     /// `/etc/resolv.conf` if there are none.
     pub(super) fn new(servers: Vec<SocketAddr>, metrics: Arc<Metrics>) -> (Self, Asking) {
-        let (names, questions) = Self::queueing();
-        (names, Asking::new(questions, servers, metrics))
-    }
-
-    fn queueing() -> (Self, mpsc::Receiver<Question>) {
-        let (questions, asked) = mpsc::channel(QUESTIONS);
+        let (asks, questions) = mpsc::channel(QUESTIONS);
         let options = OptionsBuilder::new()
             .shards(1)
             .estimated_items_capacity(NAMES)
@@ -119,10 +114,15 @@ impl Names {
         let names = Cache::with_options(options, UnitWeighter, RandomState::new(), InUse);
         let names = Self {
             names,
-            questions,
+            questions: asks,
             gate: Gate::new(QUESTIONS, Sharing::FewerThanLeft, 0),
         };
-        (names, asked)
+        let asking = Asking {
+            questions,
+            servers,
+            metrics,
+        };
+        (names, asking)
     }
 
     /// Returns the addresses of a name, one at least, for a tenant. Waits 5 s at most.
@@ -171,14 +171,12 @@ impl Names {
 
     /// Queues a question. One that finds no room is dropped, and thereby fails.
     fn ask(&self, name: &Arc<Name>, tenant: u64) {
-        let permit = self.gate.try_enter(tenant);
-        let has_permit = permit.is_some();
         let question = Question {
             name: Some(Arc::clone(name)),
             tenant,
-            _permit: permit,
+            permit: self.gate.try_enter(tenant),
         };
-        if has_permit {
+        if question.permit.is_some() {
             let _ = self.questions.try_send(question);
         }
     }

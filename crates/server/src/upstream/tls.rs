@@ -1,17 +1,14 @@
 //! TLS towards upstream servers: one configuration for each identity.
 
-use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustls::client::ResolvesClientCert;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, RootCertStore, SignatureScheme};
-
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 
@@ -35,12 +32,6 @@ pub(crate) struct TlsClients {
     load: LoadRoots,
     /// Relaxed: only uniqueness counts.
     number: AtomicU64,
-}
-
-impl fmt::Debug for TlsClients {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TlsClients({})", self.clients.len())
-    }
 }
 
 impl TlsClients {
@@ -95,7 +86,8 @@ impl TlsClients {
             .with_root_certificates(roots);
         let mut config = match &key.certificate {
             Some(certificate) => {
-                builder.with_client_cert_resolver(Arc::new(Own(Arc::clone(certificate))))
+                let certificate = SingleCertAndKey::from(Arc::clone(certificate));
+                builder.with_client_cert_resolver(Arc::new(certificate))
             }
             None => builder.with_no_client_auth(),
         };
@@ -162,21 +154,6 @@ fn authorities(pem: &str) -> Result<RootCertStore, String> {
         roots.add(certificate).map_err(|error| error.to_string())?;
     }
     Ok(roots)
-}
-
-/// Resolver of the client certificate of a site.
-#[derive(Debug)]
-struct Own(Arc<CertifiedKey>);
-
-impl ResolvesClientCert for Own {
-    fn resolve(&self, _: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        let signs = self.0.key.choose_scheme(schemes).is_some();
-        signs.then(|| Arc::clone(&self.0))
-    }
-
-    fn has_certs(&self) -> bool {
-        true
-    }
 }
 
 /// Bytes of configurations in memory: 16,000 without CAs of their own, an owner 1,000.

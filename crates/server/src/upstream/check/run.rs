@@ -13,13 +13,9 @@ use crate::upstream::parts::Upstreams;
 use crate::upstream::servers::Server;
 
 /// Checks that workers start, to be run on the background runtime.
-pub(in crate::upstream) struct Checking(mpsc::Receiver<Started>);
+pub(in crate::upstream) struct Checking(pub(super) mpsc::Receiver<Started>);
 
 impl Checking {
-    pub(super) fn new(started: mpsc::Receiver<Started>) -> Self {
-        Self(started)
-    }
-
     /// Runs checks until this future is dropped.
     pub(in crate::upstream) async fn run(self, upstreams: Arc<Upstreams>) {
         let probe = move |server: Arc<Server>, check: Arc<Check>| {

@@ -17,10 +17,10 @@ use crate::observe::metrics::{Metrics, Resolution};
 
 /// Questions of all workers, to be answered on the background runtime.
 pub(in crate::upstream) struct Asking {
-    questions: mpsc::Receiver<Question>,
+    pub(super) questions: mpsc::Receiver<Question>,
     /// Name servers; those of `/etc/resolv.conf` if empty.
-    servers: Vec<SocketAddr>,
-    metrics: Arc<Metrics>,
+    pub(super) servers: Vec<SocketAddr>,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 /// Files that names are resolved by, as they were when they were read.
@@ -31,18 +31,6 @@ struct System {
 }
 
 impl Asking {
-    pub(super) fn new(
-        questions: mpsc::Receiver<Question>,
-        servers: Vec<SocketAddr>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
-        Self {
-            questions,
-            servers,
-            metrics,
-        }
-    }
-
     /// Answers questions until no worker is left to ask.
     pub(in crate::upstream) async fn run(mut self) {
         let gate = Gate::new(AT_ONCE, Sharing::AtMost(|_| OF_TENANT), QUESTIONS);

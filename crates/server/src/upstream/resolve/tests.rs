@@ -13,9 +13,11 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        let (names, questions) = Names::queueing();
-        let names = Arc::new(names);
-        Self { names, questions }
+        let (names, asking) = Names::new(Vec::new(), Arc::default());
+        Self {
+            names: Arc::new(names),
+            questions: asking.questions,
+        }
     }
 
     /// Resolves a name that is known: without a wait.
