@@ -214,21 +214,12 @@ async fn pass(
     let timeouts = &context.connection.timeouts;
     let at_upstream = timeouts.at_upstream();
     let exchange = has_body.then(|| Arc::new(Exchange::new(outgoing.expects, timeouts.flow())));
-    let upload = match &exchange {
-        Some(exchange) => {
-            let limit = to
-                .options
-                .map_or(DEFAULT_BODY_LIMIT, |options| options.body_limit);
-            Upload::new(
-                body,
-                limit,
-                head::ours(options, context, &worker.upstreams),
-                exchange,
-                timeouts,
-            )
-        }
-        None => Upload::default(),
-    };
+    let upload = exchange.as_ref().map_or_else(Upload::default, |exchange| {
+        let limit = to
+            .options
+            .map_or(DEFAULT_BODY_LIMIT, |options| options.body_limit);
+        Upload::new(body, limit, outgoing.ours, exchange, timeouts)
+    });
     let sending = Sending {
         context,
         worker,

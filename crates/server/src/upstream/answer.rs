@@ -114,14 +114,9 @@ pub(super) fn clean(fields: &mut HeaderMap) -> Result<(), Failure> {
         ))?,
         false => Vec::new(),
     };
-    let unfit: Vec<HeaderName> = fields
-        .keys()
-        .filter(|name| fields::is_hop_by_hop(name.as_str()))
-        .cloned()
-        .collect();
-    for name in unfit.iter().chain(&named) {
-        fields.remove(name);
-    }
+    fields::remove(fields, |name| {
+        fields::is_hop_by_hop(name.as_str()) || named.contains(name)
+    });
     Ok(())
 }
 

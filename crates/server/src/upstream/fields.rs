@@ -1,6 +1,7 @@
 //! Fields of messages that a proxy must not pass on.
 
-use http::header::{CONNECTION, HeaderMap, HeaderName};
+use bytes::Bytes;
+use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
 
 use crate::site::NamedFields;
 use crate::site::reserved::{Reserved, folded, is_odd};
@@ -46,11 +47,8 @@ impl OurFields {
 /// removed. Those that say where a message ends or goes stay. None if there are more
 /// than [`MAX_NAMED`]: such a message is not passed on.
 pub(super) fn named_in_connection(fields: &HeaderMap) -> Option<Vec<HeaderName>> {
-    let named: Vec<HeaderName> = fields
-        .get_all(CONNECTION)
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
-        .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
+    let named: Vec<HeaderName> = elements_of(fields, &CONNECTION)
+        .filter_map(|token| HeaderName::from_bytes(token).ok())
         .filter(|name| {
             let kind = Reserved::of(name.as_str());
             !matches!(kind, Some(Reserved::Framing | Reserved::Route))
@@ -62,31 +60,59 @@ pub(super) fn named_in_connection(fields: &HeaderMap) -> Option<Vec<HeaderName>>
 
 /// Returns whether a list field holds a token, regardless of case.
 pub(super) fn has_token(fields: &HeaderMap, name: &HeaderName, token: &str) -> bool {
-    fields
-        .get_all(name)
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
-        .any(|one| one.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+    elements_of(fields, name).any(|one| one.eq_ignore_ascii_case(token.as_bytes()))
 }
 
-/// Removes from trailers what must not come behind a body (RFC 9110, section
-/// 6.5.1), and what `is_ours`: some recipients merge trailers with the head.
-pub(super) fn clean_trailers(trailers: &mut HeaderMap, is_ours: impl Fn(&HeaderName) -> bool) {
-    let is_unfit = |field: &HeaderName| {
-        let name = field.as_str();
-        is_ours(field)
-            || OF_HEADS.contains(&name)
-            || Reserved::of(name)
-                .is_some_and(|kind| !matches!(kind, Reserved::Forwarding | Reserved::Claim))
-    };
-    let unfit: Vec<HeaderName> = trailers
+/// Returns the elements of all values of a list field.
+pub(super) fn elements_of<'a>(
+    fields: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    fields.get_all(name).iter().flat_map(elements)
+}
+
+/// Returns the elements of a list, none of which may have a comma in quotes.
+pub(super) fn elements(list: &HeaderValue) -> impl Iterator<Item = &[u8]> {
+    let elements = list.as_bytes().split(|byte| *byte == b',');
+    elements.map(<[u8]>::trim_ascii)
+}
+
+/// Returns all values of a field as one; none if it is not there.
+pub(super) fn joined(
+    fields: &HeaderMap,
+    name: &HeaderName,
+    separator: &[u8],
+) -> Option<HeaderValue> {
+    let values = fields.get_all(name).iter().map(HeaderValue::as_bytes);
+    let values: Vec<&[u8]> = values.collect();
+    if values.is_empty() {
+        return None;
+    }
+    HeaderValue::from_maybe_shared(Bytes::from(values.join(separator))).ok()
+}
+
+/// Removes the fields whose name `is_unfit`.
+pub(super) fn remove(fields: &mut HeaderMap, is_unfit: impl Fn(&HeaderName) -> bool) {
+    let unfit: Vec<HeaderName> = fields
         .keys()
         .filter(|name| is_unfit(name))
         .cloned()
         .collect();
     for name in unfit {
-        trailers.remove(name);
+        fields.remove(name);
     }
+}
+
+/// Removes from trailers what must not come behind a body (RFC 9110, section
+/// 6.5.1), and what `is_ours`: some recipients merge trailers with the head.
+pub(super) fn clean_trailers(trailers: &mut HeaderMap, is_ours: impl Fn(&HeaderName) -> bool) {
+    remove(trailers, |field| {
+        let name = field.as_str();
+        is_ours(field)
+            || OF_HEADS.contains(&name)
+            || Reserved::of(name)
+                .is_some_and(|kind| !matches!(kind, Reserved::Forwarding | Reserved::Claim))
+    });
 }
 
 /// Fields that say something of the body or of who sends it.

@@ -18,7 +18,7 @@ use super::{ForwardTo, upgrade};
 use crate::connection::request::RequestContext;
 use crate::observe::access_log::X_REQUEST_ID;
 use crate::site::reserved::folds_to;
-use crate::site::{FieldOps, NamedFields, UpstreamOptions};
+use crate::site::{FieldOps, NamedFields};
 use forwarded::Forwarded;
 
 /// Facts of a request that its head no longer shows.
@@ -28,6 +28,8 @@ pub(super) struct Outgoing {
     pub(super) upgrade: Option<HeaderValue>,
     /// Whether the client waits for `100 Continue` before it sends the body.
     pub(super) expects: bool,
+    /// Fields that must not come from the client, in trailers either.
+    pub(super) ours: OurFields,
 }
 
 /// Changes the head of a request for an HTTP/1.1 upstream:
@@ -64,7 +66,12 @@ pub(super) fn prepare(
         return Err(StatusCode::BAD_REQUEST);
     }
     let loop_id = &upstreams.loop_id;
-    let (ours, mut unfit) = (ours(options, context, upstreams), Vec::new());
+    let ours = OurFields {
+        named: upstreams.guard.fields().clone(),
+        underscores: options.underscores,
+        is_trusted: context.connection.is_trusted,
+    };
+    let mut unfit = Vec::new();
     let seen = Seen::of(&head.headers, &ours, &mut unfit);
     if seen.loop_id && loops(&head.headers, loop_id) {
         return Err(StatusCode::LOOP_DETECTED);
@@ -112,7 +119,11 @@ pub(super) fn prepare(
     fields.append(CDN_LOOP, loop_id.clone());
     set_named(fields, &ours.named, context);
     head.version = Version::HTTP_11;
-    Ok(Outgoing { upgrade, expects })
+    Ok(Outgoing {
+        upgrade,
+        expects,
+        ours,
+    })
 }
 
 /// Changes a prepared head for an HTTP/2 upstream, where the host is a part of
@@ -176,19 +187,6 @@ pub(super) fn retarget(head: &mut Parts, path: &str) -> Result<(), StatusCode> {
     Ok(())
 }
 
-/// Returns the names that only we may set.
-pub(super) fn ours(
-    options: &UpstreamOptions,
-    context: &RequestContext<'_>,
-    upstreams: &Upstreams,
-) -> OurFields {
-    OurFields {
-        named: upstreams.guard.fields().clone(),
-        underscores: options.underscores,
-        is_trusted: context.connection.is_trusted,
-    }
-}
-
 /// Returns whether a value begins or ends with a space or tab, which makes a message of
 /// HTTP/2 malformed (RFC 9113, section 8.2.1). HTTP/1.1 has none: hyper trims them.
 fn is_padded(value: &HeaderValue) -> bool {
@@ -200,9 +198,7 @@ fn is_padded(value: &HeaderValue) -> bool {
 /// Returns whether a request has passed a server of this catalog before: one
 /// element of `CDN-Loop` has our id, perhaps with parameters.
 fn loops(fields: &HeaderMap, id: &HeaderValue) -> bool {
-    let elements = fields.get_all(CDN_LOOP).iter();
-    elements
-        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+    fields::elements_of(fields, &CDN_LOOP)
         .filter_map(|element| element.split(|byte| *byte == b';').next())
         .any(|element| element.trim_ascii().eq_ignore_ascii_case(id.as_bytes()))
 }
@@ -262,23 +258,15 @@ fn name_in_connection(fields: &mut HeaderMap, te: bool, upgrade: bool) {
     let options = match (te, upgrade) {
         (true, true) => TE_AND_UPGRADE_OPTIONS,
         (true, false) => TE_OPTION,
-        (false, true) => UPGRADE_OPTION,
+        (false, true) => upgrade::UPGRADE_OPTION,
         (false, false) => return,
     };
     fields.insert(CONNECTION, options);
 }
 
 fn join_cookies(fields: &mut HeaderMap) {
-    let mut crumbs = fields.get_all(COOKIE).iter();
-    if crumbs.next().is_none() || crumbs.next().is_none() {
-        return;
-    }
-    let crumbs: Vec<&[u8]> = fields
-        .get_all(COOKIE)
-        .iter()
-        .map(HeaderValue::as_bytes)
-        .collect();
-    if let Ok(joined) = HeaderValue::from_maybe_shared(Bytes::from(crumbs.join(&b"; "[..]))) {
+    let is_split = fields.get_all(COOKIE).iter().nth(1).is_some();
+    if is_split && let Some(joined) = fields::joined(fields, &COOKIE, b"; ") {
         fields.insert(COOKIE, joined);
     }
 }
@@ -334,5 +322,4 @@ const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 const TE_OPTION: HeaderValue = HeaderValue::from_static("te");
 const TE_AND_UPGRADE_OPTIONS: HeaderValue = HeaderValue::from_static("te, upgrade");
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
-const UPGRADE_OPTION: HeaderValue = HeaderValue::from_static("upgrade");
 const ZERO: HeaderValue = HeaderValue::from_static("0");

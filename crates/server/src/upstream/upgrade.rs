@@ -4,9 +4,7 @@
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use aws_lc_rs::rand;
 use data_encoding::BASE64;
-use http::header::{
-    CONNECTION, HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE,
-};
+use http::header::{CONNECTION, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
 use http::request::Parts;
 use http::{Method, Response, StatusCode, Version};
 use hyper::body::Incoming;
@@ -33,11 +31,10 @@ pub(super) fn asked(head: &Parts) -> Option<HeaderValue> {
     }
     let mut protocols = head.headers.get_all(UPGRADE).iter();
     let protocol = protocols.next()?;
-    let is_http = protocol.as_bytes().split(|byte| *byte == b',').any(|one| {
-        let one = one.trim_ascii().to_ascii_lowercase();
-        [&b"h2c"[..], b"http", b"tls"]
-            .iter()
-            .any(|refused| one.starts_with(refused))
+    let refused = [&b"h2c"[..], b"http", b"tls"];
+    let is_http = fields::elements(protocol).any(|one| {
+        let one = one.to_ascii_lowercase();
+        refused.iter().any(|refused| one.starts_with(refused))
     });
     (protocols.next().is_none() && !is_http).then(|| protocol.clone())
 }
@@ -140,10 +137,8 @@ pub(super) async fn switch(
 
 /// Returns whether a protocol is one of a list, regardless of case.
 fn is_one_of(protocol: &HeaderValue, list: &HeaderValue) -> bool {
-    let mut fields = HeaderMap::new();
-    fields.insert(UPGRADE, list.clone());
-    let protocol = protocol.to_str();
-    protocol.is_ok_and(|protocol| fields::has_token(&fields, &UPGRADE, protocol.trim()))
+    let protocol = protocol.as_bytes().trim_ascii();
+    fields::elements(list).any(|one| one.eq_ignore_ascii_case(protocol))
 }
 
 /// Returns what a server answers to a key (RFC 6455, section 4.2.2).
@@ -153,7 +148,7 @@ fn accept(key: &str) -> String {
     BASE64.encode(hash.as_ref())
 }
 
-const UPGRADE_OPTION: HeaderValue = HeaderValue::from_static("upgrade");
+pub(super) const UPGRADE_OPTION: HeaderValue = HeaderValue::from_static("upgrade");
 const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use http::header::{FORWARDED, HeaderMap, HeaderName, HeaderValue};
 use crate::connection::client::X_FORWARDED_FOR;
 use crate::connection::request::RequestContext;
 use crate::site::UpstreamOptions;
+use crate::upstream::fields;
 
 /// Fields of a trusted proxy before us, which ours continue.
 #[derive(Default)]
@@ -26,8 +27,8 @@ impl Forwarded {
             return Self::default();
         }
         Self {
-            addresses: joined(fields, &X_FORWARDED_FOR),
-            elements: joined(fields, &FORWARDED),
+            addresses: fields::joined(fields, &X_FORWARDED_FOR, b", "),
+            elements: fields::joined(fields, &FORWARDED, b", "),
             proto: fields.get(X_FORWARDED_PROTO).cloned(),
             host: fields.get(X_FORWARDED_HOST).cloned(),
         }
@@ -50,19 +51,6 @@ impl Forwarded {
         fields.insert(X_FORWARDED_PROTO, self.proto.unwrap_or(HTTPS));
         fields.insert(X_FORWARDED_HOST, self.host.unwrap_or_else(|| host.clone()));
     }
-}
-
-/// Returns all values of a list field as one.
-fn joined(fields: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
-    let all: Vec<&[u8]> = fields
-        .get_all(name)
-        .iter()
-        .map(HeaderValue::as_bytes)
-        .collect();
-    if all.is_empty() {
-        return None;
-    }
-    HeaderValue::from_maybe_shared(Bytes::from(all.join(&b", "[..]))).ok()
 }
 
 /// Appends an element of ours to a list.
