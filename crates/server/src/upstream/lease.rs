@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::exchange::Exchange;
 use super::parts::Worker;
 use super::permits::Permit;
@@ -19,8 +17,6 @@ pub(super) struct Lease {
     pub(super) connection: Leased,
     /// The connection served a request before.
     pub(super) is_reused: bool,
-    /// When the connection was there for the request.
-    pub(super) since: Instant,
     /// Permit of an HTTP/1.1 connection.
     pub(super) permit: Option<Permit>,
 }
@@ -41,7 +37,6 @@ impl Lease {
         key: &Key,
         connection: Box<Http1>,
         permit: Permit,
-        since: Instant,
     ) -> Self {
         connection.informational.begin();
         Self {
@@ -49,27 +44,19 @@ impl Lease {
             key: key.clone(),
             is_reused: connection.reused,
             connection: Leased::Http1(connection),
-            since,
             permit: Some(permit),
         }
     }
 
     /// Makes the lease of a stream. `is_reused` says that another request opened the
     /// connection.
-    pub(super) fn http2(
-        worker: &Arc<Worker>,
-        key: &Key,
-        shared: Shared,
-        is_reused: bool,
-        since: Instant,
-    ) -> Self {
+    pub(super) fn http2(worker: &Arc<Worker>, key: &Key, shared: Shared, is_reused: bool) -> Self {
         let stream = shared.streams.open();
         Self {
             worker: Arc::clone(worker),
             key: key.clone(),
             is_reused,
             connection: Leased::Http2(shared, stream),
-            since,
             permit: None,
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::poll_immediate;
 use http::StatusCode;
+use sekisho_certs::clock;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
@@ -29,8 +30,6 @@ use crate::site::Protocol;
 /// Time of a request to get a connection to a server: `timeouts.connect`, over all steps
 /// and addresses.
 struct Connecting {
-    /// When the last wait ended.
-    now: Instant,
     until: Instant,
     /// Part of it that the server had.
     at_server: Duration,
@@ -53,7 +52,6 @@ impl Sending<'_> {
         let (protocol, options) = (self.protocol, self.upstream.options());
         let limit = options.timeouts.connect;
         let mut connecting = Connecting {
-            now,
             until: now + limit,
             at_server: Duration::ZERO,
             others: 0,
@@ -62,24 +60,14 @@ impl Sending<'_> {
         // Boxed: a plain server at an IP address has no room for them.
         let tls = match options.tls {
             Some(_) => {
-                let tls = Box::pin(self.site(chosen.owner).tls(
-                    &server.address,
-                    protocol,
-                    connecting.until,
-                ));
-                let tls = tls.await?;
-                connecting.now = Instant::now();
-                tls
+                let site = self.site(chosen.owner);
+                Box::pin(site.tls(&server.address, protocol, connecting.until)).await?
             }
             None => None,
         };
         let (fixed, resolved) = match &chosen.server.endpoint {
             Some(fixed) => (Some(fixed.clone()), Vec::new()),
-            None => {
-                let resolved = Box::pin(resolved(chosen, connecting.until)).await?;
-                connecting.now = Instant::now();
-                (None, resolved)
-            }
+            None => (None, Box::pin(resolved(chosen, connecting.until)).await?),
         };
         let client = match options.proxy_protocol {
             Some(_) => self.context.connection.number,
@@ -106,7 +94,6 @@ impl Sending<'_> {
                 Err(failure) if failure.is_refused() => return Err(failure),
                 Err(failure) => failed = failure,
             }
-            connecting.now = Instant::now();
         }
         Err(connecting.judged(failed, limit))
     }
@@ -124,26 +111,17 @@ impl Sending<'_> {
             // Requests that come meanwhile share the new connection.
             let taken = timeout_at(connecting.until, openings.acquire_owned()).await;
             opening = taken.map_err(|_| Own::Late(Waited::Opening))?.ok();
-            connecting.now = Instant::now();
             found = self.found(key, connecting);
         }
         match found {
-            Found::Http2(shared) => {
-                let now = connecting.now;
-                Ok(Lease::http2(self.worker, key, shared, true, now))
-            }
+            Found::Http2(shared) => Ok(Lease::http2(self.worker, key, shared, true)),
             Found::Http1(connection) => {
                 let permit = match chosen.permit_at_once() {
                     Some(permit) => permit,
-                    None => {
-                        // Boxed: few requests wait.
-                        let permit = Box::pin(chosen.permit(connecting.until)).await?;
-                        connecting.now = Instant::now();
-                        permit
-                    }
+                    // Boxed: few requests wait.
+                    None => Box::pin(chosen.permit(connecting.until)).await?,
                 };
-                let now = connecting.now;
-                Ok(Lease::http1(self.worker, key, connection, permit, now))
+                Ok(Lease::http1(self.worker, key, connection, permit))
             }
             // Boxed: a request that finds a connection has no room for it.
             Found::None(_) => {
@@ -156,7 +134,7 @@ impl Sending<'_> {
     fn found(&self, key: &Key, connecting: &Connecting) -> Found {
         match connecting.is_fresh {
             true => Found::None(None),
-            false => self.worker.pools.take(key, connecting.now),
+            false => self.worker.pools.take(key, clock::monotonic()),
         }
     }
 
@@ -211,14 +189,12 @@ impl Sending<'_> {
                 if key.protocol == Protocol::Negotiated {
                     worker.pools.chose_http1(key);
                 }
-                let now = Instant::now();
-                Ok(Lease::http1(worker, key, connection, permit, now))
+                Ok(Lease::http1(worker, key, connection, permit))
             }
             Opened::Http2(shared) => {
                 shared.streams.keep(permit);
                 worker.pools.share(key, shared.clone());
-                let now = Instant::now();
-                Ok(Lease::http2(worker, key, shared, false, now))
+                Ok(Lease::http2(worker, key, shared, false))
             }
         }
     }
@@ -257,7 +233,7 @@ impl Sending<'_> {
         &self,
         key: &Key,
         mut permit: Pin<&mut impl Future<Output = Result<Permit, Failure>>>,
-        connecting: &mut Connecting,
+        connecting: &Connecting,
     ) -> Result<Waiting, Failure> {
         let worker = self.worker;
         let room = (key.protocol != Protocol::Http1).then(|| worker.pools.room(key));
@@ -273,10 +249,9 @@ impl Sending<'_> {
                 permit = &mut permit => Some(permit?),
                 () = came => None,
             };
-            connecting.now = Instant::now();
             let (connection, permit) = match (self.found(key, connecting), came) {
                 (Found::Http2(shared), _) => {
-                    let lease = Lease::http2(worker, key, shared, true, connecting.now);
+                    let lease = Lease::http2(worker, key, shared, true);
                     return Ok(Waiting::Ended(lease));
                 }
                 (Found::Http1(connection), Some(permit)) => (connection, permit),
@@ -284,7 +259,7 @@ impl Sending<'_> {
                 (Found::None(_), Some(permit)) => return Ok(Waiting::Opens(permit)),
                 (Found::None(_), None) => continue,
             };
-            let lease = Lease::http1(worker, key, connection, permit, Instant::now());
+            let lease = Lease::http1(worker, key, connection, permit);
             return Ok(Waiting::Ended(lease));
         }
     }

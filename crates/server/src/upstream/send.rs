@@ -84,9 +84,9 @@ impl Sending<'_> {
         let mut tried = Vec::new();
         let mut is_repeated = false;
         let limit = 2 * self.upstream.options().timeouts.connect;
-        let mut last = clock::monotonic() + limit;
+        let mut now = clock::monotonic();
+        let mut last = now + limit;
         loop {
-            let now = clock::monotonic();
             let mut chosen = self.choose(&tried, now)?;
             let (failure, is_granted) = match self.connect(&chosen, false, now).await {
                 Ok(lease) => {
@@ -115,7 +115,8 @@ impl Sending<'_> {
                 chosen.count(UpstreamResult::Refused);
             }
             tried.push(chosen.index);
-            let has_others = tried.len() < self.upstream.servers.len() && Instant::now() < last;
+            now = Instant::now();
+            let has_others = tried.len() < self.upstream.servers.len() && now < last;
             if !has_others || failure.is_busy() || !(is_granted || chosen.may_retry()) {
                 return Err(failure);
             }
@@ -213,7 +214,7 @@ impl Sending<'_> {
         let limit = self.upstream.options().timeouts.first_byte;
         let sent = match &mut lease.connection {
             Leased::Http1(connection) if self.exchange.is_none() => {
-                connection.ask(request, lease.since + limit).await
+                connection.ask(request, clock::monotonic() + limit).await
             }
             Leased::Http1(connection) => {
                 let response = pin!(connection.sender.try_send_request(request));
