@@ -108,6 +108,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 
 use crate::connection::request::RequestContext;
+use crate::limits::bodies::Held;
 use crate::site::body::Body;
 use crate::site::{DEFAULT_BODY_LIMIT, RuleOptions, Upstream};
 use answer::InFlight;
@@ -124,7 +125,7 @@ pub(crate) use sockets::Sockets;
 use still_served::StillServed;
 pub use tls::LoadRoots;
 pub(crate) use tls::TlsClients;
-use tunnel::Tunnel;
+use tunnel::Leaving;
 use upload::Upload;
 
 /// Upstream that a request is passed on to, and its path there.
@@ -237,13 +238,14 @@ async fn pass(
     } = sending.send(&mut request).await?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let asked = asked.ok_or(Failure::answer("it switched protocols unasked"))?;
-        let tunnel = Tunnel::new(
-            options.timeouts.upgraded,
+        let leaving = Leaving {
+            idle: options.timeouts.upgraded,
+            held: at_upstream.held().map(Held::of_tunnel),
             at_upstream,
-            StillServed::of(context, worker),
-            (chosen, lease.as_mut().and_then(|lease| lease.permit.take())),
-        );
-        let switched = upgrade::switch(response, &asked, connect, context, tunnel);
+            host: StillServed::of(context, worker),
+            _used: (chosen, lease.as_mut().and_then(|lease| lease.permit.take())),
+        };
+        let switched = upgrade::switch(response, &asked, connect, context, leaving);
         // Boxed: answers have no room for it.
         return Box::pin(switched).await;
     }

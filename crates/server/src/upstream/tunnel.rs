@@ -20,76 +20,61 @@ use super::still_served::StillServed;
 use super::transport::Transport;
 use crate::connection::drain::Drain;
 use crate::connection::request::{Connection, Takeover};
-use crate::limits::bodies::{Held, InTunnel};
+use crate::limits::bodies::InTunnel;
 use crate::limits::timeouts::{AtUpstream, ConnTimeouts};
 use crate::observe::access_log::Handover;
 
 /// Upstream connection that has left HTTP.
 pub(super) struct Tunnel {
-    upstream: Option<(Transport, Bytes)>,
+    pub(super) upstream: Transport,
+    /// Bytes that came behind the upstream's answer.
+    pub(super) received: Bytes,
+    /// Access log's entry of the request, whose line the tunnel's end writes; none without
+    /// one.
+    pub(super) entry: Option<Handover>,
+    pub(super) request: Leaving,
+}
+
+/// Parts of a request that leaves HTTP.
+pub(super) struct Leaving {
     /// Longest time without a byte.
-    idle: Duration,
-    /// Access log's entry of the request; none without one.
-    entry: Option<Handover>,
-    at_upstream: AtUpstream,
+    pub(super) idle: Duration,
+    pub(super) at_upstream: AtUpstream,
+    /// Count of the bytes that wait; none over HTTP/1.1. Made before the head of the answer
+    /// is sent.
+    pub(super) held: Option<InTunnel>,
     /// Host of the request; none if the hook made it.
-    host: Option<StillServed>,
-    /// Count of the bytes that wait; None over HTTP/1.1.
-    held: Option<InTunnel>,
+    pub(super) host: Option<StillServed>,
     /// Use of the server, until the tunnel ends.
-    _used: (Chosen, Option<Permit>),
+    pub(super) _used: (Chosen, Option<Permit>),
 }
 
 impl Tunnel {
-    pub(super) fn new(
-        idle: Duration,
-        at_upstream: AtUpstream,
-        host: Option<StillServed>,
-        used: (Chosen, Option<Permit>),
-    ) -> Self {
-        let held = at_upstream.held().map(Held::of_tunnel);
-        Self {
-            upstream: None,
-            idle,
-            entry: None,
-            at_upstream,
-            host,
-            held,
-            _used: used,
-        }
-    }
-
-    /// Takes the connection, and the bytes that came behind the answer.
-    pub(super) fn with(mut self, upstream: Transport, received: Bytes) -> Self {
-        self.upstream = Some((upstream, received));
-        self
-    }
-
-    /// Takes the entry of the access log, whose line the tunnel's end writes.
-    pub(super) fn logged(mut self, entry: Handover) -> Self {
-        self.entry = Some(entry);
-        self
-    }
-
     /// Copies bytes both ways until both sides have ended, one fails, nothing
     /// has moved for the idle limit, the host is served otherwise or no more, or the
     /// server drains. `received` are bytes that the client sent ahead.
-    async fn run<C>(mut self, client: &mut C, received: Bytes, drain: &Drain)
+    async fn run<C>(self, client: &mut C, received: Bytes, drain: &Drain)
     where
         C: AsyncRead + AsyncWrite + Unpin,
     {
-        let Some((mut upstream, behind)) = self.upstream else {
-            return;
-        };
-        let (mut up, mut down) = (Copy::new(received), Copy::new(behind));
-        let mut idle = Idle::new(self.idle);
+        let (mut up, mut down) = (Copy::new(received), Copy::new(self.received));
+        let Leaving {
+            idle,
+            at_upstream,
+            mut held,
+            host,
+            _used,
+        } = self.request;
+        // Dropped before the permit: nobody connects while it is open.
+        let mut upstream = self.upstream;
+        let mut idle = Idle::new(idle);
         let copied = poll_fn(|cx| {
             let (before, taken) = (up.moved + down.moved, up.moved);
             let up_ended = up.poll(cx, client, &mut upstream)?;
-            self.at_upstream.taken(up.moved - taken);
+            at_upstream.taken(up.moved - taken);
             let down_ended = down.poll(cx, &mut upstream, client)?;
-            self.at_upstream.wait(down.waits());
-            if let Some(held) = &mut self.held {
+            at_upstream.wait(down.waits());
+            if let Some(held) = &mut held {
                 held.set(up.rest.len() + down.rest.len() + down.untaken());
             }
             if up_ended.is_ready() && down_ended.is_ready() {
@@ -105,7 +90,7 @@ impl Tunnel {
         });
         // Boxed: it looks once a minute.
         let over = Box::pin(async {
-            match self.host {
+            match host {
                 Some(host) => host.ended().await,
                 None => pending().await,
             }
@@ -207,10 +192,9 @@ impl Copy {
     /// Returns the most bytes that a receiver of HTTP/2 has in front of it, which takes
     /// none; 0 while it does.
     fn untaken(&self) -> usize {
-        match self.state {
-            State::Open if self.rest.is_empty() && !self.unflushed => 0,
-            State::Open | State::Ended => IN_FRONT,
-            State::Closed => 0,
+        match self.waits() || self.state == State::Closed {
+            true => 0,
+            false => IN_FRONT,
         }
     }
 

@@ -17,7 +17,7 @@ use super::bounded::Bound;
 use super::failure::Failure;
 use super::fields;
 use super::transport::Transport;
-use super::tunnel::{self, Tunnel};
+use super::tunnel::{self, Leaving, Tunnel};
 use crate::connection::request::RequestContext;
 use crate::observe::access_log::Handover;
 use crate::site::body::Body;
@@ -85,7 +85,7 @@ pub(super) async fn switch(
     asked: &HeaderValue,
     connect: Option<Connect>,
     context: &RequestContext<'_>,
-    tunnel: Tunnel,
+    request: Leaving,
 ) -> Result<Response<Body>, Failure> {
     let protocol = response.headers().get(UPGRADE).cloned();
     let protocol = protocol.filter(|protocol| is_one_of(protocol, asked));
@@ -105,11 +105,13 @@ pub(super) async fn switch(
     upstream
         .keep_written()
         .map_err(|error| Failure::Answer(error.into()))?;
-    let mut tunnel = tunnel.with(upstream, parts.read_buf);
     let entry = context.entry.map(|_| Handover::default());
-    if let Some(entry) = &entry {
-        tunnel = tunnel.logged(entry.clone());
-    }
+    let tunnel = Tunnel {
+        upstream,
+        received: parts.read_buf,
+        entry: entry.clone(),
+        request,
+    };
     answer::clean(response.headers_mut())?;
     let (mut head, _) = response.into_parts();
     head.version = Version::HTTP_11;
