@@ -50,9 +50,10 @@ pub(super) struct Check {
     /// moment ago.
     failures: AtomicU32,
     is_down: AtomicBool,
-    /// Time of the last request to the server by a site with this check; [`ENDED`] once
-    /// the check has ended.
+    /// Time of the last request to the server by a site with this check.
     used: AtomicU64,
+    /// Relaxed: a request that sees it late goes by the last result.
+    has_ended: AtomicBool,
 }
 
 /// Facts of a check's request, of the site that asked for the check first.
@@ -111,20 +112,18 @@ impl Checks {
             return false;
         };
         let mut known = server.checked.lock();
-        if let Some(check) = known.check.as_ref().filter(|check| check.is_kept(now)) {
-            return check.is_down.load(Ordering::Relaxed);
-        }
-        if now < known.refused_until {
-            return false;
-        }
-        known.check = self.start(server, upstream, check, by, now);
-        match &known.check {
-            Some(check) => check.is_down.load(Ordering::Relaxed),
-            None => {
+        let running = known.check.as_ref();
+        if running.is_none_or(|running| !running.is_kept(now)) {
+            if now < known.refused_until {
+                return false;
+            }
+            known.check = self.start(server, upstream, check, by, now);
+            if known.check.is_none() {
                 known.refused_until = now + REFUSED;
-                false
             }
         }
+        let running = known.check.as_ref();
+        running.is_some_and(|running| running.is_down.load(Ordering::Relaxed))
     }
 
     /// Returns the check with the question of this one, and begins it if none runs.
@@ -153,6 +152,7 @@ impl Checks {
             failures: AtomicU32::new(0),
             is_down: AtomicBool::new(false),
             used: AtomicU64::new(now),
+            has_ended: AtomicBool::new(false),
         });
         let started = Started {
             server: Arc::clone(server),
@@ -186,16 +186,12 @@ impl Checks {
         let interval = u64::try_from(check.asks.check.interval.as_millis());
         let kept = UNUSED.max(interval.unwrap_or(u64::MAX).saturating_mul(3));
         let mut by_question = self.lock();
-        let used = check.used.load(Ordering::Relaxed);
-        if used.saturating_add(kept) >= now {
-            return false;
-        }
-        let relaxed = Ordering::Relaxed;
-        let ends = check.used.compare_exchange(used, ENDED, relaxed, relaxed);
-        if ends.is_ok() {
+        let ends = check.used.load(Ordering::Relaxed).saturating_add(kept) < now;
+        if ends {
+            check.has_ended.store(true, Ordering::Relaxed);
             by_question.retain(|_, one| !Arc::ptr_eq(one, check));
         }
-        ends.is_ok()
+        ends
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Question, Arc<Check>, RandomState>> {
@@ -234,10 +230,8 @@ impl Question {
 impl Check {
     /// Notes a request to the server. Returns false if the check has ended.
     fn is_kept(&self, now: u64) -> bool {
-        let relaxed = Ordering::Relaxed;
-        let used = self.used.load(relaxed);
-        // Another thread may note a request, which is as good, or the end.
-        used != ENDED && self.used.compare_exchange(used, now, relaxed, relaxed) != Err(ENDED)
+        self.used.store(now, Ordering::Relaxed);
+        !self.has_ended.load(Ordering::Relaxed)
     }
 
     /// Notes a result. Two failures in a row take the server out, one success brings
@@ -261,8 +255,6 @@ const IN_A_ROW: u32 = 2;
 const UNUSED: u64 = 60_000;
 /// Milliseconds for which a refused check is not begun.
 const REFUSED: u64 = 1_000;
-/// Time of the last request to a check that has ended; no request has it.
-const ENDED: u64 = u64::MAX;
 
 #[cfg(test)]
 mod tests;
