@@ -96,7 +96,8 @@ impl Bound {
         if let Self::Http2(frames) = self
             && error.kind() == io::ErrorKind::InvalidData
         {
-            frames.streams.misused(flood.unwrap_or(TLS));
+            // The first flood is what ended the connection.
+            let _ = frames.streams.flood.set(flood.unwrap_or(TLS));
         }
     }
 }
@@ -123,7 +124,8 @@ impl Frames {
             (has_settings, *in_settings) = (true, false);
         }
         if has_settings {
-            streams.settings_came();
+            // The task that reads the socket runs first.
+            streams.reader.wake();
         }
         match has_informational {
             true => Some(INFORMATIONAL),

@@ -137,7 +137,7 @@ async fn begin_http2(transport: Transport) -> hyper::Result<Shared> {
         let mut connection = pin!(connection);
         let ended = poll_fn(|cx| {
             // hyper reads the socket in another task.
-            counted.read_by(cx.waker());
+            counted.reader.register(cx.waker());
             let polled = connection.as_mut().poll(cx);
             if polled.is_pending() {
                 counted.allow(connection.current_max_send_streams());
@@ -148,7 +148,7 @@ async fn begin_http2(transport: Transport) -> hyper::Result<Shared> {
             tracing::debug!(%error, "upstream connection failed");
         }
     });
-    Ok(Shared::new(sender, streams))
+    Ok(Shared { sender, streams })
 }
 
 /// Addresses that share the time to connect: the first has a quarter of it at least.

@@ -73,7 +73,7 @@ impl Lease {
     /// Returns what the server sent too much of, if that ended a connection of HTTP/2.
     pub(super) fn flood(&self) -> Option<&'static str> {
         match &self.connection {
-            Leased::Http2(shared, _) => shared.streams.flood(),
+            Leased::Http2(shared, _) => shared.streams.flood.get().copied(),
             Leased::Http1(_) | Leased::None => None,
         }
     }
@@ -82,7 +82,7 @@ impl Lease {
     /// that ended for a flood of the server is one failure, not one of each stream.
     pub(super) fn blames_server(&self) -> bool {
         match &self.connection {
-            Leased::Http2(shared, _) if shared.streams.flood().is_some() => shared.streams.blame(),
+            Leased::Http2(shared, _) if self.flood().is_some() => shared.streams.blame(),
             _ => true,
         }
     }

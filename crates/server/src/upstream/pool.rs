@@ -101,12 +101,10 @@ impl Pools {
     /// Takes an unused connection.
     pub(super) fn take(&self, key: &Key, now: Instant) -> Found {
         let mut slots = self.lock();
-        let Some(slot) = slots.get_mut(key) else {
-            if key.protocol == Protocol::Http1 {
-                return Found::None(None);
-            }
-            let slot = self.slot(&mut slots, key);
-            return Found::None(Some(Arc::clone(slot.opening())));
+        let slot = match slots.get_mut(key) {
+            Some(slot) => slot,
+            None if key.protocol == Protocol::Http1 => return Found::None(None),
+            None => self.slot(&mut slots, key),
         };
         let before = slot.shared.len();
         slot.shared.retain(|shared| !shared.sender.is_closed());
@@ -168,8 +166,10 @@ impl Pools {
         self.make_room(&mut slots);
         let slot = self.slot(&mut slots, key);
         slot.chose_http1 = false;
-        shared.streams.tell(slot.room());
-        slot.room().notify_waiters();
+        let room = slot.room();
+        // Set once, by the request that opened the connection.
+        let _ = shared.streams.room.set(Arc::clone(room));
+        room.notify_waiters();
         slot.shared.push(shared);
         self.kept.fetch_add(1, Relaxed);
     }

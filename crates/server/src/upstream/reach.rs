@@ -192,7 +192,7 @@ impl Sending<'_> {
                 Ok(Lease::http1(worker, key, connection, permit))
             }
             Opened::Http2(shared) => {
-                shared.streams.keep(permit);
+                let _ = shared.streams.permit.set(permit);
                 worker.pools.share(key, shared.clone());
                 Ok(Lease::http2(worker, key, shared, false))
             }

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::Waker;
 
 use futures_util::task::AtomicWaker;
 use hyper::client::conn::http2;
@@ -29,29 +28,22 @@ pub(in crate::upstream) struct Streams {
     /// Number of open streams that the server allows at most.
     most: AtomicUsize,
     /// What the server sent too much of: the connection ended with all streams.
-    misused: OnceLock<&'static str>,
+    pub(in crate::upstream) flood: OnceLock<&'static str>,
     /// A request was the first to fail by that.
     blamed: AtomicBool,
     /// When the last stream ended.
     used: Mutex<Instant>,
     /// Makes room for another connection.
     pub(super) is_spare: AtomicBool,
-    /// Task of the connection that reads `most`.
-    reader: AtomicWaker,
+    /// Task of the connection that reads `most`. SETTINGS wake it.
+    pub(in crate::upstream) reader: AtomicWaker,
     /// Notified when a stream ends.
-    room: OnceLock<Arc<Notify>>,
-    /// Permit of the connection.
-    permit: OnceLock<Permit>,
+    pub(super) room: OnceLock<Arc<Notify>>,
+    /// Permit of the connection, set by the request that opened it.
+    pub(in crate::upstream) permit: OnceLock<Permit>,
 }
 
 impl Shared {
-    pub(in crate::upstream) fn new(
-        sender: http2::SendRequest<Upload>,
-        streams: Arc<Streams>,
-    ) -> Self {
-        Self { sender, streams }
-    }
-
     pub(super) fn has_room(&self) -> bool {
         self.streams.open.load(Relaxed) < self.streams.most.load(Relaxed).min(MAX_STREAMS)
     }
@@ -71,7 +63,7 @@ impl Streams {
             open: AtomicUsize::new(0),
             blocks: AtomicUsize::new(0),
             most: AtomicUsize::new(MAX_STREAMS),
-            misused: OnceLock::new(),
+            flood: OnceLock::new(),
             blamed: AtomicBool::new(false),
             used: Mutex::new(Instant::now()),
             is_spare: AtomicBool::new(false),
@@ -81,34 +73,12 @@ impl Streams {
         }
     }
 
-    /// Keeps the connection's permit as long as the connection.
-    pub(in crate::upstream) fn keep(&self, permit: Permit) {
-        // Taken once, by the request that opened the connection.
-        let _ = self.permit.set(permit);
-    }
-
-    /// Wakes the task that reads `most`, after the one that reads the socket.
-    pub(in crate::upstream) fn settings_came(&self) {
-        self.reader.wake();
-    }
-
-    /// Registers the task that reads `most`.
-    pub(in crate::upstream) fn read_by(&self, waker: &Waker) {
-        self.reader.register(waker);
-    }
-
     /// Notes how many open streams the server allows.
     pub(in crate::upstream) fn allow(&self, most: usize) {
         let before = self.most.swap(most, Relaxed);
         if let Some(room) = self.room.get().filter(|_| before < most) {
             room.notify_waiters();
         }
-    }
-
-    /// Notifies `room` when a stream ends.
-    pub(super) fn tell(&self, room: &Arc<Notify>) {
-        // Set once, by the request that opened the connection.
-        let _ = self.room.set(Arc::clone(room));
     }
 
     /// Counts a stream until the guard is dropped.
@@ -125,17 +95,6 @@ impl Streams {
         let left = self.blocks.load(Relaxed).checked_sub(1);
         self.blocks.store(left.unwrap_or(0), Relaxed);
         left.is_some()
-    }
-
-    /// Notes what the server sent too much of.
-    pub(in crate::upstream) fn misused(&self, flood: &'static str) {
-        // The first is what ended the connection.
-        let _ = self.misused.set(flood);
-    }
-
-    /// Returns what the server sent too much of, if that ended the connection.
-    pub(in crate::upstream) fn flood(&self) -> Option<&'static str> {
-        self.misused.get().copied()
     }
 
     /// Returns true once, for the stream that is the server's one failure.
