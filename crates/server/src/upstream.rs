@@ -25,7 +25,7 @@
 //!    │                  or cookie; servers.rs has the state of each backend, in a table
 //!    │                  of which an owner has its part (owned.rs): ejection.rs ejects it,
 //!    │                  check.rs asks it, permits.rs bounds its connections, by client
-//!    │                  prefix (permits/used.rs), and its retries;
+//!    │                  prefix (permits/state.rs), and its retries;
 //!    │                  chosen.rs is its use by one request
 //!    ├─ resolve.rs    its addresses; resolve/ask.rs asks, on the background runtime, in
 //!    │                  turns of the tenants

@@ -3,7 +3,7 @@
 mod by_tenant;
 mod queue;
 mod retries;
-mod used;
+mod state;
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,9 +17,9 @@ use super::exchange::Exchange;
 use crate::limits::budget::Prefix;
 use crate::site::UpstreamOptions;
 pub(super) use by_tenant::PermitsOfOwner;
-use queue::{Position, Queue};
+use queue::Position;
 pub(super) use retries::Retries;
-use used::Used;
+use state::State;
 
 /// Permits of one backend: its connections that are in use, and the requests that wait
 /// for one, of all workers together.
@@ -32,11 +32,12 @@ use used::Used;
 /// newest of the prefix or host with most of them is refused in favour of one with fewer.
 #[derive(Debug)]
 pub(super) struct Permits {
-    bounds: Bounds,
     state: Mutex<State>,
     /// Copy of the count in `state`, for choices. Relaxed: a choice may see the count
     /// of a moment ago.
     in_use: AtomicU32,
+    /// With fewer in use, more are left than any client prefix has.
+    half: u32,
 }
 
 /// Permit to use one connection to a server. Dropping it passes it on.
@@ -62,30 +63,18 @@ pub(super) struct Asker {
     pub(super) client: Prefix,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    used: Used,
-    queue: Queue,
-}
-
 impl Permits {
     pub(super) fn new(bounds: Bounds) -> Arc<Self> {
         Arc::new(Self {
-            bounds,
-            state: Mutex::default(),
+            state: Mutex::new(State::new(bounds)),
             in_use: AtomicU32::new(0),
+            half: bounds.connections.div_ceil(2),
         })
     }
 
     /// Returns whether a request would get a permit at once.
     pub(super) fn has_room(&self, client: Prefix) -> bool {
-        let connections = self.bounds.connections;
-        // With so few in use, more are left than any client has.
-        if self.in_use.load(Ordering::Relaxed) < connections.div_ceil(2) {
-            return true;
-        }
-        let state = self.lock();
-        state.queue.of_client(client) == 0 && state.used.has_room(client, connections)
+        self.in_use.load(Ordering::Relaxed) < self.half || self.lock().has_room(client)
     }
 
     /// Takes a permit, if there is one and no request of the client prefix waits. Those of
@@ -95,12 +84,9 @@ impl Permits {
     }
 
     fn try_enter_locked(self: &Arc<Self>, state: &mut State, client: Prefix) -> Option<Permit> {
-        let waiting = state.queue.of_client(client);
-        if waiting > 0 || !state.used.take(client, self.bounds.connections) {
-            return None;
-        }
-        self.in_use.store(state.used.all, Ordering::Relaxed);
-        Some(self.permit(client))
+        let is_taken = state.take(client);
+        self.in_use.store(state.used, Ordering::Relaxed);
+        is_taken.then(|| self.permit(client))
     }
 
     /// Waits for a permit until `until`. Dropping the future leaves the queue.
@@ -114,8 +100,7 @@ impl Permits {
             if let Some(permit) = self.try_enter_locked(&mut state, asker.client) {
                 return Ok(permit);
             }
-            let held = state.used.of_client(asker.client);
-            state.queue.enter(asker, held, self.bounds.waiting)?
+            state.queue(asker)?
         };
         let _leaves = Leaves {
             permits: self,
@@ -124,9 +109,7 @@ impl Permits {
         let mut turn = pin!(turn);
         loop {
             let now = Instant::now();
-            self.lock()
-                .used
-                .reclaim(asker.client, self.bounds.connections, now);
+            self.lock().reclaim(asker.client, now);
             let again = (now + PATIENCE).min(until);
             match timeout_at(again, turn.as_mut()).await {
                 // The sender is dropped without sending only if it makes room.
@@ -150,15 +133,11 @@ impl Permits {
         loop {
             let (client, turn) = {
                 let mut state = self.lock();
-                let State { used, queue } = &mut *state;
-                let left = self.bounds.connections.saturating_sub(used.all);
-                let Some((client, turn)) = queue.next(left) else {
+                let Some(next) = state.next() else {
                     return;
                 };
-                used.add(client);
-                self.in_use.store(used.all, Ordering::Relaxed);
-                queue.recount(client, used.of_client(client));
-                (client, turn)
+                self.in_use.store(state.used, Ordering::Relaxed);
+                next
             };
             // Outside of the lock: a request that left gives its permit back here.
             let _ = turn.send(self.permit(client));
@@ -183,7 +162,7 @@ impl Permit {
     /// Lets the body of the permit's request give way where no permit is left.
     pub(super) fn watch(&mut self, body: &Arc<Exchange>) {
         let mut state = self.permits.lock();
-        self.body = Some(state.used.watch(self.client, body));
+        self.body = Some(state.watch(self.client, body));
     }
 }
 
@@ -195,7 +174,7 @@ struct Leaves<'a> {
 
 impl Drop for Leaves<'_> {
     fn drop(&mut self) {
-        self.permits.lock().queue.leave(self.position);
+        self.permits.lock().leave(self.position);
     }
 }
 
@@ -203,11 +182,9 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let is_awaited = {
             let mut state = self.permits.lock();
-            let State { used, queue } = &mut *state;
-            used.give_back(self.client, self.body);
-            self.permits.in_use.store(used.all, Ordering::Relaxed);
-            queue.recount(self.client, used.of_client(self.client));
-            !queue.is_empty()
+            state.give_back(self.client, self.body);
+            self.permits.in_use.store(state.used, Ordering::Relaxed);
+            state.waiting > 0
         };
         if is_awaited {
             self.permits.pass_on();
