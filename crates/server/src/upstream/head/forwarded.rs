@@ -1,6 +1,5 @@
 //! Fields that tell an upstream who the client is: `X-Forwarded-*` and `Forwarded`.
 
-use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use bytes::Bytes;
@@ -44,23 +43,22 @@ impl Forwarded {
         let peer = context.connection.peer.ip().to_canonical();
         if options.forwarded {
             let element = element(peer, host);
-            fields.insert(FORWARDED, behind(self.elements, &element));
+            fields.insert(FORWARDED, behind(self.elements, element.as_bytes()));
         }
-        let address = Text::of(peer);
-        fields.insert(X_FORWARDED_FOR, behind(self.addresses, address.as_str()));
+        fields.insert(X_FORWARDED_FOR, behind(self.addresses, &text(peer)));
         fields.insert(X_FORWARDED_PROTO, self.proto.unwrap_or(HTTPS));
         fields.insert(X_FORWARDED_HOST, self.host.unwrap_or_else(|| host.clone()));
     }
 }
 
 /// Appends an element of ours to a list.
-fn behind(list: Option<HeaderValue>, element: &str) -> HeaderValue {
+fn behind(list: Option<HeaderValue>, element: &[u8]) -> HeaderValue {
     let longer = list.and_then(|list| {
-        let list = [list.as_bytes(), b", ", element.as_bytes()].concat();
+        let list = [list.as_bytes(), b", ", element].concat();
         HeaderValue::from_maybe_shared(Bytes::from(list)).ok()
     });
     longer
-        .or_else(|| HeaderValue::from_str(element).ok())
+        .or_else(|| HeaderValue::from_bytes(element).ok())
         .unwrap_or(UNKNOWN)
 }
 
@@ -73,65 +71,26 @@ fn element(peer: IpAddr, host: &HeaderValue) -> String {
     }
 }
 
-/// Text of an IP address without an allocation.
-struct Text {
-    bytes: [u8; 64],
-    length: usize,
-}
-
-impl Text {
-    fn of(address: IpAddr) -> Self {
-        let mut text = Self {
-            bytes: [0; 64],
-            length: 0,
-        };
-        match address {
-            IpAddr::V4(address) => text.push_v4(address.octets()),
-            // A text of that size holds every address.
-            IpAddr::V6(address) => drop(write!(text, "{address}")),
+/// Returns the text of an IP address. Formatting one of IPv4 would cost more than all other
+/// fields.
+fn text(address: IpAddr) -> Vec<u8> {
+    let IpAddr::V4(address) = address else {
+        return address.to_string().into_bytes();
+    };
+    let mut text = Vec::with_capacity(15);
+    for (index, octet) in address.octets().into_iter().enumerate() {
+        if index > 0 {
+            text.push(b'.');
         }
-        text
-    }
-
-    /// Appends an IPv4 address. Formatting it would cost more than all other fields.
-    fn push_v4(&mut self, octets: [u8; 4]) {
-        for (index, octet) in octets.into_iter().enumerate() {
-            if index > 0 {
-                self.push(b'.');
-            }
-            if octet >= 100 {
-                self.push(b'0' + octet / 100);
-            }
-            if octet >= 10 {
-                self.push(b'0' + octet / 10 % 10);
-            }
-            self.push(b'0' + octet % 10);
+        if octet >= 100 {
+            text.push(b'0' + octet / 100);
         }
-    }
-
-    fn push(&mut self, byte: u8) {
-        if let Some(place) = self.bytes.get_mut(self.length) {
-            *place = byte;
-            self.length += 1;
+        if octet >= 10 {
+            text.push(b'0' + octet / 10 % 10);
         }
+        text.push(b'0' + octet % 10);
     }
-
-    fn as_str(&self) -> &str {
-        str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
-    }
-}
-
-impl std::fmt::Write for Text {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        let end = self.length + text.len();
-        let place = self
-            .bytes
-            .get_mut(self.length..end)
-            .ok_or(std::fmt::Error)?;
-        place.copy_from_slice(text.as_bytes());
-        self.length = end;
-        Ok(())
-    }
+    text
 }
 
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -153,8 +112,7 @@ mod tests {
             "2001:db8::1",
             "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
         ] {
-            let text = Text::of(address.parse().unwrap());
-            assert_eq!(text.as_str(), address);
+            assert_eq!(text(address.parse().unwrap()), address.as_bytes());
         }
     }
 }
