@@ -243,7 +243,7 @@ async fn pass(
             held: at_upstream.held().map(Held::of_tunnel),
             at_upstream,
             host: StillServed::of(context, worker),
-            _used: (chosen, lease.as_mut().and_then(|lease| lease.permit.take())),
+            _used: (chosen, lease.permit.take()),
         };
         let switched = upgrade::switch(response, &asked, connect, context, leaving);
         // Boxed: answers have no room for it.

@@ -30,7 +30,7 @@ use crate::tls::framing;
 
 /// Parts of a request in flight, which the end of its answer ends.
 pub(super) struct InFlight {
-    pub(super) lease: Option<Lease>,
+    pub(super) lease: Lease,
     pub(super) chosen: Chosen,
     pub(super) exchange: Option<Arc<Exchange>>,
     pub(super) at_upstream: AtUpstream,
@@ -209,8 +209,8 @@ impl Passed {
     /// Takes a frame of the body.
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
         let body = &mut self.body;
-        let lease = self.in_flight.as_ref().and_then(|it| it.lease.as_ref());
-        let mut frame = match lease.and_then(Lease::wakes) {
+        let wakes = self.in_flight.as_ref().and_then(|it| it.lease.wakes());
+        let mut frame = match wakes {
             Some(wakes) => wakes.while_taking(|| {
                 let frame = Pin::new(&mut *body).poll_frame(cx);
                 (frame, body.is_end_stream())
@@ -233,8 +233,8 @@ impl Passed {
             return;
         };
         let is_sent = in_flight.exchange.as_ref().is_none_or(|it| it.is(SENT));
-        if let Some(lease) = in_flight.lease.as_mut().filter(|_| is_sent) {
-            lease.release(self.keep);
+        if is_sent {
+            in_flight.lease.release(self.keep);
         }
         self.in_flight = None;
     }
@@ -243,8 +243,8 @@ impl Passed {
     /// answer that breaks off is the client's to judge.
     fn break_off(&mut self) {
         if let Some(in_flight) = self.in_flight.take()
-            && let Some(lease) = in_flight.lease.as_ref().filter(|it| it.flood().is_some())
-            && lease.blames_server()
+            && in_flight.lease.flood().is_some()
+            && in_flight.lease.blames_server()
         {
             in_flight.chosen.server.failed();
         }

@@ -42,8 +42,7 @@ pub(super) struct Sending<'a> {
 /// Head of an answer, and the connection and server that its body comes from.
 pub(super) struct Answered {
     pub(super) response: Response<Incoming>,
-    /// Always there.
-    pub(super) lease: Option<Lease>,
+    pub(super) lease: Lease,
     pub(super) chosen: Chosen,
 }
 
@@ -62,9 +61,8 @@ enum Sent {
 
 /// Result of sending a request to one server.
 enum Attempt {
-    Answered(Response<Incoming>),
-    /// The old connection ended, and no new one came about. The request may go to
-    /// another server.
+    Answered(Response<Incoming>, Lease),
+    /// The old connection ended, and no new one came about: another server may get it.
     Lost(Failure),
 }
 
@@ -90,17 +88,16 @@ impl Sending<'_> {
             let mut chosen = self.choose(&tried, now)?;
             let (failure, is_granted) = match self.connect(&chosen, false, now).await {
                 Ok(lease) => {
-                    let mut lease = Some(lease);
-                    let attempt = self.send_to(&mut chosen, &mut lease, request, &mut is_repeated);
+                    let attempt = self.send_to(&mut chosen, lease, request, &mut is_repeated);
                     match attempt.await? {
-                        Attempt::Answered(response) => {
+                        Ok((response, lease)) => {
                             return Ok(Answered {
                                 response,
                                 lease,
                                 chosen,
                             });
                         }
-                        Attempt::Lost(failure) => {
+                        Err(failure) => {
                             // The wait for the answer was none for a connection.
                             last = Instant::now() + limit;
                             (failure, true)
@@ -128,20 +125,20 @@ impl Sending<'_> {
     async fn send_to(
         &self,
         chosen: &mut Chosen,
-        lease: &mut Option<Lease>,
+        mut lease: Lease,
         request: &mut Unsent,
         is_repeated: &mut bool,
     ) -> Result<Attempt, Failure> {
-        while let Some(leased) = lease {
-            let may_repeat = leased.is_reused && !*is_repeated;
+        loop {
+            let may_repeat = lease.is_reused && !*is_repeated;
             let copied = request
                 .as_ref()
                 .filter(|it| may_repeat && self.is_repeatable(it));
             let copy = copied.map(Copied::of);
-            match self.exchange(leased, request).await {
+            match self.exchange(&mut lease, request).await {
                 Ok(Sent::Answered(response)) => {
                     chosen.answered(response.status());
-                    return Ok(Attempt::Answered(response));
+                    return Ok(Attempt::Answered(response, lease));
                 }
                 Ok(Sent::Unsent) => {}
                 Ok(Sent::Unanswered(failure)) => match copy {
@@ -153,7 +150,7 @@ impl Sending<'_> {
                 },
                 Err(failure) => {
                     if failure.is_of_server() {
-                        match leased.blames_server() {
+                        match lease.blames_server() {
                             true => chosen.failed(UpstreamResult::NoAnswer),
                             // Noted before, by another request.
                             false => chosen.count(UpstreamResult::NoAnswer),
@@ -163,14 +160,13 @@ impl Sending<'_> {
                 }
             }
             // Gives the permit of the old connection back, which the new one may need.
-            *lease = None;
+            drop(lease);
             // A new connection gives an answer or a failure: the loop ends.
             match self.connect(chosen, true, Instant::now()).await {
-                Ok(fresh) => *lease = Some(fresh),
+                Ok(fresh) => lease = fresh,
                 Err(failure) => return Ok(Attempt::Lost(failure)),
             }
         }
-        unreachable!("a request is sent with a lease")
     }
 
     /// Returns whether the request may be sent again although the upstream may
