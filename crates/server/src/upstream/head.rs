@@ -132,9 +132,6 @@ pub(super) fn prepare(
 /// # Errors
 /// 400, if `Host` can't be one.
 pub(super) fn for_http2(head: &mut Parts, tls: bool) -> Result<(), StatusCode> {
-    if head.version == Version::HTTP_2 {
-        return Ok(());
-    }
     let bad = |_| StatusCode::BAD_REQUEST;
     let host = head.headers.remove(HOST).ok_or(StatusCode::BAD_REQUEST)?;
     let authority = Authority::try_from(host.as_bytes()).map_err(bad)?;
@@ -154,9 +151,6 @@ pub(super) fn for_http2(head: &mut Parts, tls: bool) -> Result<(), StatusCode> {
 /// # Errors
 /// 400, if there is no host.
 pub(super) fn for_http1(head: &mut Parts, has_body: bool) -> Result<(), StatusCode> {
-    if head.version != Version::HTTP_2 {
-        return Ok(());
-    }
     let host = host_of(head)?;
     head.headers.insert(HOST, host);
     let target = head.uri.path_and_query().cloned();

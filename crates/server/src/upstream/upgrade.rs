@@ -41,7 +41,7 @@ pub(super) fn asked(head: &Parts) -> Option<HeaderValue> {
 
 /// Extended CONNECT of a client over HTTP/2.
 pub(super) struct Connect {
-    upgraded: Option<OnUpgrade>,
+    upgraded: OnUpgrade,
     /// Value of `Sec-WebSocket-Accept` that proves an upgrade.
     accept: String,
 }
@@ -70,10 +70,9 @@ pub(super) fn extended_connect(head: &mut Parts) -> Result<Option<Connect>, Stat
     head.headers.insert(CONNECTION, UPGRADE_OPTION);
     head.headers.insert(UPGRADE, WEBSOCKET);
     head.headers.insert(SEC_WEBSOCKET_KEY, key);
-    Ok(Some(Connect {
-        upgraded: head.extensions.remove::<OnUpgrade>(),
-        accept,
-    }))
+    let upgraded = head.extensions.remove::<OnUpgrade>();
+    let upgraded = upgraded.ok_or(StatusCode::INTERNAL_SERVER_ERROR)?;
+    Ok(Some(Connect { upgraded, accept }))
 }
 
 /// Passes an upstream's 101 on, and begins to copy bytes both ways.
@@ -125,10 +124,7 @@ pub(super) async fn switch(
         Some(connect) => {
             head.status = StatusCode::OK;
             head.headers.remove(SEC_WEBSOCKET_ACCEPT);
-            let upgraded = connect
-                .upgraded
-                .ok_or(Failure::answer("no stream to upgrade"))?;
-            tunnel::over_http2(upgraded, tunnel, context.connection);
+            tunnel::over_http2(connect.upgraded, tunnel, context.connection);
         }
     }
     if let Some(entry) = entry {

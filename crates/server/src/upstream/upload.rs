@@ -155,15 +155,11 @@ impl http_body::Body for Upload {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.as_ref().map_or_else(
-            || SizeHint::with_exact(0),
-            |passing| {
-                passing
-                    .body
-                    .as_ref()
-                    .map_or_else(SizeHint::default, Incoming::size_hint)
-            },
-        )
+        let Some(passing) = &self.0 else {
+            return SizeHint::with_exact(0);
+        };
+        let body = passing.body.as_ref();
+        body.map_or_else(SizeHint::default, Incoming::size_hint)
     }
 }
 
