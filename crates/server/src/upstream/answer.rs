@@ -22,7 +22,6 @@ use super::fields;
 use super::lease::Lease;
 use super::pool::KEEP;
 use super::still_served::{LongLived, StillServed};
-use crate::limits::bodies::Held;
 use crate::limits::timeouts::AtUpstream;
 use crate::site::UpstreamTimeouts;
 use crate::site::body::Body;
@@ -54,7 +53,6 @@ pub(super) fn pass_back(
     };
     *response.version_mut() = Version::HTTP_11;
     let (head, body) = response.into_parts();
-    let held = in_flight.at_upstream.held().cloned();
     let passed = Passed {
         body,
         ahead: [const { None }; 2],
@@ -64,7 +62,6 @@ pub(super) fn pass_back(
         keep,
         timer: None,
         host: LongLived::new(host),
-        held,
     };
     Ok(Response::from_parts(head, passed.into_body(cx)?))
 }
@@ -158,8 +155,6 @@ struct Passed {
     keep: Duration,
     timer: Option<Pin<Box<Sleep>>>,
     host: LongLived,
-    /// Count of the bytes that the client has not taken; None over HTTP/1.1.
-    held: Option<Arc<Held>>,
 }
 
 impl Passed {
@@ -209,15 +204,16 @@ impl Passed {
     /// Takes a frame of the body.
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
         let body = &mut self.body;
-        let wakes = self.in_flight.as_ref().and_then(|it| it.lease.wakes());
-        let mut frame = match wakes {
+        let in_flight = self.in_flight.as_ref();
+        let mut frame = match in_flight.and_then(|it| it.lease.wakes()) {
             Some(wakes) => wakes.while_taking(|| {
                 let frame = Pin::new(&mut *body).poll_frame(cx);
                 (frame, body.is_end_stream())
             }),
             None => Pin::new(&mut *body).poll_frame(cx),
         };
-        if let Some(held) = &self.held
+        // Counts the bytes that the client has not taken, over HTTP/2.
+        if let Some(held) = in_flight.and_then(|it| it.at_upstream.held())
             && let Poll::Ready(Some(Ok(frame))) = &mut frame
             && let Some(data) = frame.data_mut()
         {
