@@ -15,17 +15,11 @@ use super::bounded::Bound;
 use super::descriptors::Descriptor;
 use super::failure::Failure;
 use super::informational::Informational;
-use super::pool::{Http1, MAX_STREAMS, Shared, Streams};
+use super::pool::{Http1, MAX_STREAMS, Opened, Shared, Streams};
 use super::tls::TlsClient;
 use super::transport::{Endpoint, Transport};
 use super::wakes::Wakes;
 use crate::site::OpenSocket;
-
-/// New connection.
-pub(super) enum Opened {
-    Http1(Box<Http1>),
-    Http2(Shared),
-}
 
 /// Server to connect to.
 pub(super) struct Target<'a> {
@@ -148,7 +142,11 @@ async fn begin_http2(transport: Transport) -> hyper::Result<Shared> {
             tracing::debug!(%error, "upstream connection failed");
         }
     });
-    Ok(Shared { sender, streams })
+    Ok(Shared {
+        sender,
+        streams,
+        reused: false,
+    })
 }
 
 /// Addresses that share the time to connect: the first has a quarter of it at least.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::exchange::Exchange;
 use super::parts::Worker;
 use super::permits::Permit;
-use super::pool::{Http1, Key, OpenStream, Shared};
+use super::pool::{Key, OpenStream, Opened};
 use super::wakes::Wakes;
 
 /// Connection in use by a request. Dropping the lease before it is released ends
@@ -14,67 +14,55 @@ use super::wakes::Wakes;
 pub(super) struct Lease {
     worker: Arc<Worker>,
     pub(super) key: Key,
-    pub(super) connection: Leased,
+    /// None once it is released.
+    pub(super) connection: Option<Opened>,
     /// The connection served a request before.
     pub(super) is_reused: bool,
     /// Permit of an HTTP/1.1 connection.
     pub(super) permit: Option<Permit>,
-}
-
-pub(super) enum Leased {
-    Http1(Box<Http1>),
-    Http2(
-        Shared,
-        #[expect(dead_code, reason = "counted until it is dropped")] OpenStream,
-    ),
-    /// Released.
-    None,
+    /// Stream of HTTP/2, counted until it is dropped.
+    _stream: Option<OpenStream>,
 }
 
 impl Lease {
-    pub(super) fn http1(
+    /// Makes the lease of a connection of HTTP/1.1 with its permit, or of a stream.
+    pub(super) fn new(
         worker: &Arc<Worker>,
         key: &Key,
-        connection: Box<Http1>,
-        permit: Permit,
+        connection: Opened,
+        permit: Option<Permit>,
     ) -> Self {
-        connection.informational.begin();
+        let (is_reused, stream) = match &connection {
+            Opened::Http1(http1) => {
+                http1.informational.begin();
+                (http1.reused, None)
+            }
+            Opened::Http2(shared) => (shared.reused, Some(shared.streams.open())),
+        };
         Self {
             worker: Arc::clone(worker),
             key: key.clone(),
-            is_reused: connection.reused,
-            connection: Leased::Http1(connection),
-            permit: Some(permit),
-        }
-    }
-
-    /// Makes the lease of a stream. `is_reused` says that another request opened the
-    /// connection.
-    pub(super) fn http2(worker: &Arc<Worker>, key: &Key, shared: Shared, is_reused: bool) -> Self {
-        let stream = shared.streams.open();
-        Self {
-            worker: Arc::clone(worker),
-            key: key.clone(),
+            connection: Some(connection),
             is_reused,
-            connection: Leased::Http2(shared, stream),
-            permit: None,
+            permit,
+            _stream: stream,
         }
     }
 
     /// Returns whether the connection ended without a byte of the answer.
     pub(super) fn ended_unanswered(&self) -> bool {
         match &self.connection {
-            Leased::Http1(connection) => !connection.informational.is_answered(),
-            Leased::Http2(shared, _) => shared.sender.is_closed(),
-            Leased::None => false,
+            Some(Opened::Http1(connection)) => !connection.informational.is_answered(),
+            Some(Opened::Http2(shared)) => shared.sender.is_closed(),
+            None => false,
         }
     }
 
     /// Returns what the server sent too much of, if that ended a connection of HTTP/2.
     pub(super) fn flood(&self) -> Option<&'static str> {
         match &self.connection {
-            Leased::Http2(shared, _) => shared.streams.flood.get().copied(),
-            Leased::Http1(_) | Leased::None => None,
+            Some(Opened::Http2(shared)) => shared.streams.flood.get().copied(),
+            Some(Opened::Http1(_)) | None => None,
         }
     }
 
@@ -82,7 +70,7 @@ impl Lease {
     /// that ended for a flood of the server is one failure, not one of each stream.
     pub(super) fn blames_server(&self) -> bool {
         match &self.connection {
-            Leased::Http2(shared, _) if self.flood().is_some() => shared.streams.blame(),
+            Some(Opened::Http2(shared)) if self.flood().is_some() => shared.streams.blame(),
             _ => true,
         }
     }
@@ -90,8 +78,8 @@ impl Lease {
     /// Returns the wakes of an HTTP/1.1 connection.
     pub(super) fn wakes(&self) -> Option<&Wakes> {
         match &self.connection {
-            Leased::Http1(connection) => Some(&connection.wakes),
-            Leased::Http2(..) | Leased::None => None,
+            Some(Opened::Http1(connection)) => Some(&connection.wakes),
+            Some(Opened::Http2(_)) | None => None,
         }
     }
 
@@ -104,7 +92,7 @@ impl Lease {
 
     /// Ends the use after a complete answer. The connection is kept for `keep`.
     pub(super) fn release(&mut self, keep: Duration) {
-        if let Leased::Http1(connection) = std::mem::replace(&mut self.connection, Leased::None) {
+        if let Some(Opened::Http1(connection)) = self.connection.take() {
             self.worker.pools.give_back(&self.key, connection, keep);
         }
     }
@@ -112,7 +100,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Leased::Http1(connection) = &self.connection {
+        if let Some(Opened::Http1(connection)) = &self.connection {
             connection.task.abort();
         }
     }

@@ -77,9 +77,14 @@ struct Idle {
 }
 
 /// Connection that a request may use.
-pub(super) enum Found {
+pub(super) enum Opened {
     Http1(Box<Http1>),
     Http2(Shared),
+}
+
+/// Result of a look for a connection.
+pub(super) enum Found {
+    Some(Opened),
     /// No connection: the request opens one, for HTTP/2 with this permit.
     None(Option<Arc<Semaphore>>),
 }
@@ -110,12 +115,12 @@ impl Pools {
         slot.shared.retain(|shared| !shared.sender.is_closed());
         self.kept.fetch_sub(before - slot.shared.len(), Relaxed);
         if let Some(shared) = slot.shared.iter().find(|shared| shared.has_room()) {
-            return Found::Http2(shared.clone());
+            return Found::Some(Opened::Http2(shared.clone()));
         }
         while let Some(idle) = slot.idle.pop() {
             self.kept.fetch_sub(1, Relaxed);
             if idle.until > now && idle.connection.sender.is_ready() {
-                return Found::Http1(idle.connection);
+                return Found::Some(Opened::Http1(idle.connection));
             }
         }
         let opening = (key.protocol != Protocol::Http1 && !slot.chose_http1)
@@ -170,7 +175,10 @@ impl Pools {
         // Set once, by the request that opened the connection.
         let _ = shared.streams.room.set(Arc::clone(room));
         room.notify_waiters();
-        slot.shared.push(shared);
+        slot.shared.push(Shared {
+            reused: true,
+            ..shared
+        });
         self.kept.fetch_add(1, Relaxed);
     }
 
@@ -351,9 +359,9 @@ mod tests {
         }
         let now = Instant::now();
         assert!(matches!(pools.take(&key(7, 39), now), Found::None(_)));
-        assert!(matches!(pools.take(&key(7, 1), now), Found::Http1(_)));
+        assert!(matches!(pools.take(&key(7, 1), now), Found::Some(_)));
         assert!(matches!(pools.take(&key(8, 2), now), Found::None(_)));
-        assert!(matches!(pools.take(&key(8, 39), now), Found::Http1(_)));
+        assert!(matches!(pools.take(&key(8, 39), now), Found::Some(_)));
         assert_eq!(pools.kept.load(Relaxed), 2);
     }
 }

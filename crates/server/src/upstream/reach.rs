@@ -13,14 +13,14 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 use super::chosen::Chosen;
-use super::connect::{self, Opened, Target};
+use super::connect::{self, Target};
 use super::descriptors::Descriptor;
 use super::failure::{Failure, Own, Waited};
 use super::identity::Site;
 use super::lease::Lease;
 use super::owned::Owner;
 use super::permits::Permit;
-use super::pool::{Found, Key};
+use super::pool::{Found, Key, Opened};
 use super::send::Sending;
 use super::tls::TlsClient;
 use super::transport::Endpoint;
@@ -114,14 +114,16 @@ impl Sending<'_> {
             found = self.found(key, connecting);
         }
         match found {
-            Found::Http2(shared) => Ok(Lease::http2(self.worker, key, shared, true)),
-            Found::Http1(connection) => {
+            Found::Some(connection @ Opened::Http2(_)) => {
+                Ok(Lease::new(self.worker, key, connection, None))
+            }
+            Found::Some(connection) => {
                 let permit = match chosen.permit_at_once() {
                     Some(permit) => permit,
                     // Boxed: few requests wait.
                     None => Box::pin(chosen.permit(connecting.until)).await?,
                 };
-                Ok(Lease::http1(self.worker, key, connection, permit))
+                Ok(Lease::new(self.worker, key, connection, Some(permit)))
             }
             // Boxed: a request that finds a connection has no room for it.
             Found::None(_) => {
@@ -184,19 +186,21 @@ impl Sending<'_> {
         }
         // Its connection keeps the descriptor.
         drop(target);
-        match opened.map_err(Failure::sorted)? {
-            Opened::Http1(connection) => {
+        let connection = opened.map_err(Failure::sorted)?;
+        let permit = match &connection {
+            Opened::Http1(_) => {
                 if key.protocol == Protocol::Negotiated {
                     worker.pools.chose_http1(key);
                 }
-                Ok(Lease::http1(worker, key, connection, permit))
+                Some(permit)
             }
             Opened::Http2(shared) => {
                 let _ = shared.streams.permit.set(permit);
                 worker.pools.share(key, shared.clone());
-                Ok(Lease::http2(worker, key, shared, false))
+                None
             }
-        }
+        };
+        Ok(Lease::new(worker, key, connection, permit))
     }
 
     /// Waits for a descriptor. Unused connections make room.
@@ -250,16 +254,13 @@ impl Sending<'_> {
                 () = came => None,
             };
             let (connection, permit) = match (self.found(key, connecting), came) {
-                (Found::Http2(shared), _) => {
-                    let lease = Lease::http2(worker, key, shared, true);
-                    return Ok(Waiting::Ended(lease));
-                }
-                (Found::Http1(connection), Some(permit)) => (connection, permit),
-                (Found::Http1(connection), None) => (connection, permit.await?),
+                (Found::Some(connection @ Opened::Http2(_)), _) => (connection, None),
+                (Found::Some(connection), Some(permit)) => (connection, Some(permit)),
+                (Found::Some(connection), None) => (connection, Some(permit.await?)),
                 (Found::None(_), Some(permit)) => return Ok(Waiting::Opens(permit)),
                 (Found::None(_), None) => continue,
             };
-            let lease = Lease::http1(worker, key, connection, permit);
+            let lease = Lease::new(worker, key, connection, permit);
             return Ok(Waiting::Ended(lease));
         }
     }

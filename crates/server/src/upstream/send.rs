@@ -16,8 +16,9 @@ use super::chosen::Chosen;
 use super::exchange::{Exchange, FAILED, GAVE_WAY, HELD, TOO_LARGE};
 use super::failure::Failure;
 use super::head;
-use super::lease::{Lease, Leased};
+use super::lease::Lease;
 use super::parts::Worker;
+use super::pool::Opened;
 use super::servers::Affinity;
 use super::upload::Upload;
 use crate::connection::request::RequestContext;
@@ -181,7 +182,7 @@ impl Sending<'_> {
 
     /// Sends the request over one connection.
     async fn exchange(&self, lease: &mut Lease, unsent: &mut Unsent) -> Result<Sent, Failure> {
-        let is_http2 = matches!(lease.connection, Leased::Http2(..));
+        let is_http2 = matches!(lease.connection, Some(Opened::Http2(_)));
         let mut request = unsent.take().expect("no connection has the request");
         if is_http2 != (request.version() == Version::HTTP_2) {
             let (mut parts, body) = request.into_parts();
@@ -209,18 +210,18 @@ impl Sending<'_> {
         }
         let limit = self.upstream.options().timeouts.first_byte;
         let sent = match &mut lease.connection {
-            Leased::Http1(connection) if self.exchange.is_none() => {
+            Some(Opened::Http1(connection)) if self.exchange.is_none() => {
                 connection.ask(request, clock::monotonic() + limit).await
             }
-            Leased::Http1(connection) => {
+            Some(Opened::Http1(connection)) => {
                 let response = pin!(connection.sender.try_send_request(request));
                 head_of(response, self.exchange, limit).await
             }
-            Leased::Http2(shared, _) => {
+            Some(Opened::Http2(shared)) => {
                 let response = pin!(shared.sender.try_send_request(request));
                 head_of(response, self.exchange, limit).await
             }
-            Leased::None => unreachable!("a lease is released after the answer"),
+            None => unreachable!("a lease is released after the answer"),
         };
         match sent {
             None => Err(Failure::Late),

@@ -17,6 +17,8 @@ use crate::upstream::upload::Upload;
 pub(in crate::upstream) struct Shared {
     pub(in crate::upstream) sender: http2::SendRequest<Upload>,
     pub(in crate::upstream) streams: Arc<Streams>,
+    /// Another request opened it.
+    pub(in crate::upstream) reused: bool,
 }
 
 /// Streams of an HTTP/2 connection. Relaxed: one thread.
