@@ -121,7 +121,8 @@ impl Chosen {
 impl Drop for Chosen {
     fn drop(&mut self) {
         self.server.in_flight.fetch_sub(1, Ordering::Relaxed);
-        self.server.ended(self.trial);
+        let now = || self.server.common.now();
+        self.server.ejection.give_back(self.trial, now);
         if !self.is_noted {
             self.count(UpstreamResult::Abandoned);
         }

@@ -95,10 +95,10 @@ impl Ejection {
 
     /// Gives the permit to try the server to the next request. A claimer that
     /// learned nothing of the server calls it. Any outcome that was noted stands.
-    pub(super) fn give_back(&self, trial: Trial, now: u64) {
+    pub(super) fn give_back(&self, trial: Trial, now: impl FnOnce() -> u64) {
         if trial != Trial::default() {
-            let relaxed = Ordering::Relaxed;
-            let _ = self.until.compare_exchange(trial.0, now, relaxed, relaxed);
+            let (own, now, relaxed) = (trial.0, now(), Ordering::Relaxed);
+            let _ = self.until.compare_exchange(own, now, relaxed, relaxed);
         }
     }
 
@@ -251,18 +251,18 @@ mod tests {
         let ejection = ejected(1_000);
         let trial = ejection.claim(6_000).unwrap();
         // Requests that claimed nothing give nothing back.
-        ejection.give_back(Trial::default(), 6_001);
+        ejection.give_back(Trial::default(), || 6_001);
         assert_eq!(ejection.claim(6_001), None);
-        ejection.give_back(trial, 6_001);
+        ejection.give_back(trial, || 6_001);
         let next = ejection.claim(6_001).unwrap();
         // Nor does one whose time is over.
-        ejection.give_back(trial, 6_002);
+        ejection.give_back(trial, || 6_002);
         assert_eq!(ejection.claim(6_002), None);
         assert_eq!(
             fail(&ejection, 6_002).map(|pause| pause > Duration::from_secs(5)),
             Some(true)
         );
-        ejection.give_back(next, 6_003);
+        ejection.give_back(next, || 6_003);
         assert_eq!(ejection.claim(6_003), None);
     }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::check::{Checked, Checking, Checks};
 use super::choice::{Choice, rendezvous};
 use super::chosen::Chosen;
-use super::ejection::{Ejection, Trial};
+use super::ejection::Ejection;
 use super::failure::Failure;
 use super::owned::{OPERATOR, Owned, Owner};
 use super::parts::Upstreams;
@@ -277,13 +277,6 @@ impl Server {
                 Ok(turned(&ips, *port, by))
             }
             (endpoint, _) => Ok(endpoint.iter().cloned().collect()),
-        }
-    }
-
-    /// Notes the end of a request, whatever became of it.
-    pub(super) fn ended(&self, trial: Trial) {
-        if trial != Trial::default() {
-            self.ejection.give_back(trial, self.common.now());
         }
     }
 

@@ -40,7 +40,7 @@ impl Retries {
     pub(in crate::upstream) fn request(&self) {
         // Cheaper than an atomic addition.
         let requests = self.requests.load(Relaxed);
-        self.requests.store(requests.wrapping_add(1), Relaxed);
+        self.requests.store(requests + 1, Relaxed);
     }
 
     /// Takes one retry, if there is one.
@@ -57,8 +57,7 @@ impl State {
     /// Adds what was earned since the last refill.
     fn refill(&mut self, requests: u64, now: u64) {
         // A race may have counted a request less.
-        let counted = requests.wrapping_sub(self.counted);
-        let counted = if counted > u64::MAX / 2 { 0 } else { counted };
+        let counted = requests.saturating_sub(self.counted);
         let passed = now.saturating_sub(self.filled);
         self.counted = requests;
         self.filled = self.filled.max(now);
