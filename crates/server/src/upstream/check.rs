@@ -45,7 +45,11 @@ struct Known {
 
 /// A check that runs.
 pub(super) struct Check {
-    pub(super) asks: Asks,
+    /// Facts of its request, of the site that asked for the check first.
+    active: ActiveCheck,
+    upstream: Arc<Upstream>,
+    host: HostName,
+    tenant: Tenant,
     /// Failures in a row. Relaxed, like `is_down`: a choice may see a result from a
     /// moment ago.
     failures: AtomicU32,
@@ -54,14 +58,6 @@ pub(super) struct Check {
     used: AtomicU64,
     /// Relaxed: a request that sees it late goes by the last result.
     has_ended: AtomicBool,
-}
-
-/// Facts of a check's request, of the site that asked for the check first.
-pub(super) struct Asks {
-    check: ActiveCheck,
-    upstream: Arc<Upstream>,
-    host: HostName,
-    tenant: Tenant,
 }
 
 /// Facts that a check asks by. Checks with equal facts are one check.
@@ -143,12 +139,10 @@ impl Checks {
         }
         let permit = self.permit(server, by.tenant)?;
         let check = Arc::new(Check {
-            asks: Asks {
-                check: check.clone(),
-                upstream: Arc::clone(upstream),
-                host: by.host.clone(),
-                tenant: by.tenant.clone(),
-            },
+            active: check.clone(),
+            upstream: Arc::clone(upstream),
+            host: by.host.clone(),
+            tenant: by.tenant.clone(),
             failures: AtomicU32::new(0),
             is_down: AtomicBool::new(false),
             used: AtomicU64::new(now),
@@ -183,7 +177,7 @@ impl Checks {
     /// Ends a check that no request has used for a minute, and for three of its
     /// intervals.
     fn end_unused(&self, check: &Arc<Check>, now: u64) -> bool {
-        let interval = u64::try_from(check.asks.check.interval.as_millis());
+        let interval = u64::try_from(check.active.interval.as_millis());
         let kept = UNUSED.max(interval.unwrap_or(u64::MAX).saturating_mul(3));
         let mut by_question = self.lock();
         let ends = check.used.load(Ordering::Relaxed).saturating_add(kept) < now;

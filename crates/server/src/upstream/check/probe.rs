@@ -7,7 +7,7 @@ use http::header::{HOST, HeaderValue, USER_AGENT};
 use http::{Method, Request, Uri};
 use tokio::time::{Instant, timeout_at};
 
-use super::Asks;
+use super::Check;
 use crate::connection::proxy_protocol::encode_local;
 use crate::site::{Address, Protocol};
 use crate::upstream::connect::{self, Target};
@@ -26,10 +26,10 @@ use crate::upstream::upload::Upload;
 pub(super) async fn probe(
     upstreams: &Upstreams,
     server: &Server,
-    asks: &Asks,
+    check: &Check,
 ) -> Option<Result<(), String>> {
-    Some(match status(upstreams, server, asks).await {
-        Ok(status) if asks.check.status.contains(&status) => Ok(()),
+    Some(match status(upstreams, server, check).await {
+        Ok(status) if check.active.status.contains(&status) => Ok(()),
         Ok(status) => Err(format!("answered with {status}")),
         Err(failure) if says_nothing(&failure) => {
             tracing::debug!(server = %server.address, %failure, "upstream server not checked");
@@ -47,16 +47,16 @@ fn says_nothing(failure: &Failure) -> bool {
 
 /// Asks at the server's addresses in turn, until one is reached. They share the check's
 /// time.
-async fn status(upstreams: &Upstreams, server: &Server, asks: &Asks) -> Result<u16, Failure> {
-    let (address, options) = (&server.address, asks.upstream.options());
+async fn status(upstreams: &Upstreams, server: &Server, check: &Check) -> Result<u16, Failure> {
+    let (address, options) = (&server.address, check.upstream.options());
     let hasher = &server.common.hasher;
-    let tenant = hasher.hash_one(&asks.tenant);
+    let tenant = hasher.hash_one(&check.tenant);
     let site = Site {
         upstreams,
-        upstream: &asks.upstream,
-        host: &asks.host,
-        tenant: &asks.tenant,
-        owner: upstreams.servers.used(&asks.upstream, tenant).owner,
+        upstream: &check.upstream,
+        host: &check.host,
+        tenant: &check.tenant,
+        owner: upstreams.servers.used(&check.upstream, tenant).owner,
         // No client asks.
         prefix: IpAddr::from(Ipv4Addr::UNSPECIFIED).into(),
     };
@@ -65,14 +65,14 @@ async fn status(upstreams: &Upstreams, server: &Server, asks: &Asks) -> Result<u
     // Sites of all tenants share the check: its name is in nobody's turn.
     let endpoints = server.endpoints(0, hasher.hash_one(address)).await?;
     // The waits before it are not the server's.
-    let end = Instant::now() + asks.check.timeout;
+    let end = Instant::now() + check.active.timeout;
     let mut failed = Failure::NoServer("no address may be used");
     let mut left = endpoints.iter();
     while let Some(endpoint) = left.next() {
         let now = Instant::now();
         let share = connect::share(now, end, left.len());
         let until = share.min(now + options.timeouts.connect);
-        let asked = ask(site, endpoint, tls.as_deref(), until, asks, address);
+        let asked = ask(site, endpoint, tls.as_deref(), until, check, address);
         let asked = timeout_at(end, asked).await;
         match asked.unwrap_or(Err(Failure::Late)) {
             Err(failure) if failure.is_of_connecting() => failed = failure,
@@ -90,10 +90,10 @@ async fn ask(
     endpoint: &Endpoint,
     tls: Option<&TlsClient>,
     until: Instant,
-    asks: &Asks,
+    check: &Check,
     address: &Address,
 ) -> Result<u16, Failure> {
-    let options = asks.upstream.options();
+    let options = check.upstream.options();
     let socket = site.judge(endpoint, until).await?;
     let header = options.proxy_protocol.map(encode_local);
     let target = Target {
@@ -104,7 +104,7 @@ async fn ask(
         descriptor: None,
         http2: options.protocol == Protocol::Http2,
     };
-    let (mut head, body) = request(asks, address)?.into_parts();
+    let (mut head, body) = request(check, address)?.into_parts();
     let opened = connect::open(&target, until).await;
     let answered = match opened.map_err(Failure::sorted)? {
         Opened::Http1(mut one) => {
@@ -123,12 +123,12 @@ async fn ask(
     Ok(answered.status().as_u16())
 }
 
-fn request(asks: &Asks, address: &Address) -> Result<Request<Upload>, Failure> {
-    let wrong = |_| Failure::Settings(format!("{} is no path for a check", asks.check.path));
+fn request(check: &Check, address: &Address) -> Result<Request<Upload>, Failure> {
+    let wrong = |_| Failure::Settings(format!("{} is no path for a check", check.active.path));
     let mut request = Request::new(Upload::default());
     *request.method_mut() = Method::GET;
-    *request.uri_mut() = Uri::try_from(&*asks.check.path).map_err(wrong)?;
-    let host = match (&asks.upstream.options().host, address) {
+    *request.uri_mut() = Uri::try_from(&*check.active.path).map_err(wrong)?;
+    let host = match (&check.upstream.options().host, address) {
         (Some(host), _) => host.clone(),
         (None, Address::Tcp { .. }) => HeaderValue::try_from(address.to_string())
             .map_err(|_| Failure::Settings(format!("{address} is no host")))?,

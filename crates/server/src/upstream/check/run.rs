@@ -20,7 +20,7 @@ impl Checking {
     pub(in crate::upstream) async fn run(self, upstreams: Arc<Upstreams>) {
         let probe = move |server: Arc<Server>, check: Arc<Check>| {
             let upstreams = Arc::clone(&upstreams);
-            async move { probe(&upstreams, &server, &check.asks).await }
+            async move { probe(&upstreams, &server, &check).await }
         };
         self.run_with(probe).await;
     }
@@ -57,7 +57,7 @@ impl Started {
             check,
             permit: _permit,
         } = self;
-        let (asks, common) = (&check.asks.check, &server.common);
+        let common = &server.common;
         loop {
             let begun = Instant::now();
             let probe = probe(Arc::clone(&server), Arc::clone(&check));
@@ -69,7 +69,7 @@ impl Started {
                     common.check_turned(&server.address, probed.err());
                 }
             }
-            sleep_until(begun + asks.interval).await;
+            sleep_until(begun + check.active.interval).await;
             if common.checks.end_unused(&check, common.now()) {
                 return;
             }
