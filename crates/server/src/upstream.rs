@@ -119,7 +119,7 @@ use failure::Failure;
 pub use loop_id::LoopId;
 pub(crate) use parts::{Upstreams, Worker};
 pub use pool::unused_connections;
-use send::{Answered, Sending};
+use send::Sending;
 pub(crate) use servers::{Background, Servers};
 pub(crate) use sockets::Sockets;
 use still_served::StillServed;
@@ -231,11 +231,7 @@ async fn pass(
         upgrades: asked.is_some(),
     };
     let mut request = Some(Request::from_parts(head, upload));
-    let Answered {
-        response,
-        mut lease,
-        chosen,
-    } = sending.send(&mut request).await?;
+    let (response, mut lease, chosen) = sending.send(&mut request).await?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let asked = asked.ok_or(Failure::answer("it switched protocols unasked"))?;
         let leaving = Leaving {

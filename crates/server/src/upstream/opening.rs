@@ -5,10 +5,9 @@
 //! lasts until all tasks that are ready have run. Permits go round robin to the client
 //! prefixes that wait. A request that is reset meanwhile opens nothing.
 
-use std::future::poll_fn;
 use std::pin::pin;
-use std::task::Poll;
 
+use futures_util::future::poll_immediate;
 use sekisho_gate::{Denied, Gate, Sharing};
 use tokio::task::yield_now;
 use tokio::time::Instant;
@@ -47,12 +46,12 @@ impl Openings {
             Denied::Late => Own::Late(Waited::Begin),
         })?;
         let mut open = pin!(open);
-        let begun = poll_fn(|cx| Poll::Ready(open.as_mut().poll(cx))).await;
+        let begun = poll_immediate(open.as_mut()).await;
         yield_now().await;
         drop(permit);
         match begun {
-            Poll::Ready(opened) => opened,
-            Poll::Pending => open.await,
+            Some(opened) => opened,
+            None => open.await,
         }
     }
 }

@@ -40,13 +40,6 @@ pub(super) struct Sending<'a> {
     pub(super) upgrades: bool,
 }
 
-/// Head of an answer, and the connection and server that its body comes from.
-pub(super) struct Answered {
-    pub(super) response: Response<Incoming>,
-    pub(super) lease: Lease,
-    pub(super) chosen: Chosen,
-}
-
 /// Request that is to be sent; none while a connection has it. Steps borrow it: each
 /// would else move its 232 bytes.
 type Unsent = Option<Request<Upload>>;
@@ -60,11 +53,12 @@ enum Sent {
     Unanswered(Failure),
 }
 
-/// Result of sending a request to one server.
-enum Attempt {
-    Answered(Response<Incoming>, Lease),
+/// Failure to send a request to one server.
+enum Unserved {
     /// The old connection ended, and no new one came about: another server may get it.
-    Lost(Failure),
+    Elsewhere(Failure),
+    /// A server may have acted on it: no other may get it.
+    Nowhere(Failure),
 }
 
 impl Sending<'_> {
@@ -79,7 +73,13 @@ impl Sending<'_> {
     ///
     /// No other server is tried once `timeouts.connect` has passed twice: 32 servers that do
     /// not answer would hold the request for 32 times as long.
-    pub(super) async fn send(&self, request: &mut Unsent) -> Result<Answered, Failure> {
+    ///
+    /// Returns the head of the answer, and the connection and server that its body comes
+    /// from.
+    pub(super) async fn send(
+        &self,
+        request: &mut Unsent,
+    ) -> Result<(Response<Incoming>, Lease, Chosen), Failure> {
         let mut tried = Vec::new();
         let mut is_repeated = false;
         let limit = 2 * self.upstream.options().timeouts.connect;
@@ -90,15 +90,10 @@ impl Sending<'_> {
             let (failure, is_granted) = match self.connect(&chosen, false, now).await {
                 Ok(lease) => {
                     let attempt = self.send_to(&mut chosen, lease, request, &mut is_repeated);
-                    match attempt.await? {
-                        Ok((response, lease)) => {
-                            return Ok(Answered {
-                                response,
-                                lease,
-                                chosen,
-                            });
-                        }
-                        Err(failure) => {
+                    match attempt.await {
+                        Ok((response, lease)) => return Ok((response, lease, chosen)),
+                        Err(Unserved::Nowhere(failure)) => return Err(failure),
+                        Err(Unserved::Elsewhere(failure)) => {
                             // The wait for the answer was none for a connection.
                             last = Instant::now() + limit;
                             (failure, true)
@@ -129,7 +124,7 @@ impl Sending<'_> {
         mut lease: Lease,
         request: &mut Unsent,
         is_repeated: &mut bool,
-    ) -> Result<Attempt, Failure> {
+    ) -> Result<(Response<Incoming>, Lease), Unserved> {
         loop {
             let may_repeat = lease.is_reused && !*is_repeated;
             let copied = request
@@ -139,7 +134,7 @@ impl Sending<'_> {
             match self.exchange(&mut lease, request).await {
                 Ok(Sent::Answered(response)) => {
                     chosen.answered(response.status());
-                    return Ok(Attempt::Answered(response, lease));
+                    return Ok((response, lease));
                 }
                 Ok(Sent::Unsent) => {}
                 Ok(Sent::Unanswered(failure)) => match copy {
@@ -147,7 +142,7 @@ impl Sending<'_> {
                         *is_repeated = true;
                         *request = Some(copy.into());
                     }
-                    _ => return Err(failure),
+                    _ => return Err(Unserved::Nowhere(failure)),
                 },
                 Err(failure) => {
                     if failure.is_of_server() {
@@ -157,7 +152,7 @@ impl Sending<'_> {
                             false => chosen.count(UpstreamResult::NoAnswer),
                         }
                     }
-                    return Err(failure);
+                    return Err(Unserved::Nowhere(failure));
                 }
             }
             // Gives the permit of the old connection back, which the new one may need.
@@ -165,7 +160,7 @@ impl Sending<'_> {
             // A new connection gives an answer or a failure: the loop ends.
             match self.connect(chosen, true, Instant::now()).await {
                 Ok(fresh) => lease = fresh,
-                Err(failure) => return Ok(Attempt::Lost(failure)),
+                Err(failure) => return Err(Unserved::Elsewhere(failure)),
             }
         }
     }
