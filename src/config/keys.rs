@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sekisho_server::value::Unit;
+use sekisho_server::value::Unit::{self, Bytes, Count, Time};
 
 use super::locate::Problem;
 
@@ -27,38 +27,38 @@ pub(super) const ZONE: &str = "acme.dns.\"ZONE\"";
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
     // No client can connect to port 0.
-    count("listen", "public_port", None, ("1", "65535")),
+    entry("listen", "public_port", Count, None, ("1", "65535")),
     // Smaller caches are useless; larger values are typing errors.
-    bytes("cache", "memory", "64MiB", ("1MiB", "1TiB")),
-    time("cache", "fresh", "60s", ("1s", "1d")),
-    time("cache", "absent", "5s", ("100ms", "1h")),
-    bytes("cache", "files", "16MiB", ("1MiB", "1TiB")),
+    entry("cache", "memory", Bytes, Some("64MiB"), ("1MiB", "1TiB")),
+    entry("cache", "fresh", Time, Some("60s"), ("1s", "1d")),
+    entry("cache", "absent", Time, Some("5s"), ("100ms", "1h")),
+    entry("cache", "files", Bytes, Some("16MiB"), ("1MiB", "1TiB")),
     // The minimum holds a thousand hosts.
-    bytes("cache", "disk_size", "256MiB", ("4MiB", "1TiB")),
-    count("acme", "waiting", Some("1000"), ("1", "1000000")),
+    entry("cache", "disk_size", Bytes, Some("256MiB"), ("4MiB", "1TiB")),
+    entry("acme", "waiting", Count, Some("1000"), ("1", "1000000")),
     // No client waits for longer.
-    time("acme", "handshake_timeout", "20s", ("1s", "5m")),
-    count("acme", "orders", Some("64"), ("1", "1024")),
+    entry("acme", "handshake_timeout", Time, Some("20s"), ("1s", "5m")),
+    entry("acme", "orders", Count, Some("64"), ("1", "1024")),
     // Most DNS hosts need less than one minute.
-    time(ZONE, "propagation_timeout", "2m", ("1s", "1h")),
+    entry(ZONE, "propagation_timeout", Time, Some("2m"), ("1s", "1h")),
     // A state with the script alone takes about 200 KiB.
-    bytes("hook", "memory", "16MiB", ("2MiB", "1GiB")),
+    entry("hook", "memory", Bytes, Some("16MiB"), ("2MiB", "1GiB")),
     // A worker serves nobody else meanwhile.
-    time("hook", "cpu", "20ms", ("1ms", "1s")),
-    time("hook", "timeout", "5s", ("10ms", "5m")),
-    count("hook", "waiting", Some("1024"), ("1", "65536")),
-    count("server", "workers", None, ("1", "1024")),
-    count("server", "connections", Some("65536"), ("1", "10000000")),
-    time("server", "handshake_timeout", "10s", ("100ms", "5m")),
-    time("server", "header_timeout", "15s", ("100ms", "5m")),
-    time("server", "idle_timeout", "60s", ("1s", "1h")),
-    time("server", "body_timeout", "30s", ("100ms", "1h")),
-    time("server", "drain_timeout", "30s", ("0s", "1h")),
-    count("server", "absent_per_prefix", Some("600"), ("1", "1000000000")),
-    count("server", "loads", Some("256"), ("1", "65536")),
+    entry("hook", "cpu", Time, Some("20ms"), ("1ms", "1s")),
+    entry("hook", "timeout", Time, Some("5s"), ("10ms", "5m")),
+    entry("hook", "waiting", Count, Some("1024"), ("1", "65536")),
+    entry("server", "workers", Count, None, ("1", "1024")),
+    entry("server", "connections", Count, Some("65536"), ("1", "10000000")),
+    entry("server", "handshake_timeout", Time, Some("10s"), ("100ms", "5m")),
+    entry("server", "header_timeout", Time, Some("15s"), ("100ms", "5m")),
+    entry("server", "idle_timeout", Time, Some("60s"), ("1s", "1h")),
+    entry("server", "body_timeout", Time, Some("30s"), ("100ms", "1h")),
+    entry("server", "drain_timeout", Time, Some("30s"), ("0s", "1h")),
+    entry("server", "absent_per_prefix", Count, Some("600"), ("1", "1000000000")),
+    entry("server", "loads", Count, Some("256"), ("1", "65536")),
     // `loads` bounds this value, too.
-    count("server", "loads_per_prefix", Some("64"), ("1", "65536")),
-    count("server", "loads_waiting", Some("4096"), ("0", "1000000")),
+    entry("server", "loads_per_prefix", Count, Some("64"), ("1", "65536")),
+    entry("server", "loads_waiting", Count, Some("4096"), ("0", "1000000")),
 ];
 
 /// `[cache] disk`: a file beside the configuration.
@@ -96,12 +96,9 @@ impl Key {
 
     /// Reads a number; without one, clamps `default` to the range.
     pub(super) fn count_or(&self, number: Option<i64>, default: usize) -> Result<usize, Problem> {
-        let Some(number) = number else {
-            let (least, most) = self.bounds();
-            let value = (default as u64).clamp(least, most);
-            return Ok(usize::try_from(value).expect("the range fits"));
-        };
-        self.count(Some(number))
+        let (least, most) = self.bounds();
+        let default = (default as u64).clamp(least, most).cast_signed();
+        self.count(number.or(Some(default)))
     }
 
     /// Reads a number that `most` bounds besides the key's own range.
@@ -150,46 +147,18 @@ impl Key {
     }
 }
 
-const fn bytes(
+/// Makes an entry of [`KEYS`].
+const fn entry(
     section: &'static str,
     name: &'static str,
-    default: &'static str,
-    range: (&'static str, &'static str),
-) -> Key {
-    Key {
-        section,
-        name,
-        unit: Unit::Bytes,
-        default: Some(default),
-        range,
-    }
-}
-
-const fn time(
-    section: &'static str,
-    name: &'static str,
-    default: &'static str,
-    range: (&'static str, &'static str),
-) -> Key {
-    Key {
-        section,
-        name,
-        unit: Unit::Time,
-        default: Some(default),
-        range,
-    }
-}
-
-const fn count(
-    section: &'static str,
-    name: &'static str,
+    unit: Unit,
     default: Option<&'static str>,
     range: (&'static str, &'static str),
 ) -> Key {
     Key {
         section,
         name,
-        unit: Unit::Count,
+        unit,
         default,
         range,
     }
