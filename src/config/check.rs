@@ -1,8 +1,6 @@
 //! Checks the written keys and makes a [`Config`] of them.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::slice;
 use std::thread;
 
 use sekisho_certs::seal::KeySource;
@@ -26,8 +24,6 @@ use super::secret::SecretSource;
 use super::site;
 use super::{Cache, Config, Disk, Store};
 
-type Result<T> = std::result::Result<T, Problem>;
-
 /// Checks the whole file, and adds to the problems that its keys have.
 ///
 /// # Errors
@@ -36,7 +32,7 @@ pub(crate) fn check(
     raw: RawConfig,
     file: &Path,
     mut problems: Problems,
-) -> std::result::Result<Config, Problems> {
+) -> Result<Config, Problems> {
     match checked(raw, file, &mut problems) {
         Some(config) if problems.len() == 0 => Ok(config),
         _ => Err(problems),
@@ -60,14 +56,16 @@ fn checked(raw: RawConfig, file: &Path, problems: &mut Problems) -> Option<Confi
     }
     let acme = raw.acme.as_ref();
     let acme = acme.map(|acme| acme::check(acme, url, base, problems));
-    let redis_cache = url.map(|url| redis_cache(&raw.cache, url, base));
-    let redis_cache = problems.or_default(redis_cache.transpose()).flatten();
+    let redis_cache =
+        url.and_then(|url| redis_cache(raw.cache.redis.as_ref(), url, base, problems));
     let keys = url.map(|url| keys(raw.keys.master.as_deref(), url, base));
     let keys = problems.or_default(keys.transpose()).flatten();
     let cache = cache(&raw.cache, url, base, problems);
-    let name_servers = name_servers(&raw.sites.resolvers, problems);
+    let name_servers = problems.list("sites", "resolvers", &raw.sites.resolvers, name_server);
     let allowed = allowed(raw.sites.allow.as_deref(), base, problems);
-    let tickets = problems.or_default(tickets(raw.tickets.key.as_deref(), base));
+    let tickets = problems.parsed(&["tickets", "key"], raw.tickets.key.as_ref(), |text| {
+        tickets(text, base)
+    });
     let access_log = access_log(&raw.log, base, problems);
     let limits = limits(&raw.server, raw.acme.as_ref(), problems);
     Some(Config {
@@ -91,63 +89,58 @@ fn checked(raw: RawConfig, file: &Path, problems: &mut Problems) -> Option<Confi
 }
 
 fn access_log(raw: &RawLog, base: &Path, problems: &mut Problems) -> Option<access_log::Settings> {
-    let at = |key: &'static str| move |text: String| Problem::at(&["log", key], text);
-    let format = match raw.format.as_deref() {
-        None | Some("json") => Ok(Format::Json),
-        Some("combined") => Ok(Format::Combined),
-        Some(other) => {
-            let text = format!("{other:?} is no format; write \"json\" or \"combined\"");
-            Err(at("format")(text))
-        }
-    };
-    let format = problems.keep(format);
-    let target = match raw.access.as_deref() {
-        Some("-") => Target::Stdout,
-        Some(path) => Target::File(problems.keep(path_below(base, path).map_err(at("access")))?),
-        None => {
-            if raw.format.is_some() {
-                let text = "is of use with access alone; write access = \"access.log\", or leave \
-                            the key out";
-                problems.add_lack(&["log", "access"], at("format")(text.into()));
-            }
-            return None;
-        }
-    };
-    let format = format?;
-    Some(access_log::Settings { target, format })
+    let place = ["log", "format"];
+    let format = problems.parsed(&place, raw.format.as_ref(), |text| match text {
+        "json" => Ok(Format::Json),
+        "combined" => Ok(Format::Combined),
+        _ => Err(format!(
+            "{text:?} is no format; write \"json\" or \"combined\""
+        )),
+    });
+    if raw.access.is_none() && raw.format.is_some() {
+        let text = "is of use with access alone; write access = \"access.log\", or leave the key \
+                    out";
+        problems.add_lack(&["log", "access"], Problem::at(&place, text));
+    }
+    let target = problems.parsed(&["log", "access"], raw.access.as_ref(), |text| match text {
+        "-" => Ok(Target::Stdout),
+        path => Ok(Target::File(path_below(base, path)?)),
+    });
+    Some(access_log::Settings {
+        target: target?,
+        format: format.unwrap_or(Format::Json),
+    })
 }
 
 fn store(raw: &RawStore, base: &Path, problems: &mut Problems) -> Option<Store> {
-    let at = |key: &'static str| move |text: String| Problem::at(&["store", key], text);
     let Some(text) = &raw.url else {
-        let problem = at("url")("is missing; write url = \"sqlite:hosts.db\"".into());
-        problems.add_lack(&["store", "url"], problem);
+        let text = "is missing; write url = \"sqlite:hosts.db\"";
+        problems.add_missing(&["store", "url"], text);
         return None;
     };
-    let url = problems.keep(Url::parse(text, base).map_err(at("url")))?;
-    let (token, ca) = (raw.token.as_deref(), raw.ca.as_deref());
+    let url = problems.parsed(&["store", "url"], Some(text), |text| Url::parse(text, base))?;
+    let (token, ca) = (raw.token.as_ref(), raw.ca.as_ref());
     let (is_https, is_http) = (text.starts_with("https:"), text.starts_with("http:"));
     for (key, is_given) in [("token", token.is_some()), ("ca", ca.is_some())] {
         if is_given && !is_https && !is_http {
             let text = "only a store behind https:// has it; leave the key out";
-            problems.add(at(key)(text.into()));
+            problems.add(Problem::at(&["store", key], text));
         }
     }
     if is_http && ca.is_some() {
         let text = "http:// has no certificate to verify; leave the key out";
-        problems.add(at("ca")(text.into()));
+        problems.add(Problem::at(&["store", "ca"], text));
     }
-    let token = token.map(|text| SecretSource::parse(text, base));
-    let ca = ca.map(|text| path_below(base, text));
+    let secret = |text: &str| SecretSource::parse(text, base);
     Some(Store {
         url,
-        token: problems.or_default(token.transpose().map_err(at("token"))),
-        ca: problems.or_default(ca.transpose().map_err(at("ca"))),
+        token: problems.parsed(&["store", "token"], token, secret),
+        ca: problems.parsed(&["store", "ca"], ca, |path| path_below(base, path)),
     })
 }
 
 /// Only the embedded store has a folder for a default master key.
-fn keys(master: Option<&str>, store: &Url, base: &Path) -> Result<Option<KeySource>> {
+fn keys(master: Option<&str>, store: &Url, base: &Path) -> Result<Option<KeySource>, Problem> {
     let (text, folder) = match (master, store.database()) {
         (Some(text), _) => (text, base),
         (None, Some(path)) => (MASTER_KEY, path.parent().unwrap_or(base)),
@@ -160,32 +153,32 @@ fn keys(master: Option<&str>, store: &Url, base: &Path) -> Result<Option<KeySour
 }
 
 /// Takes a file alone: its keys are bytes, and are read again.
-fn tickets(key: Option<&str>, base: &Path) -> Result<Option<PathBuf>> {
-    match key.map(|text| SecretSource::parse(text, base)).transpose() {
-        Ok(None) => Ok(None),
-        Ok(Some(SecretSource::File(path))) => Ok(Some(path)),
-        Ok(Some(SecretSource::Env(_))) | Err(_) => Err(Problem::at(
-            &["tickets", "key"],
-            "ticket keys are in a file, which is read again; write \"file:PATH\"",
-        )),
+fn tickets(text: &str, base: &Path) -> Result<PathBuf, String> {
+    match SecretSource::parse(text, base) {
+        Ok(SecretSource::File(path)) => Ok(path),
+        Ok(SecretSource::Env(_)) | Err(_) => {
+            Err("ticket keys are in a file, which is read again; write \"file:PATH\"".into())
+        }
     }
 }
 
 /// Copies of a catalog can be told what changed; nobody tells of the others.
-fn redis_cache(raw: &RawCache, store: &Url, base: &Path) -> Result<Option<Box<RedisUrl>>> {
-    let at = |text: String| Problem::at(&["cache", "redis"], text);
-    let Some(url) = &raw.redis else {
-        return Ok(None);
-    };
-    if !store.is_catalog() {
-        return Err(at(
-            "only postgres:// has a use for it: this store tells nobody what changed in it, so \
-             that copies in Redis would grow old; leave the key out"
-                .into(),
-        ));
-    }
-    let url = RedisUrl::parse_cache(url, base).map_err(at)?;
-    Ok(Some(Box::new(url)))
+fn redis_cache(
+    url: Option<&String>,
+    store: &Url,
+    base: &Path,
+    problems: &mut Problems,
+) -> Option<Box<RedisUrl>> {
+    problems.parsed(&["cache", "redis"], url, |url| {
+        if !store.is_catalog() {
+            return Err(
+                "only postgres:// has a use for it: this store tells nobody what changed in it, \
+                 so that copies in Redis would grow old; leave the key out"
+                    .into(),
+            );
+        }
+        Ok(Box::new(RedisUrl::parse_cache(url, base)?))
+    })
 }
 
 fn cache(raw: &RawCache, store: Option<&Url>, base: &Path, problems: &mut Problems) -> Cache {
@@ -203,7 +196,7 @@ fn cache(raw: &RawCache, store: Option<&Url>, base: &Path, problems: &mut Proble
 }
 
 /// Returns the file of the disk cache.
-fn disk(wanted: Option<&str>, store: &Url, base: &Path) -> Result<Option<PathBuf>> {
+fn disk(wanted: Option<&str>, store: &Url, base: &Path) -> Result<Option<PathBuf>, Problem> {
     let at = |text: String| Problem::at(&["cache", "disk"], text);
     if wanted == Some("off") {
         return Ok(None);
@@ -224,14 +217,10 @@ fn allowed(entries: Option<&[String]>, base: &Path, problems: &mut Problems) -> 
     let Some(entries) = entries else {
         return Allowed::default();
     };
-    let mut right = Vec::new();
-    for (index, entry) in entries.iter().enumerate() {
-        let place = ["sites", "allow", &index.to_string()];
-        match Allowed::parse(slice::from_ref(entry), base) {
-            Ok(_) => right.push(entry),
-            Err((_, text)) => problems.add(Problem::at(&place, text)),
-        }
-    }
+    let right: Vec<String> = problems.list("sites", "allow", entries, |entry| {
+        let parsed = Allowed::parse(&[entry], base);
+        parsed.map(|_| entry.to_owned()).map_err(|(_, text)| text)
+    });
     Allowed::parse(&right, base).expect("each entry is right by itself")
 }
 
@@ -248,14 +237,6 @@ fn named_fields(raw: &RawSites, site: Option<&Site>, problems: &mut Problems) ->
         problems.add(Problem::at(&["sites", key], text));
     }
     named
-}
-
-fn name_servers(texts: &[String], problems: &mut Problems) -> Vec<SocketAddr> {
-    let parsed = texts.iter().enumerate().filter_map(|(index, text)| {
-        let place = ["sites", "resolvers", &index.to_string()];
-        problems.keep(name_server(text).map_err(|text| Problem::at(&place, text)))
-    });
-    parsed.collect()
 }
 
 fn limits(raw: &RawServer, acme: Option<&RawAcme>, problems: &mut Problems) -> Limits {

@@ -84,37 +84,24 @@ pub(super) fn check(raw: &RawHook, base: &Path, problems: &mut Problems) -> Opti
         return None;
     }
     let key = |name| key("hook", name);
-    let path = |name: &'static str, path: &str| {
-        path_below(base, path).map_err(|text| Problem::at(&["hook", name], text))
-    };
+    let below = |path: &str| path_below(base, path);
     if raw.script.is_none() {
-        let place = ["hook", "script"];
         let text = "is missing; write script = \"handshake.luau\"";
-        problems.add_lack(&place, Problem::at(&place, text));
+        problems.add_missing(&["hook", "script"], text);
     }
-    let script = raw.script.as_deref();
-    let script = problems.or_default(script.map(|script| path("script", script)).transpose());
-    let ca = raw.ca.as_deref().map(|ca| path("ca", ca));
-    let on_error = problems.keep(on_error(raw.on_error.as_deref()));
+    let script = problems.parsed(&["hook", "script"], raw.script.as_ref(), below);
+    let on_error = problems.parsed(&["hook", "on_error"], raw.on_error.as_ref(), on_error);
     Some(Hook {
         script: script.unwrap_or_default(),
-        folders: folders(&raw.folders, base, problems),
+        folders: problems.list("hook", "folders", &raw.folders, below),
         on_error: on_error.unwrap_or(OnError::Refuse),
         memory: problems.or_default(key("memory").bytes(raw.memory.as_ref())),
         cpu: problems.or_default(key("cpu").time(raw.cpu.as_ref())),
         timeout: problems.or_default(key("timeout").time(raw.timeout.as_ref())),
         waiting: problems.or_default(key("waiting").count(raw.waiting)),
-        ca: problems.or_default(ca.transpose()),
+        ca: problems.parsed(&["hook", "ca"], raw.ca.as_ref(), below),
         sql: databases(&raw.sql, base, problems),
     })
-}
-
-fn folders(texts: &[String], base: &Path, problems: &mut Problems) -> Vec<PathBuf> {
-    let folders = texts.iter().enumerate().filter_map(|(index, folder)| {
-        let place = ["hook", "folders", &index.to_string()];
-        problems.keep(path_below(base, folder).map_err(|text| Problem::at(&place, text)))
-    });
-    folders.collect()
 }
 
 fn databases(
@@ -123,22 +110,20 @@ fn databases(
     problems: &mut Problems,
 ) -> BTreeMap<String, postgres::Url> {
     let databases = urls.iter().filter_map(|(name, url)| {
-        let url = postgres::Url::parse(url, base);
-        let url = url.map_err(|text| Problem::at(&["hook", "sql", name], text));
-        Some((name.clone(), problems.keep(url)?))
+        let parse = |url: &str| postgres::Url::parse(url, base);
+        let url = problems.parsed(&["hook", "sql", name], Some(url), parse)?;
+        Some((name.clone(), url))
     });
     databases.collect()
 }
 
-fn on_error(text: Option<&str>) -> Result<OnError, Problem> {
+fn on_error(text: &str) -> Result<OnError, String> {
     match text {
-        None | Some("refuse") => Ok(OnError::Refuse),
-        Some("lookup") => Ok(OnError::Lookup),
-        Some("default") => Ok(OnError::Default),
-        Some(other) => {
-            let text =
-                format!("{other:?} is no policy; write \"refuse\", \"lookup\" or \"default\"");
-            Err(Problem::at(&["hook", "on_error"], text))
-        }
+        "refuse" => Ok(OnError::Refuse),
+        "lookup" => Ok(OnError::Lookup),
+        "default" => Ok(OnError::Default),
+        _ => Err(format!(
+            "{text:?} is no policy; write \"refuse\", \"lookup\" or \"default\""
+        )),
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use sekisho_certs::HostName;
 use sekisho_server::Defaults;
 use sekisho_server::admin::Address;
-use sekisho_server::network::{Network, Networks};
+use sekisho_server::network::Network;
 use sekisho_stores::url::path_below;
 
 use super::Listen;
@@ -17,24 +17,21 @@ use super::problems::Problems;
 use super::raw::RawListen;
 use super::secret::SecretSource;
 
-type Result<T> = std::result::Result<T, Problem>;
-
 /// Checks `[listen]`.
 pub(super) fn check(raw: &RawListen, base: &Path, problems: &mut Problems) -> Listen {
-    let https = addresses("https", &raw.https, problems);
+    let https: Vec<_> = problems.list("listen", "https", &raw.https, address);
     if raw.https.is_empty() {
-        let place = ["listen", "https"];
         let text = "is missing; write https = [\"0.0.0.0:443\", \"[::]:443\"]";
-        problems.add_lack(&place, Problem::at(&place, text));
+        problems.add_missing(&["listen", "https"], text);
     }
-    let http = addresses("http", &raw.http, problems);
-    let source = |text: &String| {
+    let http: Vec<_> = problems.list("listen", "http", &raw.http, address);
+    let token = ["listen", "admin_token"];
+    let admin_token = problems.parsed(&token, raw.admin_token.as_ref(), |text| {
         SecretSource::parse(text, base)
-            .map_err(|text| Problem::at(&["listen", "admin_token"], text))
-    };
-    let admin_token = problems.or_default(raw.admin_token.as_ref().map(source).transpose());
-    let admin = raw.admin.as_ref().map(|text| admin(text, base));
-    let admin = problems.or_default(admin.transpose());
+    });
+    let admin = problems.parsed(&["listen", "admin"], raw.admin.as_ref(), |text| {
+        admin(text, base)
+    });
     if raw.admin_token.is_none() {
         open_admin(admin.as_ref(), problems);
     }
@@ -49,8 +46,8 @@ pub(super) fn check(raw: &RawListen, base: &Path, problems: &mut Problems) -> Li
         public_port: problems.or_default(raw.public_port.map(port).transpose()),
         admin,
         admin_token,
-        trusted: networks("trusted", &raw.trusted, problems),
-        proxy: networks("proxy", &raw.proxy, problems),
+        trusted: problems.list("listen", "trusted", &raw.trusted, network),
+        proxy: problems.list("listen", "proxy", &raw.proxy, network),
     }
 }
 
@@ -63,16 +60,17 @@ pub(super) fn defaults(
     let mut defaults = Defaults::default();
     for (key, name) in raw {
         let place = ["default", key.as_str()];
-        let host = HostName::parse(name)
-            .map_err(|error| Problem::at(&place, format!("{name:?} is no host name: {error}")));
-        let Some(host) = problems.keep(host) else {
+        let host = problems.parsed(&place, Some(name), |name| {
+            HostName::parse(name).map_err(|error| format!("{name:?} is no host name: {error}"))
+        });
+        let Some(host) = host else {
             continue;
         };
         if key == "*" {
             defaults.any = Some(host);
             continue;
         }
-        let Some(address) = problems.keep(address(key, &place)) else {
+        let Some(address) = problems.parsed(&place, Some(key), address) else {
             continue;
         };
         if !https.contains(&address) {
@@ -99,41 +97,20 @@ fn open_admin(admin: Option<&Address>, problems: &mut Problems) {
     }
 }
 
-fn networks(key: &str, texts: &[String], problems: &mut Problems) -> Networks {
-    let networks = texts.iter().enumerate().filter_map(|(index, text)| {
-        let network = Network::parse(text)
-            .map_err(|error| Problem::at(&["listen", key, &index.to_string()], error.to_string()));
-        problems.keep(network)
-    });
-    networks.collect()
+fn network(text: &str) -> Result<Network, String> {
+    Network::parse(text).map_err(|error| error.to_string())
 }
 
-fn admin(text: &str, base: &Path) -> Result<Address> {
-    let place = ["listen", "admin"];
+fn admin(text: &str, base: &Path) -> Result<Address, String> {
     match text.strip_prefix("unix:") {
-        Some(path) => {
-            let path = path_below(base, path).map_err(|text| Problem::at(&place, text))?;
-            Ok(Address::Unix(path))
-        }
-        None => address(text, &place).map(Address::Tcp),
+        Some(path) => Ok(Address::Unix(path_below(base, path)?)),
+        None => Ok(Address::Tcp(address(text)?)),
     }
 }
 
-fn addresses(key: &str, texts: &[String], problems: &mut Problems) -> Vec<SocketAddr> {
-    let addresses = texts.iter().enumerate().filter_map(|(index, text)| {
-        problems.keep(address(text, &["listen", key, &index.to_string()]))
-    });
-    addresses.collect()
-}
-
-fn address(text: &str, place: &[&str]) -> Result<SocketAddr> {
+fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
-        Problem::at(
-            place,
-            format!(
-                "{text:?} is no address with a port; write \"127.0.0.1:8443\" or \"[::1]:8443\""
-            ),
-        )
+        format!("{text:?} is no address with a port; write \"127.0.0.1:8443\" or \"[::1]:8443\"")
     })
 }
 

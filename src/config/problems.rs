@@ -43,6 +43,37 @@ impl Problems {
         }
     }
 
+    /// Adds the problem that the value at `place` is missing, unless one of it was added.
+    pub(crate) fn add_missing(&mut self, place: &[&str], text: &str) {
+        self.add_lack(place, Problem::at(place, text));
+    }
+
+    /// Reads the text of a key; none if the key is left out, or if its text is wrong, which
+    /// is noted.
+    pub(crate) fn parsed<T>(
+        &mut self,
+        place: &[&str],
+        text: Option<&String>,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let value = parse(text?);
+        self.keep(value.map_err(|why| Problem::at(place, why)))
+    }
+
+    /// Reads the texts of a list. Wrong ones are noted with their index, and left out.
+    pub(crate) fn list<T, L: FromIterator<T>>(
+        &mut self,
+        section: &str,
+        key: &str,
+        texts: &[String],
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> L {
+        let one = |(index, text): (usize, &String)| {
+            self.parsed(&[section, key, &index.to_string()], Some(text), &parse)
+        };
+        texts.iter().enumerate().filter_map(one).collect()
+    }
+
     /// Returns the value, or notes the problem.
     pub(crate) fn keep<T>(&mut self, result: Result<T, Problem>) -> Option<T> {
         result.map_err(|problem| self.add(problem)).ok()

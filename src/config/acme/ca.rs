@@ -28,9 +28,8 @@ pub(super) fn check(raw: &RawAcme, base: &Path, problems: &mut Problems) -> Vec<
         }
     }
     if cas.is_empty() {
-        let place = ["acme", "cas"];
         let text = "is missing; write cas = [\"letsencrypt\"]";
-        problems.add_lack(&place, Problem::at(&place, text));
+        problems.add_missing(&["acme", "cas"], text);
     }
     let mut used = Vec::new();
     for (index, name) in cas.iter().enumerate() {
@@ -66,13 +65,11 @@ fn one(name: &str, raw: &RawCa, base: &Path, problems: &mut Problems) -> Option<
         );
         problems.add(Problem::at(&["acme", "ca", name], text));
     }
-    let at = |key: &'static str| move |text: String| Problem::at(&["acme", "ca", name, key], text);
+    let place = |key| ["acme", "ca", name, key];
     let options = options(name, raw, problems);
-    let root = raw.ca.as_deref().map(|path| path_below(base, path));
-    let root = problems.or_default(root.transpose().map_err(at("ca")));
-    let profile = given(raw.profile.as_ref()).map_err(at("profile"));
-    let profile = problems.or_default(profile);
-    let chain = problems.or_default(given(raw.chain.as_ref()).map_err(at("chain")));
+    let root = problems.parsed(&place("ca"), raw.ca.as_ref(), |path| path_below(base, path));
+    let profile = problems.parsed(&place("profile"), raw.profile.as_ref(), given);
+    let chain = problems.parsed(&place("chain"), raw.chain.as_ref(), given);
     let external = external(name, raw, base, problems);
     let builtin = options
         .as_ref()
@@ -89,7 +86,6 @@ fn one(name: &str, raw: &RawCa, base: &Path, problems: &mut Problems) -> Option<
 
 /// Returns what is known of a built-in CA, or the directory of another.
 fn options(name: &str, raw: &RawCa, problems: &mut Problems) -> Option<CaOptions> {
-    let place = ["acme", "ca", name, "directory"];
     let text = match (CaOptions::builtin(name), &raw.directory) {
         (Some(options), None) => return Some(options),
         (Some(_), Some(_)) => format!("{name} is built in; give a CA elsewhere another name"),
@@ -106,46 +102,33 @@ fn options(name: &str, raw: &RawCa, problems: &mut Problems) -> Option<CaOptions
             "is missing; write directory = \"https://…\", the URL of the CA's directory".into()
         }
     };
-    problems.add_lack(&place, Problem::at(&place, text));
+    problems.add_missing(&["acme", "ca", name, "directory"], &text);
     None
 }
 
 fn external(name: &str, raw: &RawCa, base: &Path, problems: &mut Problems) -> Option<External> {
     let place = |key| ["acme", "ca", name, key];
-    let at = |key: &'static str| move |text: String| Problem::at(&place(key), text);
-    for (key, is_given, other, has_other) in [
-        (
-            "eab_id",
-            raw.eab_id.is_some(),
-            "eab_key",
-            raw.eab_key.is_some(),
-        ),
-        (
-            "eab_key",
-            raw.eab_key.is_some(),
-            "eab_id",
-            raw.eab_id.is_some(),
-        ),
-    ] {
-        if is_given && !has_other {
-            let problem = at(key)(format!("only together with {other}"));
-            problems.add_lack(&place(other), problem);
-        }
+    let alone = match (&raw.eab_id, &raw.eab_key) {
+        (Some(_), None) => Some(("eab_id", "eab_key")),
+        (None, Some(_)) => Some(("eab_key", "eab_id")),
+        _ => None,
+    };
+    if let Some((key, other)) = alone {
+        let problem = Problem::at(&place(key), format!("only together with {other}"));
+        problems.add_lack(&place(other), problem);
     }
-    let id = problems.or_default(given(raw.eab_id.as_ref()).map_err(at("eab_id")));
-    let key = raw.eab_key.as_ref();
-    let key = key.map(|key| SecretSource::parse(key, base).map_err(at("eab_key")));
-    let key = problems.or_default(key.transpose());
+    let id = problems.parsed(&place("eab_id"), raw.eab_id.as_ref(), given);
+    let key = problems.parsed(&place("eab_key"), raw.eab_key.as_ref(), |key| {
+        SecretSource::parse(key, base)
+    });
     id.zip(key).map(|(id, key)| External { id, key })
 }
 
 /// Limits that are left out don't exist. What the CA exempts stays as it was.
 fn quotas(ca: &str, raw: &RawQuotas, builtin: &Quotas, problems: &mut Problems) -> Quotas {
     let mut limit = |key, text: &Option<String>| {
-        let text = text.as_deref();
-        let limit = text.map(|text| limit(text).ok_or_else(|| format!("{text:?} {LIMIT}")));
-        let place = ["acme", "ca", ca, "quotas", key];
-        problems.or_default(limit.transpose().map_err(|text| Problem::at(&place, text)))
+        let parse = |text: &str| limit(text).ok_or_else(|| format!("{text:?} {LIMIT}"));
+        problems.parsed(&["acme", "ca", ca, "quotas", key], text.as_ref(), parse)
     };
     Quotas {
         orders: limit("orders", &raw.orders),
@@ -166,10 +149,10 @@ fn limit(text: &str) -> Option<Limit> {
     Limit::new(count, u32::try_from(period / 1_000).ok()?)
 }
 
-fn given(text: Option<&String>) -> Result<Option<String>, String> {
-    match text {
-        Some(text) if text.trim().is_empty() => Err("must not be empty; leave the key out".into()),
-        text => Ok(text.cloned()),
+fn given(text: &str) -> Result<String, String> {
+    match text.trim().is_empty() {
+        true => Err("must not be empty; leave the key out".into()),
+        false => Ok(text.to_owned()),
     }
 }
 

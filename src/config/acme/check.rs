@@ -1,5 +1,6 @@
 //! Checks `[acme]`.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -18,8 +19,6 @@ use crate::config::locate::Problem;
 use crate::config::name_server::name_server;
 use crate::config::problems::Problems;
 
-type Result<T> = std::result::Result<T, Problem>;
-
 /// Checks the section, its tables included. The store is not known if it is wrong.
 pub(crate) fn check(
     raw: &RawAcme,
@@ -35,16 +34,17 @@ pub(crate) fn check(
     let (cas, external) = ca::check(raw, base, problems).into_iter().unzip();
     if !raw.agree {
         let text = "required: you agree to the terms of these CAs with agree = true";
-        problems.add_lack(&["acme", "agree"], at("agree", text));
+        problems.add_missing(&["acme", "agree"], text);
     }
+    let kind = problems.parsed(&["acme", "key"], raw.key.as_ref(), KeyKind::from_str);
     let orders = problems.or_default(key("acme", "orders").count(raw.orders));
     let settings = Settings {
         cas,
-        contact: list("contact", &raw.contact, contact, problems),
+        contact: problems.list("acme", "contact", &raw.contact, contact),
         agree: raw.agree,
         admission: admission(raw, base, problems),
         orders,
-        key: problems.or_default(word("key", raw.key.as_deref(), KeyKind::from_str)),
+        key: kind.unwrap_or_default(),
         reuse_key: raw.reuse_key,
         solvers: solvers(raw.solvers.as_deref(), problems),
         dns: Vec::new(),
@@ -68,8 +68,9 @@ pub(crate) fn waits(raw: Option<&RawAcme>, problems: &mut Problems) -> Certifica
 }
 
 fn admission(raw: &RawAcme, base: &Path, problems: &mut Problems) -> admission::Settings {
-    let first_access = word("first_access", raw.first_access.as_deref(), first_access);
-    let first_access = problems.or_default(first_access);
+    let place = ["acme", "first_access"];
+    let first_access = problems.parsed(&place, raw.first_access.as_ref(), first_access);
+    let first_access = first_access.unwrap_or_default();
     let lack = match &raw.ask {
         None if first_access == FirstAccess::Ask => {
             Some(at("first_access", "\"ask\" needs ask = \"URL\""))
@@ -85,27 +86,28 @@ fn admission(raw: &RawAcme, base: &Path, problems: &mut Problems) -> admission::
     if let Some(problem) = lack {
         problems.add_lack(&["acme", "ask"], problem);
     }
-    let root = raw.ask_ca.as_deref().map(|path| path_below(base, path));
-    let root = root.transpose().map_err(|text| at("ask_ca", text));
+    let root = problems.parsed(&["acme", "ask_ca"], raw.ask_ca.as_ref(), |path| {
+        path_below(base, path)
+    });
     let pattern =
         |text: &str| HostPattern::parse(text).map_err(|error| format!("{text:?}: {error}"));
     let address = |text: &str| {
-        text.parse()
+        text.parse::<IpAddr>()
             .map_err(|_| format!("{text:?} is no IP address; write it without a port"))
     };
     admission::Settings {
         first_access,
         ask: raw.ask.clone(),
-        ask_ca: problems.or_default(root),
-        addresses: list("addresses", &raw.addresses, address, problems),
+        ask_ca: root,
+        addresses: problems.list("acme", "addresses", &raw.addresses, address),
         caa: raw.caa.unwrap_or(true),
-        allow: list("allow", &raw.allow, pattern, problems),
-        deny: list("deny", &raw.deny, pattern, problems),
-        resolvers: list("resolvers", &raw.resolvers, name_server, problems),
+        allow: problems.list("acme", "allow", &raw.allow, pattern),
+        deny: problems.list("acme", "deny", &raw.deny, pattern),
+        resolvers: problems.list("acme", "resolvers", &raw.resolvers, name_server),
     }
 }
 
-fn first_access(text: &str) -> std::result::Result<FirstAccess, String> {
+fn first_access(text: &str) -> Result<FirstAccess, String> {
     match text {
         "hosts" => Ok(FirstAccess::Hosts),
         "ask" => Ok(FirstAccess::Ask),
@@ -115,7 +117,7 @@ fn first_access(text: &str) -> std::result::Result<FirstAccess, String> {
 }
 
 /// CAs take addresses of mail without further fields (RFC 8555, section 7.3).
-fn contact(text: &str) -> std::result::Result<String, String> {
+fn contact(text: &str) -> Result<String, String> {
     let address = text.strip_prefix("mailto:").unwrap_or_default();
     let is_plain = address.bytes().all(|byte| byte.is_ascii_graphic())
         && !address.contains([',', '?', '#', '<', '>']);
@@ -138,7 +140,7 @@ fn solvers(texts: Option<&[String]>, problems: &mut Problems) -> Vec<ChallengeTy
         let known = || SOLVERS.map(ChallengeType::as_str).join(", ");
         found.ok_or_else(|| format!("{text:?} is no kind of challenge; write {}", known()))
     };
-    let solvers = list("solvers", texts, kind, problems);
+    let solvers: Vec<ChallengeType> = problems.list("acme", "solvers", texts, kind);
     for (index, solver) in solvers.iter().enumerate() {
         if solvers[..index].contains(solver) {
             problems.add(at("solvers", format!("{:?} stands twice", solver.as_str())));
@@ -148,28 +150,6 @@ fn solvers(texts: Option<&[String]>, problems: &mut Problems) -> Vec<ChallengeTy
         problems.add(at("solvers", "must not be empty; leave the key out"));
     }
     solvers
-}
-
-fn list<T>(
-    key: &str,
-    texts: &[String],
-    parse: impl Fn(&str) -> std::result::Result<T, String>,
-    problems: &mut Problems,
-) -> Vec<T> {
-    let one = |(index, text): (usize, &String)| {
-        let place = ["acme", key, &index.to_string()];
-        problems.keep(parse(text).map_err(|text| Problem::at(&place, text)))
-    };
-    texts.iter().enumerate().filter_map(one).collect()
-}
-
-fn word<T: Default>(
-    key: &str,
-    text: Option<&str>,
-    parse: impl Fn(&str) -> std::result::Result<T, String>,
-) -> Result<T> {
-    text.map_or_else(|| Ok(T::default()), parse)
-        .map_err(|text| at(key, text))
 }
 
 fn at(key: &str, text: impl Into<String>) -> Problem {

@@ -26,9 +26,9 @@ pub(super) fn check(
         let wait = problems.or_default(wait.map_err(|problem| problem.moved(&place)));
         let check = problems.or_default(checked(name, raw));
         let method = method(name, raw, base, problems);
-        let zone = parsed(name).map_err(|text| Problem::at(&["acme", "dns", name], text));
+        let zone = problems.parsed(&["acme", "dns", name], Some(name), parsed);
         Some(Zone {
-            zone: problems.keep(zone)?,
+            zone: zone?,
             method: method?,
             wait,
             check,
@@ -62,39 +62,36 @@ fn parsed(name: &str) -> Result<HostName, String> {
 }
 
 fn method(zone: &str, raw: &RawZone, base: &Path, problems: &mut Problems) -> Option<DnsMethod> {
-    let at = |key: &'static str| move |text: String| Problem::at(&["acme", "dns", zone, key], text);
+    let place = |key| ["acme", "dns", zone, key];
+    let below = |path: &str| path_below(base, path);
+    let secret = |text: &str| SecretSource::parse(text, base);
     belongs(zone, raw, problems);
     match (&raw.exec, &raw.webhook, &raw.rfc2136) {
         (Some(program), None, None) => {
-            let program = path_below(base, program).map_err(at("exec"));
-            Some(DnsMethod::Exec(problems.keep(program)?))
+            let program = problems.parsed(&place("exec"), Some(program), below)?;
+            Some(DnsMethod::Exec(program))
         }
         (None, Some(url), None) => {
-            let root = raw.ca.as_deref().map(|path| path_below(base, path));
-            let password = raw.password.as_ref();
-            let password = password.map(|text| SecretSource::parse(text, base));
-            let password = password.transpose().map_err(at("password"));
-            let password = problems.or_default(password);
+            let password = problems.parsed(&place("password"), raw.password.as_ref(), secret);
+            let root = problems.parsed(&place("ca"), raw.ca.as_ref(), below);
             Some(DnsMethod::Webhook {
                 url: url.clone(),
-                root: problems.or_default(root.transpose().map_err(at("ca"))),
+                root,
                 login: raw.user.clone().zip(password),
             })
         }
         (None, None, Some(server)) => {
-            let server = problems.keep(name_server(server).map_err(at("rfc2136")));
-            let Some(tsig) = &raw.tsig else {
-                let problem =
-                    at("tsig")("is missing: updates are signed; write tsig = \"file:PATH\"".into());
-                problems.add_lack(&["acme", "dns", zone, "tsig"], problem);
-                return None;
-            };
-            let tsig = problems.keep(SecretSource::parse(tsig, base).map_err(at("tsig")));
+            let server = problems.parsed(&place("rfc2136"), Some(server), name_server);
+            if raw.tsig.is_none() {
+                let text = "is missing: updates are signed; write tsig = \"file:PATH\"";
+                problems.add_missing(&place("tsig"), text);
+            }
+            let tsig = problems.parsed(&place("tsig"), raw.tsig.as_ref(), secret);
             let (server, tsig) = server.zip(tsig)?;
             Some(DnsMethod::Rfc2136 { server, tsig })
         }
         _ => {
-            let is_told = |key| problems.is_told(&["acme", "dns", zone, key]);
+            let is_told = |key| problems.is_told(&place(key));
             if !["exec", "webhook", "rfc2136"].into_iter().any(is_told) {
                 let text = "write exactly one of exec, webhook and rfc2136";
                 problems.add(Problem::at(&["acme", "dns", zone], text));
