@@ -54,7 +54,7 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     writeln!(output, "{} is valid", config.file.display())?;
     if store.is_none() {
         let keys = opened.catalog.map_or("", |_| " and opens with its keys");
-        writeln!(output, "{} is there{keys}", opened.shown)?;
+        writeln!(output, "{} is there{keys}", config.store.url)?;
     }
     let ignored = open::ignores_redis(&config);
     if ignored {

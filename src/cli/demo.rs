@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args) -> Result<Ended> {
     println!(
         "serving on https://{}, {:.1} ms after it began",
         serving.https(),
-        serving.start_up().as_secs_f64() * 1000.0
+        serving.start_up.as_secs_f64() * 1000.0
     );
     for line in serve_and_verify(serving, folder.path())? {
         println!("{line}");
@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args) -> Result<Ended> {
 
 /// Serves while the demo's client verifies the server.
 fn serve_and_verify(serving: Serving, folder: &Path) -> Result<[String; 2]> {
-    let (https, shutdown) = (serving.https(), serving.shutdown());
+    let (https, shutdown) = (serving.https(), serving.shutdown.clone());
     thread::scope(|scope| {
         let server = scope.spawn(|| serving.run());
         let verified = verify::verify(https, folder);

@@ -132,7 +132,7 @@ impl Test {
     }
 
     async fn looked_up(&self, hook: &Opened, name: &HostName) -> String {
-        match hook.lookup(name, self.client).await {
+        match hook.clients.lookup(name, self.client).await {
             Outcome::Found(served) => format!("{name}: {}", certificate(&served)),
             Outcome::Absent(_) => format!("{name}: not there, or without a certificate"),
             Outcome::Failed(error) => format!("{name}: {error}"),

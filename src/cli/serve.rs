@@ -23,7 +23,7 @@ pub(super) fn run(config: Option<&Path>, args: &Args, begun: Instant) -> Result<
         let config = config.file.display();
         tracing::warn!(%config, problem, "the configuration is exposed: {hint}");
     }
-    Serving::build(&config, begun)?.run_until_signalled()?;
+    Serving::build(&config, begun)?.run_until_signalled(&config)?;
     Ok(Ended::Done)
 }
 

@@ -1,11 +1,12 @@
 //! Files, addresses and environment variables that are the server's own.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sekisho_certs::seal::KeySource;
 use sekisho_server::access_log::Target;
 use sekisho_server::admin::Address;
-use sekisho_server::site::{OwnAddress, OwnAddresses, OwnFiles, Site};
+use sekisho_server::site::{Guard, OwnAddress, OwnAddresses, OwnFiles, Site};
 use sekisho_stores::Url;
 use sekisho_stores::announced::Announced;
 use sekisho_stores::postgres;
@@ -56,6 +57,13 @@ impl Config {
         let cas = cas.map(|(host, port)| OwnAddress::Private(host, port));
         let others = resolvers.chain(cas);
         OwnAddresses::new(listeners.chain(admin).chain(stores).chain(others))
+    }
+
+    /// Makes what judges sites by `[sites]`, and refuses upstreams these addresses.
+    pub(crate) fn guard(&self, addresses: Arc<OwnAddresses>) -> Guard {
+        Guard::new(self.allowed.clone(), self.own_files())
+            .with_fields(self.named_fields.clone())
+            .with_addresses(addresses)
     }
 
     /// Lists the ports of nodes that sentinels and Clusters of the configuration lead to.

@@ -5,22 +5,21 @@ mod imports;
 
 use std::fs;
 use std::io::Read;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use sekisho_certs::store::BoxFuture;
-use sekisho_certs::{HostName, Lookup, LookupSettings, NeverObtain, Outcome, Store, metrics};
+use sekisho_certs::{Lookup, NeverObtain, Store, metrics};
 use sekisho_hook::{Hello, Offers, Report, Settings};
 use sekisho_server::hook::{Answer, Charge, Choice, ClientFacts, Question};
-use sekisho_server::site::Guard;
 use sekisho_server::tickets::Ring;
 use sekisho_server::{Publisher, VirtualHost, hook as server};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::config::{Config, Hook as Section, OnError};
+use crate::wiring::open::lookup;
 use clients::Clients;
 use imports::Imports;
 pub(crate) use imports::Served;
@@ -28,7 +27,8 @@ pub(crate) use imports::Served;
 /// Script of `[hook]`, and what it may cost its clients.
 pub(crate) struct Opened {
     hook: Arc<Hook>,
-    clients: server::Clients,
+    /// What looks names up as the server does for a client.
+    pub(crate) clients: server::Clients,
     /// `[server] handshake_timeout`.
     handshake: Duration,
 }
@@ -48,11 +48,6 @@ impl Opened {
         self.hook.0.report(Arc::clone(hello), deadline).await
     }
 
-    /// Looks up a name as the server does for this client.
-    pub(crate) async fn lookup(&self, name: &HostName, client: IpAddr) -> Outcome<VirtualHost> {
-        self.clients.lookup(name, client).await
-    }
-
     /// Registers the metrics of the script's runs.
     pub(crate) fn register(&self, registry: &mut metrics::Registry) {
         self.hook.0.register(registry);
@@ -62,126 +57,76 @@ impl Opened {
 /// Compiled script, with all that it reaches.
 struct Hook(sekisho_hook::Hook<Imports>);
 
-/// Opens the script of `[hook]`, if there is one, and makes what it may cost its
-/// clients.
+/// Reads and compiles the script of `[hook]`, if there is one, and makes what it may cost
+/// its clients. Connects to nothing yet; `runtime` drives what is connected later. A script
+/// that is tried has the signatures of its chains verified in each run.
 ///
 /// # Errors
-/// As [`Hook::open`].
+/// Says which file can't be used, or the line of the script that is wrong.
 pub(crate) fn open(
     config: &Config,
     publisher: Arc<Publisher>,
     lookup: &Arc<Lookup<VirtualHost>>,
     runtime: &Handle,
+    tries: bool,
 ) -> anyhow::Result<Option<Opened>> {
     let Some(section) = &config.hook else {
         return Ok(None);
     };
-    open_as(config, section, publisher, lookup, runtime, false).map(Some)
-}
-
-fn open_as(
-    config: &Config,
-    section: &Section,
-    publisher: Arc<Publisher>,
-    lookup: &Arc<Lookup<VirtualHost>>,
-    runtime: &Handle,
-    tries: bool,
-) -> anyhow::Result<Opened> {
-    let clients = server::Clients::new(lookup, &config.limits);
-    let hook = Hook::open(config, section, publisher, clients.clone(), runtime, tries)?;
-    Ok(Opened {
-        hook: Arc::new(hook),
+    let base = config.file.parent().expect("an absolute file has a folder");
+    // Connections are made of the runtime that is entered.
+    let _entered = runtime.enter();
+    let clients = Clients::new(
+        &section.sql,
+        section.timeout,
+        section.ca.as_deref(),
+        base.into(),
+        runtime,
+    )?;
+    let budget = server::Clients::new(lookup, &config.limits);
+    let imports = Imports {
         clients,
+        budget: budget.clone(),
+        publisher,
+        tries,
+    };
+    let hook = sekisho_hook::Hook::compile(settings(config, section)?, imports)?;
+    Ok(Some(Opened {
+        hook: Arc::new(Hook(hook)),
+        clients: budget,
         handshake: config.limits.handshake,
-    })
+    }))
 }
 
 /// Compiles the script of `[hook]`, if there is one, and runs its function `test` with
 /// this store. The current runtime drives its connections.
 ///
 /// # Errors
-/// As [`Hook::open`], or where the test failed.
+/// As [`open`], or where the test failed.
 pub(crate) async fn check(config: &Config, store: Arc<dyn Store>) -> anyhow::Result<()> {
-    match open_alone(config, store)? {
-        Some(opened) => opened.hook.test().await,
+    let Some(opened) = open_alone(config, store)? else {
+        return Ok(());
+    };
+    match opened.hook.0.test().await.and_then(|report| report.error) {
+        Some(error) => bail!("the script's test failed: {error}"),
         None => Ok(()),
     }
 }
 
 /// Opens the script like [`open`], with a lookup of its own on this store and without a
-/// server, to try it: signatures of its chains are verified in each run. No certificate is
-/// obtained. The current runtime drives its connections.
+/// server, to try it. No certificate is obtained. The current runtime drives its connections.
 ///
 /// # Errors
-/// As [`Hook::open`].
+/// As [`open`].
 pub(crate) fn open_alone(config: &Config, store: Arc<dyn Store>) -> anyhow::Result<Option<Opened>> {
-    let Some(section) = &config.hook else {
+    if config.hook.is_none() {
         return Ok(None);
-    };
-    let guard = Guard::new(config.allowed.clone(), config.own_files())
-        .with_fields(config.named_fields.clone());
-    let publisher = Publisher::new(
-        Arc::new(Ring::random()),
-        config.site.clone(),
-        Arc::new(guard),
-    );
+    }
+    let guard = Arc::new(config.guard(Arc::default()));
+    let publisher = Publisher::new(Arc::new(Ring::random()), config.site.clone(), guard);
     let publisher = Arc::new(publisher);
-    let made = Arc::clone(&publisher);
-    let settings = LookupSettings {
-        memory: config.cache.memory,
-        fresh: config.cache.fresh,
-        absent: config.cache.absent,
-    };
-    let publish = move |host: &Arc<_>| made.publish(host);
-    let lookup = Lookup::new(store, &settings, Arc::new(NeverObtain), publish);
-    let runtime = Handle::current();
-    open_as(config, section, publisher, &lookup, &runtime, true).map(Some)
-}
-
-impl Hook {
-    /// Reads and compiles the script. Connects to nothing yet; `runtime` drives what
-    /// is connected later.
-    ///
-    /// # Errors
-    /// Says which file can't be used, or the line of the script that is wrong.
-    fn open(
-        config: &Config,
-        section: &Section,
-        publisher: Arc<Publisher>,
-        budget: server::Clients,
-        runtime: &Handle,
-        tries: bool,
-    ) -> anyhow::Result<Self> {
-        let base = config.file.parent().expect("an absolute file has a folder");
-        // Connections are made of the runtime that is entered.
-        let _entered = runtime.enter();
-        let clients = Clients::new(
-            &section.sql,
-            section.timeout,
-            section.ca.as_deref(),
-            base.into(),
-            runtime,
-        )?;
-        let imports = Imports {
-            clients,
-            budget,
-            publisher,
-            tries,
-        };
-        let settings = settings(config, section)?;
-        Ok(Self(sekisho_hook::Hook::compile(settings, imports)?))
-    }
-
-    /// Runs the script's function `test`, if there is one.
-    ///
-    /// # Errors
-    /// Says where it failed.
-    async fn test(&self) -> anyhow::Result<()> {
-        match self.0.test().await.and_then(|report| report.error) {
-            Some(error) => bail!("the script's test failed: {error}"),
-            None => Ok(()),
-        }
-    }
+    let lookup = lookup(config, store, &publisher, Arc::new(NeverObtain));
+    open(config, publisher, &lookup, &Handle::current(), true)
 }
 
 impl server::Hook for Hook {

@@ -20,7 +20,7 @@ use crate::terminal::failure::Result;
 
 pub(crate) use caches::{IGNORED, connect as connect_cache, ignores_redis};
 pub(crate) use issuance::{challenges, issuer};
-pub(crate) use serving::serving;
+pub(crate) use serving::{lookup, serving};
 
 pub(crate) mod access_log;
 mod caches;
@@ -40,8 +40,6 @@ pub(crate) struct Opened {
     pub(crate) disk: Option<Arc<DiskCache>>,
     /// Cached start state, if the catalog is unavailable.
     pub(crate) start: Option<StartState>,
-    /// The store's URL as shown to the operator.
-    pub(crate) shown: String,
 }
 
 /// Makes the runtime of one command.

@@ -8,19 +8,17 @@ mod upstreams;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use sekisho_certs::feed::CACHE_TIMEOUT;
-use sekisho_certs::{
-    Challenges, Clock, Documents, Feed, Follower, Lookup, LookupSettings, NeverObtain, Obtain,
-};
+use sekisho_certs::metrics::Registry;
+use sekisho_certs::{Challenges, Clock, Documents, Feed, Follower, Lookup, NeverObtain, Obtain};
 use sekisho_server::access_log::AccessLog;
 use sekisho_server::admin::{Address, Admin, Listener, Sources};
 use sekisho_server::metrics::Metrics;
-use sekisho_server::site::{Guard, OwnAddresses};
+use sekisho_server::site::OwnAddresses;
 use sekisho_server::tickets::{Keeper, Ring, Source};
 use sekisho_server::{Parts, Phase, Publisher, Responder, Server, Shutdown, VirtualHost};
 use sekisho_stores::announced::Announced;
@@ -35,7 +33,7 @@ use crate::terminal::failure::Result;
 use crate::wiring::hook;
 use crate::wiring::open::{self, Opened};
 use crate::wiring::serving::issuance::Issuance;
-use crate::wiring::serving::metrics::Measured;
+use crate::wiring::serving::metrics::registry;
 
 /// Server whose sockets are bound, and its background tasks.
 pub(crate) struct Serving {
@@ -50,13 +48,10 @@ pub(crate) struct Serving {
     own_addresses: Arc<OwnAddresses>,
     /// Ports of the nodes that stores lead to, which are own addresses.
     announced: Vec<watch::Receiver<BTreeSet<u16>>>,
-    shutdown: Shutdown,
-    store: String,
-    /// `[cache] memory`.
-    memory: Size,
-    /// The configuration.
-    file: PathBuf,
-    start_up: Duration,
+    /// Shuts the server down.
+    pub(crate) shutdown: Shutdown,
+    /// Time from the start of the process until all sockets were bound.
+    pub(crate) start_up: Duration,
 }
 
 impl Serving {
@@ -70,50 +65,41 @@ impl Serving {
         let opened = background.block_on(open::serving(config, true))?;
         let ring = Arc::new(Ring::random());
         let own_addresses = Arc::new(config.own_addresses());
-        let guard = Guard::new(config.allowed.clone(), config.own_files())
-            .with_fields(config.named_fields.clone());
-        let guard = Arc::new(guard.with_addresses(Arc::clone(&own_addresses)));
+        let guard = Arc::new(config.guard(Arc::clone(&own_addresses)));
         let challenges = open::challenges(&opened);
         let issuance = issuance(config, &opened, challenges.as_ref())?;
-        let obtain = issuance.as_ref().map(Issuance::on_demand);
+        let obtain: Arc<dyn Obtain> = match &issuance {
+            Some(issuance) => issuance.on_demand(),
+            None => Arc::new(NeverObtain),
+        };
         let publisher = Publisher::new(Arc::clone(&ring), config.site.clone(), Arc::clone(&guard));
         let publisher = Arc::new(publisher);
-        let lookup = lookup(config, &opened, &publisher, obtain);
-        let hook = hook::open(config, publisher, &lookup, background.handle())?;
+        let lookup = open::lookup(config, Arc::clone(&opened.store) as _, &publisher, obtain);
+        let hook = hook::open(config, publisher, &lookup, background.handle(), false)?;
         let documents = Arc::new(Documents::default());
         let keeper = keeper(config, &opened, &documents, ring);
         let feed = background.block_on(feed(&opened, &lookup, documents));
         let keeper = background.block_on(filled(keeper, &opened));
         let shutdown = Shutdown::new();
         let metrics = Arc::new(Metrics::default());
-        let responder = Arc::new(Responder::new(config.cache.files, guard));
         let access_log = open::access_log::open(config)?;
         let parts = Parts {
-            lookup: Arc::clone(&lookup),
+            lookup,
             metrics: Arc::clone(&metrics),
-            responder: Arc::clone(&responder),
+            responder: Arc::new(Responder::new(config.cache.files, guard)),
             // Another server may order, and a command that orders has no sockets.
-            challenges: challenges.clone(),
+            challenges,
             access_log: access_log.clone(),
             hook: hook.as_ref().map(hook::Opened::parts),
             clock: Clock::System,
-            loop_id: background.block_on(upstreams::loop_id(&opened)),
+            loop_id: background.block_on(upstreams::loop_id(config, &opened)),
             load_roots: upstreams::roots,
             on_worker: worker::register,
         };
+        let registry = registry(&opened, &parts, issuance.as_ref(), hook.as_ref());
+        let sources = sources(config, &parts, registry, &shutdown);
         let server =
             Server::build(config.settings(upstreams), parts).map_err(bind_error::with_hint)?;
-        let measured = Measured {
-            opened: &opened,
-            lookup: &lookup,
-            metrics: &metrics,
-            responder: &responder,
-            challenges: challenges.as_deref(),
-            issuance: issuance.as_ref(),
-            access_log: access_log.as_deref(),
-            hook: hook.as_ref(),
-        };
-        let sources = sources(config, &measured, &shutdown);
         let admin = background.block_on(admin(config, sources))?;
         own_addresses.bind(bound(&server, admin.as_ref()));
         // The workers, which handle clients' bytes, start after this: they
@@ -133,9 +119,6 @@ impl Serving {
             own_addresses,
             announced: config.announced().map(Announced::subscribe).collect(),
             shutdown,
-            store: opened.shown,
-            memory: Size(config.cache.memory),
-            file: config.file.clone(),
             start_up,
         })
     }
@@ -145,19 +128,8 @@ impl Serving {
         self.server.addresses().https[0]
     }
 
-    /// Returns the time from the start of the process until all sockets were
-    /// bound.
-    pub(crate) fn start_up(&self) -> Duration {
-        self.start_up
-    }
-
-    /// Returns a handle to shut the server down.
-    pub(crate) fn shutdown(&self) -> Shutdown {
-        self.shutdown.clone()
-    }
-
     /// Logs the addresses and the store.
-    fn announce(&self) {
+    fn announce(&self, config: &Config) {
         let addresses = self.server.addresses();
         let admin = self
             .admin
@@ -167,9 +139,9 @@ impl Serving {
             https = joined(&addresses.https),
             http = joined(&addresses.http),
             admin = joined(admin.as_slice()),
-            store = self.store,
-            cache_memory = %self.memory,
-            config = %self.file.display(),
+            store = config.store.url.to_string(),
+            cache_memory = %Size(config.cache.memory),
+            config = %config.file.display(),
             start_up_ms = (self.start_up.as_secs_f64() * 10_000.0).round() / 10.0,
             version = env!("CARGO_PKG_VERSION"),
             "serving"
@@ -177,8 +149,8 @@ impl Serving {
     }
 
     /// Serves until a signal begins the drain.
-    pub(crate) fn run_until_signalled(self) -> Result<()> {
-        let shutdown = self.shutdown();
+    pub(crate) fn run_until_signalled(self, config: &Config) -> Result<()> {
+        let shutdown = self.shutdown.clone();
         let enter = self.background.enter();
         let reopen = self.access_log.clone().map(|log| move || log.reopen());
         let signals = shutdown
@@ -188,7 +160,7 @@ impl Serving {
         self.background.spawn(signals);
         // The signal handlers come first: a reader of this line may send a
         // signal at once.
-        self.announce();
+        self.announce(config);
         self.run()?;
         if shutdown.phase() == Phase::Ending {
             bail!("ended at once by a second signal");
@@ -236,27 +208,6 @@ fn background() -> Result<Runtime> {
         .thread_name("background")
         .build();
     runtime.context("the background runtime could not be started")
-}
-
-fn lookup(
-    config: &Config,
-    opened: &Opened,
-    publisher: &Arc<Publisher>,
-    obtain: Option<Arc<dyn Obtain>>,
-) -> Arc<Lookup<VirtualHost>> {
-    let settings = LookupSettings {
-        memory: config.cache.memory - config.hook_memory(),
-        fresh: config.cache.fresh,
-        absent: config.cache.absent,
-    };
-    let publisher = Arc::clone(publisher);
-    let publish = move |host: &Arc<_>| publisher.publish(host);
-    Lookup::new(
-        Arc::clone(&opened.store) as _,
-        &settings,
-        obtain.unwrap_or_else(|| Arc::new(NeverObtain)),
-        publish,
-    )
 }
 
 /// Makes what orders certificates. None without `[acme]`, which needs a catalog.
@@ -328,12 +279,12 @@ async fn filled(mut keeper: Keeper, opened: &Opened) -> Keeper {
 }
 
 /// Returns what the admin listener shows.
-fn sources(config: &Config, measured: &Measured<'_>, shutdown: &Shutdown) -> Sources {
-    let lookup = Arc::clone(measured.lookup);
+fn sources(config: &Config, parts: &Parts, registry: Registry, shutdown: &Shutdown) -> Sources {
+    let lookup = Arc::clone(&parts.lookup);
     let shutdown = shutdown.clone();
     Sources {
-        registry: measured.registry(),
-        metrics: Arc::clone(measured.metrics),
+        registry,
+        metrics: Arc::clone(&parts.metrics),
         lookup: Box::new(move || lookup.stats()),
         draining: Box::new(move || shutdown.phase() > Phase::Serving),
         sites: config.sites_digest().into(),

@@ -35,10 +35,7 @@ struct Hosts {
 
 /// Reads all hosts of the catalog.
 pub(super) async fn refused(catalog: &dyn Catalog, config: &Config) -> Result<Refused> {
-    let guard = Guard::new(config.allowed.clone(), config.own_files())
-        .with_fields(config.named_fields.clone());
-    let addresses = Arc::new(config.own_addresses());
-    let guard = guard.with_addresses(addresses);
+    let guard = config.guard(Arc::new(config.own_addresses()));
     let mut refused = Refused::default();
     let mut after = None;
     loop {

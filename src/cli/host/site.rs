@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use sekisho_certs::{HostRecord, Site, Tenant};
-use sekisho_server::site::{self, Guard, MAX_DOCUMENT, SiteDocument, SiteError};
+use sekisho_server::site::{self, MAX_DOCUMENT, SiteDocument, SiteError};
 use serde_json::{Value, json};
 
 use crate::config::Config;
@@ -187,10 +187,8 @@ pub(super) fn check_record(
 /// Fails if the servers of this configuration refuse the site of a tenant; for none, if
 /// they refuse it whoever has the host.
 fn refuse(site: &site::Site, config: &Config, tenant: Option<&Tenant>) -> Result<()> {
-    let addresses = Arc::new(config.own_addresses());
-    let guard = Guard::new(config.allowed.clone(), config.own_files())
-        .with_fields(config.named_fields.clone());
-    let Some(refused) = site.refused(&guard.with_addresses(addresses), tenant) else {
+    let guard = config.guard(Arc::new(config.own_addresses()));
+    let Some(refused) = site.refused(&guard, tenant) else {
         return Ok(());
     };
     let file = config.file.display();

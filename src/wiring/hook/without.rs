@@ -34,6 +34,7 @@ pub(crate) fn open(
     _: Arc<Publisher>,
     _: &Arc<Lookup<VirtualHost>>,
     _: &Handle,
+    _: bool,
 ) -> anyhow::Result<Option<Opened>> {
     Ok(None)
 }

@@ -1,13 +1,13 @@
-//! Opens the store with its caches for `serve`.
+//! Opens the store with its caches as a server does, and makes the lookup on it.
 
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use sekisho_certs::metrics::Counter;
 use sekisho_certs::seal::Keys;
-use sekisho_certs::{Catalog, Sealer, Secret, StoreError};
-use sekisho_stores::disk_cache::{DiskCache, StartState};
-use sekisho_stores::redis_cache::RedisCache;
+use sekisho_certs::{Catalog, Lookup, LookupSettings, Obtain, Sealer, Secret, Store, StoreError};
+use sekisho_server::{Publisher, VirtualHost};
+use sekisho_stores::disk_cache::StartState;
 use sekisho_stores::tiers::{STORE_TIMEOUT, Tiers};
 use sekisho_stores::{OpenStore, Options};
 use tokio::runtime::Handle;
@@ -20,49 +20,50 @@ use crate::terminal::failure::Result;
 /// current runtime drives its connections.
 pub(crate) async fn serving(config: &Config, with_disk: bool) -> Result<Opened> {
     let retired = Counter::default();
-    let opened = counting(config, with_disk, retired.clone()).await?;
-    Ok(Opened { retired, ..opened })
-}
-
-async fn counting(config: &Config, with_disk: bool, retired: Counter) -> Result<Opened> {
-    let url = &config.store.url;
     let options = Options {
         token: config.store.token.as_ref().map(store_token).transpose()?,
         ca: config.store.ca.clone(),
         // After this time, the client has given up its handshake.
         timeout: Some(STORE_TIMEOUT),
-        retired,
+        retired: retired.clone(),
         ..Options::default()
     };
-    let catalog = match sekisho_stores::open(url, &options, &Handle::current())? {
-        OpenStore::Catalog(catalog) => catalog,
+    match sekisho_stores::open(&config.store.url, &options, &Handle::current())? {
+        OpenStore::Catalog(catalog) => with_caches(config, catalog, retired, with_disk).await,
         OpenStore::Plain(store) => {
             let (tiers, disk) = caches::plain(config, store, with_disk);
-            return Ok(opened(config, tiers, None, None, disk, None));
+            Ok(Opened {
+                store: Arc::new(tiers),
+                retired,
+                catalog: None,
+                redis: None,
+                disk,
+                start: None,
+            })
         }
-    };
-    let keys = keys_of(config, catalog.as_ref()).await?;
-    let sealer = Sealer::unopened(catalog, keys);
-    if url.is_local() {
-        sealer.ensure_open().await?;
-        return with_caches(config, sealer, None, None);
     }
-    let disk = with_disk
-        .then(|| caches::disk(config, sealer.seen()))
-        .flatten();
-    // The start state must be read before the first store call, which may
-    // change it.
-    let start = disk.as_ref().and_then(|disk| disk.start_state());
-    let start = open_or_start_cached(&sealer, start).await?;
-    with_caches(config, sealer, disk, start)
 }
 
-fn with_caches(
+/// Opens a catalog with its caches. One in the network may be out of reach.
+async fn with_caches(
     config: &Config,
-    sealer: Sealer,
-    disk: Option<Arc<DiskCache>>,
-    start: Option<StartState>,
+    catalog: Arc<dyn Catalog>,
+    retired: Counter,
+    with_disk: bool,
 ) -> Result<Opened> {
+    let keys = keys_of(config, catalog.as_ref()).await?;
+    let sealer = Sealer::unopened(catalog, keys);
+    let disk = with_disk.then(|| caches::disk(config, sealer.seen()));
+    let disk = disk.flatten();
+    let start = if config.store.url.is_local() {
+        sealer.ensure_open().await?;
+        None
+    } else {
+        // The start state must be read before the first store call, which may
+        // change it.
+        let start = disk.as_ref().and_then(|disk| disk.start_state());
+        open_or_start_cached(&sealer, start).await?
+    };
     let redis = caches::redis(config, &sealer)?;
     if let Some(disk) = &disk {
         disk.keep_up(Arc::clone(sealer.catalog()), &Handle::current());
@@ -70,26 +71,31 @@ fn with_caches(
     let tiers = Tiers::catalog(sealer.clone())
         .redis(redis.clone())
         .disk(disk.clone());
-    Ok(opened(config, tiers, Some(sealer), redis, disk, start))
-}
-
-fn opened(
-    config: &Config,
-    tiers: Tiers,
-    catalog: Option<Sealer>,
-    redis: Option<Arc<RedisCache>>,
-    disk: Option<Arc<DiskCache>>,
-    start: Option<StartState>,
-) -> Opened {
-    Opened {
-        retired: Counter::default(),
+    Ok(Opened {
         store: Arc::new(tiers),
-        catalog,
+        retired,
+        catalog: Some(sealer),
         redis,
         disk,
         start,
-        shown: config.store.url.to_string(),
-    }
+    })
+}
+
+/// Makes the lookup of an open store.
+pub(crate) fn lookup(
+    config: &Config,
+    store: Arc<dyn Store>,
+    publisher: &Arc<Publisher>,
+    obtain: Arc<dyn Obtain>,
+) -> Arc<Lookup<VirtualHost>> {
+    let settings = LookupSettings {
+        memory: config.cache.memory - config.hook_memory(),
+        fresh: config.cache.fresh,
+        absent: config.cache.absent,
+    };
+    let publisher = Arc::clone(publisher);
+    let publish = move |host: &Arc<_>| publisher.publish(host);
+    Lookup::new(store, &settings, obtain, publish)
 }
 
 /// Loads the master keys. A missing store is reported before its missing key.

@@ -4,11 +4,12 @@ use aws_lc_rs::digest::{SHA256, digest};
 use rustls::RootCertStore;
 use sekisho_server::LoopId;
 
+use crate::config::Config;
 use crate::wiring::open::Opened;
 
 /// Returns the name of the servers of this store in `CDN-Loop`: all that share a
 /// catalog have one, or a store's URL where it is no catalog.
-pub(super) async fn loop_id(opened: &Opened) -> LoopId {
+pub(super) async fn loop_id(config: &Config, opened: &Opened) -> LoopId {
     let known = opened.start.as_ref().map(|start| start.catalog);
     let catalog = match (known, &opened.catalog) {
         (None, Some(sealer)) => sealer.catalog().id().await.ok(),
@@ -17,7 +18,7 @@ pub(super) async fn loop_id(opened: &Opened) -> LoopId {
     // Hashed: the catalog's id itself is of no use to upstreams.
     LoopId::new(match catalog {
         Some(catalog) => hashed(&catalog.0),
-        None => hashed(opened.shown.as_bytes()),
+        None => hashed(config.store.url.to_string().as_bytes()),
     })
 }
 
