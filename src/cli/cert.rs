@@ -22,7 +22,7 @@ use crate::terminal::failure::{Ended, Result};
 use crate::wiring::open;
 
 pub(super) use issue::order_one;
-pub(super) use leaf::{Leaf, check_covers, hexadecimal, joined};
+pub(super) use leaf::{Leaf, check_covers, joined};
 
 /// Commands on credentials.
 #[derive(Debug, Subcommand)]

@@ -1,6 +1,7 @@
 //! Digest of `[sites]`, which tells whether a server reads sites as a command does.
 
 use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
 
 use super::Config;
 
@@ -17,7 +18,6 @@ impl Config {
         let fields = format!("fields {:?}", self.named_fields);
         let lines: Vec<_> = allowed.chain(servers).chain([fields]).collect();
         let digest = digest(&SHA256, lines.join("\n").as_bytes());
-        let half = &digest.as_ref()[..16];
-        half.iter().map(|byte| format!("{byte:02x}")).collect()
+        HEXLOWER.encode(&digest.as_ref()[..16])
     }
 }

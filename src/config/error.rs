@@ -5,12 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Reason why there is no configuration.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     /// No file was named, and no default file exists.
     NotFound(Vec<PathBuf>),
     /// The file can't be read.
-    Read(PathBuf, io::Error),
+    Read(PathBuf, #[source] io::Error),
     /// The file was not named, and another user may have written it.
     Untrusted(PathBuf, String),
     /// The file has invalid keys or values.
@@ -75,14 +75,5 @@ impl fmt::Display for Invalid {
             write!(f, " {}:", self.key)?;
         }
         write!(f, " {}", self.problem)
-    }
-}
-
-impl std::error::Error for ConfigError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Read(_, error) => Some(error),
-            Self::NotFound(_) | Self::Untrusted(..) | Self::Invalid { .. } => None,
-        }
     }
 }

@@ -1,6 +1,5 @@
 //! Ends of commands: exit codes and error texts.
 
-use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
@@ -32,40 +31,19 @@ impl From<Ended> for ExitCode {
 }
 
 /// Wrong usage that the parser can't detect.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-impl fmt::Display for Usage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
-
 /// The operator ended the command, after it told what was done.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
 pub(crate) struct Interrupted;
 
-impl fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("interrupted")
-    }
-}
-
-impl std::error::Error for Interrupted {}
-
 /// Standard output was closed by its reader, as in `sekisho host list | head`.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("nobody reads standard output")]
 pub(crate) struct ReaderGone;
-
-impl fmt::Display for ReaderGone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("nobody reads standard output")
-    }
-}
-
-impl std::error::Error for ReaderGone {}
 
 /// Writes the error of a command to standard error, each problem of a configuration in a
 /// line; returns the exit code.

@@ -2,6 +2,7 @@
 
 use anyhow::anyhow;
 use aws_lc_rs::digest;
+use data_encoding::HEXLOWER;
 use sekisho_certs::{HostPattern, StoredCredential};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -28,8 +29,8 @@ impl Leaf {
         Ok(Self {
             names: names(&leaf),
             issuer: leaf.issuer().to_string(),
-            serial: hexadecimal(leaf.raw_serial()),
-            sha256: hexadecimal(digest::digest(&digest::SHA256, der).as_ref()),
+            serial: HEXLOWER.encode(leaf.raw_serial()),
+            sha256: HEXLOWER.encode(digest::digest(&digest::SHA256, der).as_ref()),
         })
     }
 }
@@ -80,11 +81,6 @@ fn names(leaf: &X509Certificate<'_>) -> Vec<HostPattern> {
 /// Returns whether a certificate's name covers all names of a pattern.
 fn includes(name: &HostPattern, host: &HostPattern) -> bool {
     name == host || host.exact().is_some_and(|host| name.covers(&host))
-}
-
-/// Formats bytes as lower-case hexadecimal digits.
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 const NAMES_SHOWN: usize = 3;

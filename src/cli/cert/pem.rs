@@ -1,6 +1,7 @@
 //! Writes PEM (RFC 7468).
 
 use anyhow::anyhow;
+use data_encoding::BASE64;
 use rustls::pki_types::PrivateKeyDer;
 use sekisho_certs::{Secret, StoredCredential};
 use zeroize::Zeroizing;
@@ -33,36 +34,17 @@ pub(super) fn key(key: &Secret) -> Result<Zeroizing<String>> {
 }
 
 fn push(text: &mut String, label: &str, bytes: &[u8]) {
-    text.push_str("-----BEGIN ");
-    text.push_str(label);
-    text.push_str("-----\n");
+    *text += &format!("-----BEGIN {label}-----\n");
     for line in bytes.chunks(BYTES_PER_LINE) {
-        line.chunks(3).for_each(|group| push_group(text, group));
+        BASE64.encode_append(line, text);
         text.push('\n');
     }
-    text.push_str("-----END ");
-    text.push_str(label);
-    text.push_str("-----\n");
-}
-
-/// Writes one to three bytes as four characters of base64 (RFC 4648, section 4).
-fn push_group(text: &mut String, group: &[u8]) {
-    let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
-    let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-    for at in 0..4 {
-        let digit = bits >> (18 - 6 * at) & 63;
-        text.push(if at <= group.len() {
-            char::from(BASE64[digit as usize])
-        } else {
-            '='
-        });
-    }
+    *text += &format!("-----END {label}-----\n");
 }
 
 /// Bytes of a line of 64 characters.
 const BYTES_PER_LINE: usize = 48;
 const ROOM_FOR_LABELS: usize = 80;
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 #[cfg(test)]
 mod tests {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use aws_lc_rs::digest;
+use data_encoding::HEXLOWER;
 use sekisho_certs::ClientCa;
 use serde::Serialize;
 
-use crate::cli::cert::hexadecimal;
 use crate::terminal::failure::Result;
 
 /// Client CA to set, or none of both to leave it.
@@ -73,7 +73,7 @@ impl View {
         named
             .map(|(subject, der)| Self {
                 subject,
-                sha256: hexadecimal(digest::digest(&digest::SHA256, der).as_ref()),
+                sha256: HEXLOWER.encode(digest::digest(&digest::SHA256, der).as_ref()),
             })
             .collect()
     }

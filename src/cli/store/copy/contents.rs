@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use aws_lc_rs::digest::{Context, SHA256};
+use data_encoding::HEXLOWER;
 use indicatif::HumanCount;
 use sekisho_certs::lineage::{Lineage, LineageName, Listed};
 use sekisho_certs::store::{Document, DocumentId, DocumentKind};
@@ -177,23 +178,14 @@ pub(crate) struct Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            hosts,
-            credentials,
-            lineages,
-            documents,
-            ..
-        } = *self;
-        let counts = [hosts, credentials, documents, lineages].map(HumanCount);
-        let [hosts, credentials, documents, lineages] = counts;
+        let counts = [self.hosts, self.credentials, self.documents, self.lineages];
+        let [hosts, credentials, documents, lineages] = counts.map(HumanCount);
+        let digest = HEXLOWER.encode(&self.digest);
         write!(
             f,
             "{hosts} hosts, {credentials} credentials, {documents} documents, \
-             {lineages} lineages, sha256 "
-        )?;
-        self.digest
-            .iter()
-            .try_for_each(|byte| write!(f, "{byte:02x}"))
+             {lineages} lineages, sha256 {digest}"
+        )
     }
 }
 
