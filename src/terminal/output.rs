@@ -36,19 +36,26 @@ impl Write for Output {
 }
 
 /// Streaming list, one item per line: a JSON array or plain lines.
-pub(crate) struct Listing<'a> {
-    output: &'a mut Output,
+pub(crate) struct Listing {
+    output: Output,
     json: bool,
-    begun: bool,
+    /// Text before the next item of the array.
+    before: &'static str,
 }
 
-impl<'a> Listing<'a> {
-    pub(crate) fn new(output: &'a mut Output, json: bool) -> Self {
+impl Listing {
+    /// Makes a list on standard output.
+    pub(crate) fn new(json: bool) -> Self {
         Self {
-            output,
+            output: Output::new(),
             json,
-            begun: false,
+            before: "[\n",
         }
+    }
+
+    /// Begins the array with this text, which ends with `[` and a line break.
+    pub(crate) fn begin_with(self, before: &'static str) -> Self {
+        Self { before, ..self }
     }
 
     /// Writes an item in one of the two forms.
@@ -60,19 +67,29 @@ impl<'a> Listing<'a> {
         if !self.json {
             return writeln!(self.output, "{}", line());
         }
-        let before: &[u8] = if self.begun { b",\n" } else { b"[\n" };
-        self.output.write_all(before)?;
-        self.begun = true;
-        serde_json::to_writer(&mut *self.output, &json())?;
+        self.output.write_all(self.before.as_bytes())?;
+        self.before = NEXT;
+        serde_json::to_writer(&mut self.output, &json())?;
         Ok(())
     }
 
-    pub(crate) fn end(self) -> io::Result<()> {
-        if self.json {
-            let closing: &[u8] = if self.begun { b"\n]\n" } else { b"[]\n" };
-            self.output.write_all(closing)?;
+    /// Closes the array, and returns the output for what follows it.
+    pub(crate) fn close(mut self) -> io::Result<Output> {
+        match self.before {
+            _ if !self.json => {}
+            NEXT => write!(self.output, "\n]")?,
+            begin => write!(self.output, "{}]", begin.trim_end())?,
         }
-        self.output.flush()
+        Ok(self.output)
+    }
+
+    pub(crate) fn end(self) -> io::Result<()> {
+        let is_json = self.json;
+        let mut output = self.close()?;
+        if is_json {
+            writeln!(output)?;
+        }
+        output.flush()
     }
 }
 
@@ -98,6 +115,8 @@ fn tell_reader_gone(error: io::Error) -> io::Error {
     }
 }
 
+/// Text between two items of an array.
+const NEXT: &str = ",\n";
 /// Records read from the store at once, which bounds the memory of a page.
 pub(crate) const PAGE: usize = 1000;
 

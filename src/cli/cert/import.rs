@@ -11,6 +11,7 @@ mod settled;
 mod source;
 mod write;
 
+use std::iter;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
@@ -22,7 +23,7 @@ use crate::config::Config;
 use crate::terminal::failure::{Ended, Result};
 use layout::Layout;
 use renew::Renewal;
-use source::{Files, Source};
+use source::{Files, Pairs};
 
 pub(crate) use check::{Checked, Hosts, pair};
 pub(crate) use pipeline::import;
@@ -85,7 +86,7 @@ pub(super) fn run(
     let roots = Roots::load(args.ca.as_deref())?;
     let mut report = Report::new(|| args.layout.count(args.dir.as_ref()?).ok());
     if args.json {
-        report = report.with_json();
+        report.begin_json();
     }
     let now = Clock::System.now();
     let dates = match args.allow_expired {
@@ -99,9 +100,7 @@ pub(super) fn run(
     let check =
         |files: Result<Files, Refusal>| files.and_then(|files| check::files(&files, dates, &roots));
     let renewal = args.renew.then(|| Renewal::of(config, now));
-    if renewal.is_some() {
-        report = report.with_renewal();
-    }
+    report.renewed = renewal.map(|_| 0);
     let report = import(runtime, sealer, source, check, report, older, renewal)?;
     if let Some(dir) = args.dir.as_ref().filter(|_| report.is_empty()) {
         bail!("{}: {}", dir.display(), args.layout.explain(dir)?);
@@ -114,9 +113,9 @@ pub(super) fn run(
 }
 
 impl Args {
-    fn source(&self) -> Result<Source> {
+    fn source(&self) -> Result<Pairs> {
         if let Some(dir) = &self.dir {
-            return Source::folder(dir, self.layout, self.all_names)
+            return source::folder(dir.clone(), self.layout, self.all_names)
                 .with_context(|| dir.display().to_string());
         }
         let both = self.chain.clone().zip(self.key.clone());
@@ -126,7 +125,7 @@ impl Args {
         } else {
             Hosts::Named(self.hosts.clone())
         };
-        Ok(Source::pair(Files { chain, key, hosts }))
+        Ok(Box::new(iter::once(Ok(Files { chain, key, hosts }))))
     }
 }
 

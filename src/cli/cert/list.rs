@@ -6,7 +6,7 @@ use crate::cli::cert::Leaf;
 use crate::cli::cert::view::{self, View};
 use crate::cli::lineage;
 use crate::terminal::failure::{Ended, Result};
-use crate::terminal::output::{Listing, Output, PAGE};
+use crate::terminal::output::{Listing, PAGE};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -20,8 +20,7 @@ pub(crate) struct Args {
 }
 
 pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
-    let mut output = Output::new();
-    let mut listing = Listing::new(&mut output, args.json);
+    let mut listing = Listing::new(args.json);
     match args.failing {
         true => failing(catalog, &mut listing).await?,
         false => credentials(catalog, &mut listing).await?,
@@ -30,7 +29,7 @@ pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
     Ok(Ended::Done)
 }
 
-async fn credentials(catalog: &dyn Catalog, listing: &mut Listing<'_>) -> Result<()> {
+async fn credentials(catalog: &dyn Catalog, listing: &mut Listing) -> Result<()> {
     let mut after = None;
     loop {
         let page = catalog.list_credentials(after, PAGE).await?;
@@ -48,7 +47,7 @@ async fn credentials(catalog: &dyn Catalog, listing: &mut Listing<'_>) -> Result
     }
 }
 
-async fn failing(catalog: &dyn Catalog, listing: &mut Listing<'_>) -> Result<()> {
+async fn failing(catalog: &dyn Catalog, listing: &mut Listing) -> Result<()> {
     let mut after = None;
     loop {
         let page = catalog.list_lineages(Listed::Failing, after.as_ref(), PAGE);

@@ -24,10 +24,10 @@ pub(crate) struct Args {
 
 pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
     let credentials = args.name.credentials(catalog).await?;
-    let mut output = Output::new();
     if args.json {
-        return json(catalog, &args.name, &credentials, output).await;
+        return json(catalog, &args.name, &credentials).await;
     }
+    let mut output = Output::new();
     for (number, credential) in credentials.iter().enumerate() {
         if number > 0 {
             writeln!(output)?;
@@ -48,7 +48,6 @@ async fn json(
     catalog: &dyn Catalog,
     name: &Named,
     credentials: &[StoredCredential<SealedBytes>],
-    mut output: Output,
 ) -> Result<Ended> {
     let mut shown = Vec::with_capacity(credentials.len());
     for credential in credentials {
@@ -59,9 +58,9 @@ async fn json(
         View::new(credential, leaf).with_lineage(lineage.as_ref(), credential)
     });
     match name {
-        Named::Credential(_) => output.object(&views.next())?,
+        Named::Credential(_) => Output::new().object(&views.next())?,
         Named::Host(_) => {
-            let mut listing = Listing::new(&mut output, true);
+            let mut listing = Listing::new(true);
             for view in views {
                 listing.push(|| view, String::new)?;
             }

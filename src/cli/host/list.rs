@@ -4,7 +4,7 @@ use sekisho_certs::{Catalog, HostPattern};
 
 use crate::cli::host::view::{self, View};
 use crate::terminal::failure::{Ended, Result};
-use crate::terminal::output::{Listing, Output, PAGE};
+use crate::terminal::output::{Listing, PAGE};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -21,8 +21,7 @@ pub(crate) struct Args {
 }
 
 pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
-    let mut output = Output::new();
-    let mut listing = Listing::new(&mut output, args.json);
+    let mut listing = Listing::new(args.json);
     let mut left = args.limit.unwrap_or(usize::MAX);
     let mut after = args.after.clone();
     while left > 0 {

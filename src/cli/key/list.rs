@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::KeyId;
 use super::tally::{Sealings, Tally};
 use crate::terminal::failure::{Ended, Result};
-use crate::terminal::output::{Listing, Output};
+use crate::terminal::output::Listing;
 use crate::terminal::progress;
 
 #[derive(Debug, clap::Args)]
@@ -24,8 +24,7 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
     let tally = Tally::of(sealer, &bar).await;
     bar.finish_and_clear();
     let keys = keys(&sealer.ring(), seals, &tally?);
-    let mut output = Output::new();
-    let mut listing = Listing::new(&mut output, args.json);
+    let mut listing = Listing::new(args.json);
     for key in &keys {
         listing.push(|| View::new(key), || key.line())?;
     }

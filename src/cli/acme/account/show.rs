@@ -35,14 +35,14 @@ pub(super) async fn run(at: &AtCas, args: &Args) -> Result<Ended> {
         .iter()
         .map(|(ca, account, checked)| View::new(ca, account.as_ref(), checked.as_ref()));
     let views: Vec<_> = views.collect();
-    let mut output = Output::new();
     if args.json {
-        let mut listing = Listing::new(&mut output, true);
+        let mut listing = Listing::new(true);
         for view in &views {
             listing.push(|| view, String::new)?;
         }
         listing.end()?;
     } else {
+        let mut output = Output::new();
         for view in &views {
             view.write(&mut output)?;
         }

@@ -46,11 +46,7 @@ pub(crate) fn import<J: Send>(
         while let Some(batch) = next_batch(&checked, &mut report)? {
             let written = runtime.block_on(writer.write(batch));
             match written {
-                Ok(written) => {
-                    written.notes.iter().for_each(|note| report.remark(note));
-                    report.add(written.counts);
-                    report.add_renewed(written.renewed);
-                }
+                Ok(written) => report.add(&written),
                 Err(error) => return Err(error.context(report.stop())),
             }
             let interrupted = poll_fn(|cx| Poll::Ready(interrupted.poll_recv(cx).is_ready()));

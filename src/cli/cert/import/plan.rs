@@ -105,10 +105,10 @@ impl Plan {
                 hosts.refer(host, credential.key_type, ids[&pair.digest]);
             }
         }
-        let counts = batch
-            .iter()
-            .map(|pair| hosts.count(pair, ids[&pair.digest]))
-            .fold(Counts::default(), |sum, counts| sum + counts);
+        let mut counts = Counts::default();
+        for pair in batch {
+            hosts.count(pair, ids[&pair.digest], &mut counts);
+        }
         let changed = hosts.references();
         let subjects = match renews {
             true => hosts.subjects(batch, &ids),
@@ -179,7 +179,7 @@ impl Hosts {
     }
 
     /// Counts the result of one pair.
-    fn count(&self, pair: &Checked, id: CredentialId) -> Counts {
+    fn count(&self, pair: &Checked, id: CredentialId, counts: &mut Counts) {
         let key_type = pair.credential.key_type;
         let mut changed = pair
             .hosts
@@ -189,27 +189,18 @@ impl Hosts {
             .map(|host| host.before.of(key_type))
             .filter(|before| *before != Some(id))
             .peekable();
-        match (
+        let is_newer = || pair.hosts.iter().any(|host| self.0[host].is_newer);
+        let (changes, replaces) = (
             changed.peek().is_some(),
             changed.any(|before| before.is_some()),
-        ) {
-            (false, _) if pair.hosts.iter().any(|host| self.0[host].is_newer) => Counts {
-                older: 1,
-                ..Counts::default()
-            },
-            (false, _) => Counts {
-                skipped: 1,
-                ..Counts::default()
-            },
-            (true, false) => Counts {
-                imported: 1,
-                ..Counts::default()
-            },
-            (true, true) => Counts {
-                replaced: 1,
-                ..Counts::default()
-            },
-        }
+        );
+        let count = match (changes, replaces) {
+            (false, _) if is_newer() => &mut counts.older,
+            (false, _) => &mut counts.skipped,
+            (true, false) => &mut counts.imported,
+            (true, true) => &mut counts.replaced,
+        };
+        *count += 1;
     }
 
     /// Returns the references that the batch changes.

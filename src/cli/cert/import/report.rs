@@ -11,9 +11,10 @@ use serde_json::json;
 
 use super::check::Checked;
 use super::source::Refusal;
+use super::write::Written;
 use crate::cli::cert::joined;
 use crate::terminal::failure::{Ended, Result};
-use crate::terminal::output::Output;
+use crate::terminal::output::{Listing, Output};
 use crate::terminal::progress;
 
 /// Report that counts results and shows them: a progress bar, and the first
@@ -26,11 +27,11 @@ pub(crate) struct Report {
     /// Number of certificates' names that are no host.
     unserved: u64,
     /// Number of certificates that will be renewed; none without `--renew`.
-    renewed: Option<u64>,
+    pub(super) renewed: Option<u64>,
     begun: Instant,
     bar: ProgressBar,
-    /// JSON output of all refusals and counts, with `--json`.
-    json: Option<Json>,
+    /// JSON array of all refusals, with `--json`.
+    json: Option<Listing>,
 }
 
 /// Counts of pairs by result.
@@ -66,15 +67,9 @@ impl Report {
     }
 
     /// Writes one JSON object with all refusals to standard output.
-    pub(super) fn with_json(mut self) -> Self {
-        self.json = Some(Json::new());
-        self
-    }
-
-    /// Reports how many certificates will be renewed, too.
-    pub(super) fn with_renewal(mut self) -> Self {
-        self.renewed = Some(0);
-        self
+    pub(super) fn begin_json(&mut self) {
+        let listing = Listing::new(true);
+        self.json = Some(listing.begin_with("{\"refused\":[\n"));
     }
 
     pub(super) fn refuse(&mut self, refusal: &Refusal) -> Result<()> {
@@ -88,7 +83,9 @@ impl Report {
         *before += 1;
         let is_shown = *before <= SHOWN_PER_GROUP;
         if let Some(json) = &mut self.json {
-            json.refused(refusal)?;
+            let file = path.to_string_lossy();
+            let item = || json!({"file": file, "group": group, "reason": reason});
+            json.push(item, String::new)?;
         } else if is_shown {
             self.say(&format!("refused: {}: {reason}", path.display()));
         }
@@ -105,21 +102,19 @@ impl Report {
     }
 
     /// Shows a note.
-    pub(super) fn remark(&mut self, note: &str) {
+    fn remark(&mut self, note: &str) {
         self.notes += 1;
         if self.notes <= NOTES_SHOWN {
             self.say(&format!("note: {note}"));
         }
     }
 
-    pub(super) fn add(&mut self, counts: Counts) {
-        self.counts = self.counts + counts;
-        self.bar.inc(counts.total());
-    }
-
-    /// Adds certificates that will be renewed.
-    pub(super) fn add_renewed(&mut self, renewed: u64) {
-        self.renewed = self.renewed.map(|before| before + renewed);
+    /// Adds the result of a batch.
+    pub(super) fn add(&mut self, written: &Written) {
+        written.notes.iter().for_each(|note| self.remark(note));
+        self.counts = self.counts + written.counts;
+        self.renewed = self.renewed.map(|before| before + written.renewed);
+        self.bar.inc(written.counts.total());
     }
 
     /// Returns whether there was no pair at all.
@@ -137,7 +132,7 @@ impl Report {
             _ => Ended::PartlyRefused,
         };
         if let Some(json) = self.json.take() {
-            json.end(self.counts, self.renewed)?;
+            self.end_json(json.close()?)?;
             return Ok((None, ended));
         }
         let renewed = self
@@ -146,6 +141,23 @@ impl Report {
         let (counts, renewed) = (self.counts, renewed.unwrap_or_default());
         let seconds = self.begun.elapsed().as_secs_f64();
         Ok((Some(format!("{counts}{renewed} in {seconds:.1} s")), ended))
+    }
+
+    /// Writes what follows the array of refusals.
+    fn end_json(&self, mut output: Output) -> io::Result<()> {
+        let Counts {
+            imported,
+            replaced,
+            skipped,
+            older,
+            ..
+        } = self.counts;
+        writeln!(
+            output,
+            ",\"imported\":{imported},\"replaced\":{replaced},\"skipped\":{skipped},\"older\":{older},\"renewed\":{}}}",
+            self.renewed.unwrap_or_default()
+        )?;
+        output.flush()
     }
 
     fn tell_groups(&self) {
@@ -177,52 +189,6 @@ impl Report {
 
     fn say(&self, line: &str) {
         self.bar.suspend(|| eprintln!("{}", printable(line)));
-    }
-}
-
-/// JSON object of `--json`, written incrementally.
-struct Json {
-    output: Output,
-    begun: bool,
-}
-
-impl Json {
-    fn new() -> Self {
-        Self {
-            output: Output::new(),
-            begun: false,
-        }
-    }
-
-    fn refused(&mut self, refusal: &Refusal) -> io::Result<()> {
-        let before = if self.begun {
-            ",\n"
-        } else {
-            "{\"refused\":[\n"
-        };
-        self.begun = true;
-        self.output.write_all(before.as_bytes())?;
-        let file = refusal.path.to_string_lossy();
-        let line = json!({"file": file, "group": refusal.group, "reason": refusal.reason});
-        serde_json::to_writer(&mut self.output, &line)?;
-        Ok(())
-    }
-
-    fn end(mut self, counts: Counts, renewed: Option<u64>) -> io::Result<()> {
-        let before = if self.begun { "\n]" } else { "{\"refused\":[]" };
-        let Counts {
-            imported,
-            replaced,
-            skipped,
-            older,
-            ..
-        } = counts;
-        writeln!(
-            self.output,
-            "{before},\"imported\":{imported},\"replaced\":{replaced},\"skipped\":{skipped},\"older\":{older},\"renewed\":{}}}",
-            renewed.unwrap_or_default()
-        )?;
-        self.output.flush()
     }
 }
 

@@ -1,9 +1,8 @@
 //! Source of pairs: named files, or a folder.
 
-use std::fs::{self, ReadDir};
+use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::vec;
+use std::path::PathBuf;
 
 use super::check::Hosts;
 use super::layout::Layout;
@@ -16,19 +15,8 @@ pub(super) struct Files {
     pub(super) hosts: Hosts,
 }
 
-/// Stream of pairs. A folder's come in the system's order: a million names are
-/// never in memory at once.
-pub(super) enum Source {
-    Pairs(vec::IntoIter<Files>),
-    Folder {
-        path: PathBuf,
-        entries: ReadDir,
-        layout: Layout,
-        /// True if all names of a certificate become hosts, independent of the
-        /// layout.
-        all_names: bool,
-    },
-}
+/// Stream of pairs.
+pub(super) type Pairs = Box<dyn Iterator<Item = Result<Files, Refusal>> + Send>;
 
 /// Refusal of a file or folder, with its reason.
 #[derive(Debug)]
@@ -39,51 +27,20 @@ pub(crate) struct Refusal {
     pub(super) reason: String,
 }
 
-impl Source {
-    pub(super) fn pair(files: Files) -> Self {
-        Self::Pairs(vec![files].into_iter())
-    }
-
-    pub(super) fn folder(path: &Path, layout: Layout, all_names: bool) -> io::Result<Self> {
-        let entries = fs::read_dir(path)?;
-        Ok(Self::Folder {
-            path: path.to_owned(),
-            entries,
-            layout,
-            all_names,
-        })
-    }
-}
-
-impl Iterator for Source {
-    type Item = Result<Files, Refusal>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let (folder, entries, layout, all_names) = match self {
-            Self::Pairs(pairs) => return pairs.next().map(Ok),
-            Self::Folder {
-                path,
-                entries,
-                layout,
-                all_names,
-            } => (path, entries, *layout, *all_names),
-        };
-        loop {
-            let path = match entries.next()? {
-                Ok(entry) => entry.path(),
-                // The system returns no further entry after such an error.
-                Err(error) => {
-                    let reason = format!("the rest of the folder can't be listed: {error}");
-                    let group = "the folder can't be listed";
-                    return Some(Err(Refusal::new(folder.as_path(), group, reason)));
-                }
-            };
-            let pair = layout.pair(&path, all_names);
-            if pair.is_some() {
-                return pair;
-            }
+/// Lists the pairs of a folder in the system's order: a million names are never in memory
+/// at once. With `all_names`, all names of a certificate become hosts, whatever the layout.
+pub(super) fn folder(path: PathBuf, layout: Layout, all_names: bool) -> io::Result<Pairs> {
+    let entries = fs::read_dir(&path)?;
+    let pairs = entries.filter_map(move |entry| match entry {
+        Ok(entry) => layout.pair(&entry.path(), all_names),
+        // The system returns no further entry after such an error.
+        Err(error) => {
+            let reason = format!("the rest of the folder can't be listed: {error}");
+            let group = "the folder can't be listed";
+            Some(Err(Refusal::new(path.as_path(), group, reason)))
         }
-    }
+    });
+    Ok(Box::new(pairs))
 }
 
 impl Refusal {
