@@ -47,28 +47,19 @@ pub(crate) enum Command {
 }
 
 pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
+    let config = configuration::load(config)?;
     let runtime = open::runtime()?;
-    if let Command::Import(args) = command {
-        let config = configuration::load(config)?;
-        let sealer = runtime.block_on(open::create(&config))?;
-        return import::run(&runtime, &sealer, &config, &args);
+    let existing = || runtime.block_on(open::sealed(&config));
+    match command {
+        Command::Import(args) => import::run(&runtime, &config, &args),
+        Command::Issue(args) => runtime.block_on(issue::run(&config, &args)),
+        Command::Renew(args) => runtime.block_on(renew::run(&config, &args)),
+        Command::Revoke(args) => runtime.block_on(revoke::run(&config, &args)),
+        Command::Show(args) => runtime.block_on(show::run(&existing()?, &args)),
+        Command::List(args) => runtime.block_on(list::run(&existing()?, &args)),
+        Command::Remove(args) => runtime.block_on(remove::run(&existing()?, &args)),
+        Command::Export(args) => runtime.block_on(export::run(&existing()?, &args)),
     }
-    runtime.block_on(async {
-        match command {
-            Command::Import(_) => unreachable!("imports returned above"),
-            Command::Issue(args) => issue::run(&configuration::load(config)?, &args).await,
-            Command::Renew(args) => renew::run(&configuration::load(config)?, &args).await,
-            Command::Revoke(args) => revoke::run(&configuration::load(config)?, &args).await,
-            Command::Show(args) => {
-                show::run(open::existing(config).await?.catalog().as_ref(), &args).await
-            }
-            Command::List(args) => {
-                list::run(open::existing(config).await?.catalog().as_ref(), &args).await
-            }
-            Command::Remove(args) => remove::run(&open::existing(config).await?, &args).await,
-            Command::Export(args) => export::run(&open::existing(config).await?, &args).await,
-        }
-    })
 }
 
 /// Parses a key type of the command line.

@@ -13,7 +13,6 @@ use std::path::Path;
 
 use clap::Subcommand;
 
-use crate::terminal::configuration;
 use crate::terminal::failure::{Ended, Result};
 use crate::wiring::open;
 
@@ -32,23 +31,14 @@ pub(crate) enum Command {
 }
 
 pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
-    open::runtime()?.block_on(async {
-        match command {
-            Command::Set(args) => {
-                let chosen = args.chosen()?;
-                let config = configuration::load(config)?;
-                args.check(&chosen, &config)?;
-                set::run(&config, &args, &chosen).await
-            }
-            Command::Show(args) => {
-                show::run(open::existing(config).await?.catalog().as_ref(), &args).await
-            }
-            Command::List(args) => {
-                list::run(open::existing(config).await?.catalog().as_ref(), &args).await
-            }
-            Command::Remove(args) => remove::run(&open::existing(config).await?, &args).await,
-        }
-    })
+    let runtime = open::runtime()?;
+    let existing = || runtime.block_on(open::existing(config));
+    match command {
+        Command::Set(args) => runtime.block_on(set::run(config, &args)),
+        Command::Show(args) => runtime.block_on(show::run(&existing()?, &args)),
+        Command::List(args) => runtime.block_on(list::run(&existing()?, &args)),
+        Command::Remove(args) => runtime.block_on(remove::run(&existing()?, &args)),
+    }
 }
 
 const EXAMPLES: &str = "\

@@ -32,17 +32,13 @@ pub(crate) enum Command {
 
 pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
     let config = configuration::load(config)?;
-    if let Command::New(args) = command {
-        return new::run(open::source(&config)?, &args);
+    let runtime = open::runtime()?;
+    match command {
+        Command::New(args) => new::run(open::source(&config)?, &args),
+        Command::Rotate(args) => runtime.block_on(rotate::run(&config, &args)),
+        Command::List(args) => runtime.block_on(list::run(&config, &args)),
+        Command::Remove(args) => runtime.block_on(remove::run(&config, &args)),
     }
-    open::runtime()?.block_on(async {
-        match command {
-            Command::New(_) => unreachable!("it returned above"),
-            Command::Rotate(args) => rotate::run(&open::sealed(&config).await?, &args).await,
-            Command::List(args) => list::run(&open::unopened(&config).await?, &args).await,
-            Command::Remove(args) => remove::run(&config, &args).await,
-        }
-    })
 }
 
 /// Shows a key's id as eight hexadecimal digits.

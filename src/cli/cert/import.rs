@@ -16,11 +16,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use sekisho_certs::credential::Dates;
-use sekisho_certs::{Clock, HostPattern, Sealer};
+use sekisho_certs::{Clock, HostPattern};
 use tokio::runtime::Runtime;
 
 use crate::config::Config;
 use crate::terminal::failure::{Ended, Result};
+use crate::wiring::open;
 use layout::Layout;
 use renew::Renewal;
 use source::{Files, Pairs};
@@ -76,12 +77,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(super) fn run(
-    runtime: &Runtime,
-    sealer: &Sealer,
-    config: &Config,
-    args: &Args,
-) -> Result<Ended> {
+pub(super) fn run(runtime: &Runtime, config: &Config, args: &Args) -> Result<Ended> {
+    let sealer = runtime.block_on(open::create(config))?;
     let source = args.source()?;
     let roots = Roots::load(args.ca.as_deref())?;
     let mut report = Report::new(|| args.layout.count(args.dir.as_ref()?).ok());
@@ -101,7 +98,7 @@ pub(super) fn run(
         |files: Result<Files, Refusal>| files.and_then(|files| check::files(&files, dates, &roots));
     let renewal = args.renew.then(|| Renewal::of(config, now));
     report.renewed = renewal.map(|_| 0);
-    let report = import(runtime, sealer, source, check, report, older, renewal)?;
+    let report = import(runtime, &sealer, source, check, report, older, renewal)?;
     if let Some(dir) = args.dir.as_ref().filter(|_| report.is_empty()) {
         bail!("{}: {}", dir.display(), args.layout.explain(dir)?);
     }

@@ -1,6 +1,6 @@
 //! `sekisho cert list`
 
-use sekisho_certs::{Catalog, Clock, Listed, SealedBytes, StoredCredential};
+use sekisho_certs::{Catalog, Clock, Listed, SealedBytes, Sealer, StoredCredential};
 
 use crate::cli::cert::Leaf;
 use crate::cli::cert::view::{self, View};
@@ -19,7 +19,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
+pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
+    let catalog = sealer.catalog().as_ref();
     let mut listing = Listing::new(args.json);
     match args.failing {
         true => failing(catalog, &mut listing).await?,

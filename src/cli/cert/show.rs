@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use sekisho_certs::{Catalog, Clock, CredentialId, SealedBytes, StoredCredential};
+use sekisho_certs::{Catalog, Clock, CredentialId, SealedBytes, Sealer, StoredCredential};
 
 use crate::cli::cert::Leaf;
 use crate::cli::cert::view::{self, Hosts, View};
@@ -22,7 +22,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
+pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
+    let catalog = sealer.catalog().as_ref();
     let credentials = args.name.credentials(catalog).await?;
     if args.json {
         return json(catalog, &args.name, &credentials).await;

@@ -1,6 +1,6 @@
 //! `sekisho host list`
 
-use sekisho_certs::{Catalog, HostPattern};
+use sekisho_certs::{HostPattern, Sealer};
 
 use crate::cli::host::view::{self, View};
 use crate::terminal::failure::{Ended, Result};
@@ -20,7 +20,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
+pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
+    let catalog = sealer.catalog();
     let mut listing = Listing::new(args.json);
     let mut left = args.limit.unwrap_or(usize::MAX);
     let mut after = args.after.clone();

@@ -1,5 +1,6 @@
 //! `sekisho host set`
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::anyhow;
@@ -17,6 +18,7 @@ use crate::cli::host::site::{Chosen, SiteArgs, check_record};
 use crate::cli::issuance::{Issuance, WishArgs};
 use crate::cli::named::Named;
 use crate::config::{Acme, Config};
+use crate::terminal::configuration;
 use crate::terminal::failure::{self, Ended, Result, Usage};
 use crate::wiring::open;
 
@@ -56,18 +58,12 @@ pub(crate) struct Args {
 
 impl Args {
     /// Reads the site that the arguments choose.
-    pub(super) fn chosen(&self) -> Result<Chosen> {
+    fn chosen(&self) -> Result<Chosen> {
         if self.site.reads_input() && self.client_ca.reads_input() {
             let why = "standard input holds one file: give the site or the client CA another";
             return Err(Usage(why.into()).into());
         }
         self.site.read()
-    }
-
-    /// Checks whether the servers of this configuration would answer by the
-    /// site, before a store is created.
-    pub(super) fn check(&self, chosen: &Chosen, config: &Config) -> Result<()> {
-        chosen.check(config, self.tenant.as_ref())
     }
 
     /// Checks, before a store is created, whether a certificate can be ordered.
@@ -121,7 +117,10 @@ impl Args {
     }
 }
 
-pub(super) async fn run(config: &Config, args: &Args, chosen: &Chosen) -> Result<Ended> {
+pub(super) async fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
+    let chosen = &args.chosen()?;
+    let config = &configuration::load(config)?;
+    chosen.check(config, args.tenant.as_ref())?;
     let issuance = args.issuance(config)?;
     let client_ca = args.client_ca.chosen()?;
     let sealer = &open::create(config).await?;

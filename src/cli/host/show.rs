@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use sekisho_certs::{Catalog, Clock, HostPattern};
+use sekisho_certs::{Clock, HostPattern, Sealer};
 
 use crate::cli::host::view::{self, View};
 use crate::cli::{lineage, named};
@@ -19,7 +19,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
+pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
+    let catalog = sealer.catalog().as_ref();
     let record = named::host(catalog, &args.name).await?;
     let lineages = lineage::of_host(catalog, &record).await?;
     let credentials = named::credentials_of(catalog, &record).await?;

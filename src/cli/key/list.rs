@@ -1,14 +1,15 @@
 //! `sekisho key list`
 
 use anyhow::bail;
-use sekisho_certs::seal::{KeyRing, Sealer};
+use sekisho_certs::seal::KeyRing;
 use serde::Serialize;
 
 use super::KeyId;
 use super::tally::{Sealings, Tally};
+use crate::config::Config;
 use crate::terminal::failure::{Ended, Result};
 use crate::terminal::output::Listing;
-use crate::terminal::progress;
+use crate::wiring::open;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -18,12 +19,11 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
+pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
+    let sealer = open::unopened(config).await?;
     let seals = sealer.seals_under().await?;
-    let bar = progress::bar(|| None);
-    let tally = Tally::of(sealer, &bar).await;
-    bar.finish_and_clear();
-    let keys = keys(&sealer.ring(), seals, &tally?);
+    let tally = Tally::of(&sealer).await?;
+    let keys = keys(&sealer.ring(), seals, &tally);
     let mut listing = Listing::new(args.json);
     for key in &keys {
         listing.push(|| View::new(key), || key.line())?;
@@ -112,14 +112,13 @@ fn keys(ring: &KeyRing, seals: u32, tally: &Tally) -> Vec<Key> {
     let mut needed: Vec<_> = needed.map(|id| (id, Role::Missing)).collect();
     needed.sort_by_key(|(id, _)| *id);
     needed.dedup_by_key(|(id, _)| *id);
-    let all = keys.into_iter().chain(needed);
-    all.map(|(id, role)| Key {
+    let all = keys.into_iter().chain(needed).map(|(id, role)| Key {
         id: KeyId(id),
         seals: id == seals,
         role,
         under: tally.under(id),
-    })
-    .collect()
+    });
+    all.collect()
 }
 
 /// JSON form of a key.
@@ -128,9 +127,8 @@ struct View {
     id: String,
     in_ring: bool,
     seals: bool,
-    credentials: u64,
-    documents: u64,
-    orders: u64,
+    #[serde(flatten)]
+    under: Sealings,
 }
 
 impl View {
@@ -139,9 +137,7 @@ impl View {
             id: key.id.to_string(),
             in_ring: key.role != Role::Missing,
             seals: key.seals,
-            credentials: key.under.credentials,
-            documents: key.under.documents,
-            orders: key.under.orders,
+            under: key.under,
         }
     }
 }

@@ -8,7 +8,6 @@ use super::list::KEPT;
 use super::tally::Tally;
 use crate::config::Config;
 use crate::terminal::failure::{Ended, Result};
-use crate::terminal::progress;
 use crate::wiring::open;
 
 #[derive(Debug, clap::Args)]
@@ -28,10 +27,7 @@ pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
     if sealer.seals_under().await? == id.0 {
         bail!("the key {id} is the one that seals; 'sekisho key rotate' makes another one seal");
     }
-    let bar = progress::bar(|| None);
-    let tally = Tally::of(&sealer, &bar).await;
-    bar.finish_and_clear();
-    let under = tally?.under(id.0);
+    let under = Tally::of(&sealer).await?.under(id.0);
     if !under.are_none() {
         bail!("sealed under {id}: {under}; 'sekisho key rotate' seals them again");
     }

@@ -10,8 +10,10 @@ use tokio::time::sleep;
 
 use super::KeyId;
 use super::tally::{PAGE, Tally};
+use crate::config::Config;
 use crate::terminal::failure::{Ended, Result};
 use crate::terminal::progress;
+use crate::wiring::open;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -21,7 +23,8 @@ pub(crate) struct Args {
     to: Option<KeyId>,
 }
 
-pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
+pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
+    let sealer = &open::sealed(config).await?;
     let key = args.to.unwrap_or(KeyId(sealer.ring().newest()));
     let before = KeyId(sealer.seals_under().await?);
     let turn = take_turn(sealer).await?;

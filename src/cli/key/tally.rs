@@ -3,30 +3,34 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use indicatif::{HumanCount, ProgressBar};
+use indicatif::HumanCount;
 use sekisho_certs::seal::{SealedSecret, Sealer, Walk};
+use serde::Serialize;
 
 use crate::terminal::failure::Result;
+use crate::terminal::progress;
 
 /// Counts of secrets by the key that seals them.
 #[derive(Debug, Default)]
 pub(super) struct Tally(BTreeMap<u32, Sealings>);
 
 /// Counts of secrets under one key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Sealings {
-    pub(super) credentials: u64,
-    pub(super) documents: u64,
-    pub(super) orders: u64,
+    credentials: u64,
+    documents: u64,
+    orders: u64,
 }
 
 impl Tally {
-    /// Counts all secrets of a catalog, a page at a time.
-    pub(super) async fn of(sealer: &Sealer, bar: &ProgressBar) -> Result<Self> {
+    /// Counts all secrets of a catalog, a page at a time, with a progress bar.
+    pub(super) async fn of(sealer: &Sealer) -> Result<Self> {
+        let bar = progress::bar(|| None);
         let (mut tally, mut walk) = (Self::default(), Walk::default());
         loop {
             let page = sealer.secrets(&mut walk, PAGE).await?;
             if page.is_empty() {
+                bar.finish_and_clear();
                 return Ok(tally);
             }
             tally.add(&page);
