@@ -35,11 +35,11 @@ pub(super) fn run(args: &Args) -> Result<Ended> {
     let folder = Folder::open(&args.dir, args.hosts)?;
     folder.write_config()?;
     folder.write_pages()?;
-    let authority = Authority::of(folder.path())?;
+    let authority = Authority::of(&folder.path)?;
     println!(
         "made a CA, {} hosts and a configuration in {}",
         args.hosts,
-        folder.path().display()
+        folder.path.display()
     );
     let config = Config::load(Some(&folder.config()))?;
     println!("store: {}", fill(&config, &authority, args.hosts)?);
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args) -> Result<Ended> {
         serving.https(),
         serving.start_up.as_secs_f64() * 1000.0
     );
-    for line in serve_and_verify(serving, folder.path())? {
+    for line in serve_and_verify(serving, &folder.path)? {
         println!("{line}");
     }
     println!(

@@ -36,21 +36,20 @@ impl Authority {
     pub(super) fn of(folder: &Path) -> Result<Self> {
         let today = OffsetDateTime::now_utc().replace_time(Time::MIDNIGHT);
         let (cert, key) = (folder.join(CERTIFICATE), folder.join(KEY));
-        if let (Some(root), Some(pem)) = (read(&cert)?, read(&key)?) {
-            let key = KeyPair::from_pem(&pem).with_context(|| key.display().to_string())?;
-            let issuer = Issuer::new(params(today)?, key);
-            return Ok(Self {
-                issuer,
-                root,
-                today,
-            });
-        }
-        let pair = KeyPair::generate()?;
-        let params = params(today)?;
-        write_secret(&key, &pair.serialize_pem())?;
-        let root = params.self_signed(&pair)?.pem();
-        replace(&cert, root.as_bytes()).with_context(|| cert.display().to_string())?;
-        let issuer = Issuer::new(params, pair);
+        let (root, pair) = match (read(&cert)?, read(&key)?) {
+            (Some(root), Some(pem)) => {
+                let pair = KeyPair::from_pem(&pem).with_context(|| key.display().to_string())?;
+                (root, pair)
+            }
+            _ => {
+                let pair = KeyPair::generate()?;
+                write_secret(&key, &pair.serialize_pem())?;
+                let root = params(today)?.self_signed(&pair)?.pem();
+                replace(&cert, root.as_bytes()).with_context(|| cert.display().to_string())?;
+                (root, pair)
+            }
+        };
+        let issuer = Issuer::new(params(today)?, pair);
         Ok(Self {
             issuer,
             root,

@@ -11,7 +11,7 @@ use crate::terminal::failure::Result;
 
 /// Folder that belongs to the demo.
 pub(super) struct Folder {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     hosts: u32,
 }
 
@@ -36,10 +36,6 @@ impl Folder {
         Ok(folder)
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     pub(super) fn config(&self) -> PathBuf {
         self.path.join("sekisho.toml")
     }
@@ -49,10 +45,9 @@ impl Folder {
     pub(super) fn write_config(&self) -> Result<()> {
         let [https, http, admin] = [8443, 8080, 9443].map(free);
         let (https, http, admin) = (https?, http?, admin?);
-        let root = if self.has_page_per_host() {
-            "www/{host}"
-        } else {
-            "www"
+        let root = match self.has_page_per_host() {
+            true => "www/{host}",
+            false => "www",
         };
         let text = format!(
             "{MARK}\n\

@@ -14,7 +14,7 @@ use sekisho_certs::seal::{KeyRing, Sealer};
 use sekisho_stores::Url;
 
 use self::contents::{Contents, Digested, Item, Summary};
-use self::target::{Followed, Target};
+use self::target::Target;
 use crate::config::Config;
 use crate::terminal::failure::{Ended, Result, Usage};
 use crate::terminal::{configuration, progress};
@@ -139,10 +139,10 @@ async fn round(
 ) -> Result<Copied> {
     target.follow().await?;
     bar.reset();
-    let (mut from, mut to) = (Contents::of(source), Contents::of(target.sealer()));
+    let (mut from, mut to) = (Contents::of(source), Contents::of(target.target));
     let mut found = compare(&mut from, &mut to, target, bar).await?;
     let before = found.len();
-    if let Followed::All(changed) = target.follow().await?
+    if let Some(changed) = target.follow().await?
         && before < MAX_DIFFERING
     {
         found.retain(|difference| match difference.item() {
@@ -306,7 +306,7 @@ mod tests {
         let bar = ProgressBar::hidden();
         let followed = taken.follow().await.expect("a log");
         let pattern = HostPattern::parse("0.example").expect("a name");
-        assert_eq!(followed, Followed::All([Item::Host(pattern)].into()));
+        assert_eq!(followed, Some([Item::Host(pattern)].into()));
         let first = round(&source, &mut taken, false, &bar)
             .await
             .expect("a round");

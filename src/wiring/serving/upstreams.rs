@@ -29,7 +29,5 @@ pub(super) fn roots() -> Result<RootCertStore, String> {
 
 fn hashed(text: &[u8]) -> [u8; 16] {
     let hash = digest(&SHA256, text);
-    let mut first = [0; 16];
-    first.copy_from_slice(&hash.as_ref()[..16]);
-    first
+    *hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes")
 }

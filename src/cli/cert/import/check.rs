@@ -1,7 +1,7 @@
 //! Checks a pair of files: makes a credential, or the reason of a refusal.
 
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read};
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -80,11 +80,8 @@ pub(crate) fn pair(
     credential
         .verify(&hosts, dates)
         .map_err(|error| Refused::chain(error.group(), error.to_string()))?;
-    let unserved = credential
-        .names()
-        .iter()
-        .filter(|name| !hosts.contains(name));
-    let unserved = unserved.count();
+    let names = credential.names().iter();
+    let unserved = names.filter(|name| !hosts.contains(name)).count();
     let notes = credential.notes().to_vec();
     let credential = credential.into_stored(CredentialId::from_u64(0));
     let credential = credential.into_sealable();
@@ -127,9 +124,8 @@ pub(super) fn digest<K>(credential: &StoredCredential<K>) -> Digest {
     for certificate in &credential.chain {
         context.update(certificate);
     }
-    let mut digest = [0; 32];
-    digest.copy_from_slice(context.finish().as_ref());
-    digest
+    let digest = context.finish();
+    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
 fn is_about_key(error: &CredentialError, chain: &[u8], dates: Dates) -> bool {
@@ -169,49 +165,36 @@ fn chosen(wanted: Hosts, names: &[HostPattern]) -> Result<Vec<HostPattern>, Refu
     Ok(hosts)
 }
 
-/// Reads the whole file. The capacity covers it: growing would leave copies of
-/// a key.
+/// Reads a file of a pair.
 fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, Refusal> {
-    let unreadable = |reason: String| Refusal::new(path, "a file can't be read", reason);
-    let (file, size) = open(path)?;
-    let mut bytes = Zeroizing::new(Vec::with_capacity(size.min(MAX_FILE) as usize + 1));
-    file.take(MAX_FILE + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| unreadable(error.to_string()))?;
+    read_regular(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Refusal::new(path, "half of the pair is missing", "is missing"),
+        _ => Refusal::new(path, "a file can't be read", error.to_string()),
+    })
+}
+
+/// Reads a whole regular file. The capacity covers it: growing would leave copies
+/// of a key. Without `NONBLOCK`, opening a FIFO would wait for its writer.
+fn read_regular(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::other("is not a regular file"));
+    }
+    let size = found.len().min(MAX_FILE) as usize;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(size + 1));
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_FILE {
-        return Err(unreadable(format!(
+        return Err(io::Error::other(format!(
             "is larger than {} KiB; that is no certificate chain and no key",
             MAX_FILE / 1024
         )));
     }
     Ok(bytes)
-}
-
-/// Opens a regular file; returns it with its size. Without `NONBLOCK`, opening
-/// a FIFO would wait for its writer.
-fn open(path: &Path) -> Result<(File, u64), Refusal> {
-    let mut options = OpenOptions::new();
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let opened = options.read(true).custom_flags(flags).open(path);
-    let opened = opened.and_then(|file| Ok((file.metadata()?, file)));
-    match opened {
-        Ok((found, file)) if found.is_file() => Ok((file, found.len())),
-        Ok(_) => Err(Refusal::new(
-            path,
-            "a file can't be read",
-            "is not a regular file",
-        )),
-        Err(error) if error.kind() == ErrorKind::NotFound => Err(Refusal::new(
-            path,
-            "half of the pair is missing",
-            "is missing",
-        )),
-        Err(error) => Err(Refusal::new(
-            path,
-            "a file can't be read",
-            error.to_string(),
-        )),
-    }
 }
 
 /// Bytes of the largest file: ten times a PEM chain of ten large certificates.

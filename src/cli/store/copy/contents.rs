@@ -96,10 +96,8 @@ impl<'a> Contents<'a> {
 
     /// Returns the counts of listed items, and the digest of added ones.
     pub(super) fn summary(self) -> Summary {
-        let digest = self.digest.finish();
-        let digest = digest.as_ref().first_chunk().copied();
         Summary {
-            digest: digest.expect("SHA-256 has 32 bytes"),
+            digest: finish(self.digest),
             ..self.summary
         }
     }
@@ -288,13 +286,14 @@ impl Parts {
     }
 
     fn end(self, item: Item) -> Digested {
-        let digest = self.0.finish();
-        let digest = digest.as_ref().first_chunk().copied();
-        Digested {
-            item,
-            digest: digest.expect("SHA-256 has 32 bytes"),
-        }
+        let digest = finish(self.0);
+        Digested { item, digest }
     }
+}
+
+fn finish(digest: Context) -> [u8; 32] {
+    let digest = digest.finish();
+    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
 /// Items of a page, which bounds its memory.

@@ -18,19 +18,10 @@ use crate::terminal::failure::Result;
 /// other writers cause a conflict.
 pub(super) struct Target<'a> {
     source: &'a Sealer,
-    target: &'a Sealer,
+    pub(super) target: &'a Sealer,
     marker: Marker,
     /// Precondition on the marker.
     expect: Precondition,
-}
-
-/// Result of following the source's log.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Followed {
-    /// The log was read to its end; these items were copied.
-    All(HashSet<Item>),
-    /// The log has a gap: any item may have changed.
-    Gap,
 }
 
 impl<'a> Target<'a> {
@@ -73,12 +64,9 @@ impl<'a> Target<'a> {
         Ok(taken)
     }
 
-    pub(super) fn sealer(&self) -> &'a Sealer {
-        self.target
-    }
-
-    /// Copies the source's changes.
-    pub(super) async fn follow(&mut self) -> Result<Followed> {
+    /// Copies the source's changes, and returns the items; none if its log has a gap: any
+    /// item may have changed.
+    pub(super) async fn follow(&mut self) -> Result<Option<HashSet<Item>>> {
         let mut changed = HashSet::new();
         loop {
             let page = self
@@ -90,10 +78,10 @@ impl<'a> Target<'a> {
                 // A comparison finds what the log lacks.
                 self.marker.position = self.source.catalog().head().await?;
                 self.write(Vec::new()).await?;
-                return Ok(Followed::Gap);
+                return Ok(None);
             };
             if page.changes.is_empty() {
-                return Ok(Followed::All(changed));
+                return Ok(Some(changed));
             }
             let items = page.changes.iter().filter_map(|one| item(&one.subject));
             let items: BTreeSet<_> = items.collect();
