@@ -66,11 +66,8 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     }
     refused.write(&mut output)?;
     output.flush()?;
-    let ended = unreachable.report(args.reachable)?;
-    match args.strict && refused.any() {
-        true => Ok(Ended::PartlyRefused),
-        false => Ok(ended),
-    }
+    unreachable.report(args.reachable)?;
+    Ok(Ended::of(!(args.strict && refused.any())))
 }
 
 /// Reasons why stores can't be reached. A server would start all the same.
@@ -83,7 +80,7 @@ struct Unreachable {
 
 impl Unreachable {
     /// Warns of each reason, or fails with the first.
-    fn report(self, fails: bool) -> Result<Ended> {
+    fn report(self, fails: bool) -> Result<()> {
         for error in self.store.into_iter().chain(self.redis_cache) {
             if fails {
                 return Err(error);
@@ -93,7 +90,7 @@ impl Unreachable {
                 "'sekisho serve' starts all the same; --reachable makes this an error",
             );
         }
-        Ok(Ended::Done)
+        Ok(())
     }
 }
 

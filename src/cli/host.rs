@@ -9,6 +9,8 @@ mod show;
 mod site;
 mod view;
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use clap::Subcommand;
@@ -39,6 +41,18 @@ pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
         Command::List(args) => runtime.block_on(list::run(&existing()?, &args)),
         Command::Remove(args) => runtime.block_on(remove::run(&existing()?, &args)),
     }
+}
+
+/// Reads a file, or standard input for `-`: at most so many bytes, by which a caller can
+/// tell a file that is too long.
+fn read_input(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if path == Path::new("-") {
+        io::stdin().lock().take(most).read_to_end(&mut bytes)?;
+    } else {
+        File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
 }
 
 const EXAMPLES: &str = "\

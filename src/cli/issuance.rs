@@ -13,7 +13,7 @@ use sekisho_issuance::issuer::Issuer;
 use sekisho_issuance::settings::Settings;
 use sekisho_issuance::solver::Solvers;
 
-use crate::config::{Acme, Config};
+use crate::config::Config;
 use crate::terminal::failure::{Result, Usage};
 
 pub(crate) use order::Ordering;
@@ -24,7 +24,8 @@ pub(crate) use wishes::WishArgs;
 pub(crate) struct Issuance<'a> {
     config: &'a Config,
     settings: Settings,
-    key_type: KeyType,
+    /// Type of keys that differ from no wish.
+    pub(crate) key_type: KeyType,
 }
 
 impl<'a> Issuance<'a> {
@@ -37,11 +38,10 @@ impl<'a> Issuance<'a> {
                 config.file.display()
             )
         })?;
-        let key_type = config.acme.as_ref().map(Acme::key_type);
         Ok(Self {
             config,
+            key_type: settings.key.key_type(),
             settings,
-            key_type: key_type.unwrap_or(KeyType::Ecdsa),
         })
     }
 
@@ -61,17 +61,16 @@ impl<'a> Issuance<'a> {
         Ok(())
     }
 
-    /// Returns the type of keys that differ from no wish.
-    pub(crate) fn key_type(&self) -> KeyType {
-        self.key_type
-    }
-
     /// Makes what orders certificates into this catalog.
     pub(crate) fn ordering(self, sealer: &Sealer) -> Result<Ordering<'a>> {
         let most = self.settings.orders;
         let challenges = Arc::new(Challenges::new(sealer.clone(), Clock::System));
         let issuer = Issuer::new(self.settings, sealer.clone(), challenges, Clock::System);
         let issuer = issuer.map_err(|error| self.config.located(error))?;
-        Ok(Ordering::new(self.config, issuer, most))
+        Ok(Ordering {
+            config: self.config,
+            issuer: Arc::new(issuer),
+            most,
+        })
     }
 }

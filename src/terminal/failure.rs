@@ -21,6 +21,16 @@ pub(crate) enum Ended {
     PartlyRefused,
 }
 
+impl Ended {
+    /// Returns the end of a command, where `is_whole` says whether all work was done.
+    pub(crate) fn of(is_whole: bool) -> Self {
+        match is_whole {
+            true => Self::Done,
+            false => Self::PartlyRefused,
+        }
+    }
+}
+
 impl From<Ended> for ExitCode {
     fn from(ended: Ended) -> Self {
         match ended {

@@ -65,7 +65,7 @@ async fn order(
         certificates,
         wishes,
         tenant,
-        key_type: issuance.key_type(),
+        key_type: issuance.key_type,
     };
     let ordering = issuance.ordering(sealer)?;
     let names = wanted.put(sealer).await?;

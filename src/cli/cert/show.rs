@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use sekisho_certs::{Catalog, Clock, CredentialId, SealedBytes, Sealer, StoredCredential};
+use sekisho_certs::{Catalog, Clock, SealedBytes, Sealer, StoredCredential};
 
 use crate::cli::cert::Leaf;
-use crate::cli::cert::view::{self, Hosts, View};
+use crate::cli::cert::view::{self, HOSTS_SHOWN, View};
 use crate::cli::lineage;
 use crate::cli::named::Named;
 use crate::terminal::failure::{Ended, Result};
@@ -33,7 +33,8 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
         if number > 0 {
             writeln!(output)?;
         }
-        let hosts = hosts(catalog, credential.id).await?;
+        let hosts = catalog.hosts_of(credential.id, None, HOSTS_SHOWN + 1);
+        let hosts = hosts.await?;
         view::write(&mut output, credential, &Leaf::of(credential)?, &hosts)?;
         if let Some(lineage) = lineage::of_credential(catalog, credential.id).await? {
             let (now, own) = (Clock::System.now(), std::slice::from_ref(credential));
@@ -55,8 +56,12 @@ async fn json(
         let lineage = lineage::of_credential(catalog, credential.id).await?;
         shown.push((credential, Leaf::of(credential)?, lineage));
     }
+    let now = Clock::System.now();
     let mut views = shown.iter().map(|(credential, leaf, lineage)| {
-        View::new(credential, leaf).with_lineage(lineage.as_ref(), credential)
+        let (own, lineage) = (std::slice::from_ref(*credential), lineage.as_ref());
+        let mut view = View::new(credential, leaf);
+        view.lineage = lineage.map(|one| lineage::View::new(one, own, now));
+        view
     });
     match name {
         Named::Credential(_) => Output::new().object(&views.next())?,
@@ -70,16 +75,6 @@ async fn json(
     }
     Ok(Ended::Done)
 }
-
-async fn hosts(catalog: &dyn Catalog, id: CredentialId) -> Result<Hosts> {
-    let mut first = catalog.hosts_of(id, None, HOSTS_SHOWN + 1).await?;
-    let more = first.len() > HOSTS_SHOWN;
-    first.truncate(HOSTS_SHOWN);
-    Ok(Hosts { first, more })
-}
-
-/// Hosts that are shown: one screen.
-const HOSTS_SHOWN: usize = 20;
 
 const EXAMPLES: &str = "\
 Shows the lineage of a certificate, too: when it is renewed, and why the last

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use sekisho_certs::{Clock, HostPattern, Lineage, StoredCredential};
+use sekisho_certs::{HostPattern, StoredCredential};
 use serde::Serialize;
 
 use crate::cli::cert::{Leaf, joined};
@@ -24,10 +24,10 @@ pub(super) struct View<'a> {
     version: u64,
     /// The lineage, if there is one; lists leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    lineage: Option<lineage::View<'a>>,
+    pub(super) lineage: Option<lineage::View<'a>>,
 }
 
-impl<'a> View<'a> {
+impl View<'_> {
     pub(super) fn new<K>(credential: &StoredCredential<K>, leaf: &Leaf) -> Self {
         Self {
             id: credential.id.to_string(),
@@ -42,16 +42,6 @@ impl<'a> View<'a> {
             lineage: None,
         }
     }
-
-    pub(super) fn with_lineage<S, K>(
-        mut self,
-        lineage: Option<&'a Lineage<S>>,
-        credential: &StoredCredential<K>,
-    ) -> Self {
-        let (now, own) = (Clock::System.now(), std::slice::from_ref(credential));
-        self.lineage = lineage.map(|lineage| lineage::View::new(lineage, own, now));
-        self
-    }
 }
 
 /// Formats a line of a list.
@@ -65,13 +55,13 @@ pub(super) fn line<K>(credential: &StoredCredential<K>, leaf: &Leaf) -> String {
     )
 }
 
-/// Writes all fields for people, with the first hosts that refer to the
-/// credential.
+/// Writes all fields for people, with the first hosts that refer to the credential. One
+/// host more than [`HOSTS_SHOWN`] says that there are more.
 pub(super) fn write<K>(
     out: &mut impl Write,
     credential: &StoredCredential<K>,
     leaf: &Leaf,
-    hosts: &Hosts,
+    hosts: &[HostPattern],
 ) -> io::Result<()> {
     writeln!(out, "credential  {}", credential.id)?;
     writeln!(out, "type        {}", credential.key_type.as_str())?;
@@ -83,22 +73,16 @@ pub(super) fn write<K>(
     writeln!(out, "sha256      {}", leaf.sha256)?;
     writeln!(out, "valid from  {}", rfc3339(credential.not_before))?;
     writeln!(out, "valid until {}", rfc3339(credential.not_after))?;
-    for host in &hosts.first {
+    for host in hosts.iter().take(HOSTS_SHOWN) {
         writeln!(out, "used by     {}", name(host))?;
     }
-    if hosts.more {
+    if hosts.len() > HOSTS_SHOWN {
         writeln!(out, "            and more")?;
     }
     Ok(())
 }
 
-/// Hosts that refer to a credential.
-pub(super) struct Hosts {
-    /// The first hosts, ordered by name.
-    pub(super) first: Vec<HostPattern>,
-    /// True if there are further hosts.
-    pub(super) more: bool,
-}
-
+/// Hosts that are shown: one screen.
+pub(super) const HOSTS_SHOWN: usize = 20;
 /// Column of the values.
 pub(super) const COLUMN: usize = 12;

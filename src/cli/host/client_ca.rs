@@ -1,7 +1,5 @@
 //! Client CAs on the command line: arguments and output.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +9,7 @@ use data_encoding::HEXLOWER;
 use sekisho_certs::ClientCa;
 use serde::Serialize;
 
+use crate::cli::host::read_input;
 use crate::terminal::failure::Result;
 
 /// Client CA to set, or none of both to leave it.
@@ -39,21 +38,10 @@ impl ClientCaArgs {
             return Ok(self.no_client_ca.then_some(None));
         };
         let option = || format!("--client-ca {}", path.display());
-        let bytes = read(path).with_context(option)?;
+        let bytes = read_input(path, MOST).with_context(option)?;
         let ca = ClientCa::check(&bytes).with_context(option)?;
         Ok(Some(Some(Arc::new(ca))))
     }
-}
-
-/// Reads the file, or as much as shows that it is too long.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if path == Path::new("-") {
-        io::stdin().lock().take(MOST).read_to_end(&mut bytes)?;
-    } else {
-        File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
-    }
-    Ok(bytes)
 }
 
 /// JSON form of a certificate of a client CA.

@@ -24,19 +24,17 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
     let record = named::host(catalog, &args.name).await?;
     let lineages = lineage::of_host(catalog, &record).await?;
     let credentials = named::credentials_of(catalog, &record).await?;
-    let mut output = Output::new();
+    let (now, mut output) = (Clock::System.now(), Output::new());
     if args.json {
-        output.object(&View::new(&record).with_lineages(&lineages, &credentials))?;
+        let lineages = lineages.iter();
+        let lineages = lineages.map(|one| lineage::View::new(one, &credentials, now));
+        let mut view = View::new(&record);
+        view.lineages = Some(lineages.collect());
+        output.object(&view)?;
     } else {
         view::write(&mut output, &record, &credentials)?;
         for one in &lineages {
-            lineage::write(
-                &mut output,
-                one,
-                &credentials,
-                Clock::System.now(),
-                view::COLUMN,
-            )?;
+            lineage::write(&mut output, one, &credentials, now, view::COLUMN)?;
         }
     }
     output.flush()?;

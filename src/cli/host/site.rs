@@ -1,7 +1,5 @@
 //! Sites on the command line: arguments and output.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +8,7 @@ use sekisho_certs::{HostRecord, Site, Tenant};
 use sekisho_server::site::{self, MAX_DOCUMENT, SiteDocument, SiteError};
 use serde_json::{Value, json};
 
+use crate::cli::host::read_input;
 use crate::config::Config;
 use crate::terminal::failure::{Result, Usage};
 
@@ -208,15 +207,7 @@ fn usage(error: &SiteError) -> Usage {
 /// Reads a file, or standard input, of at most [`MAX_DOCUMENT`] bytes.
 fn text_of(file: &Path) -> Result<String> {
     let shown = file.display();
-    let reader: Box<dyn Read> = if file == Path::new("-") {
-        Box::new(io::stdin().lock())
-    } else {
-        Box::new(File::open(file).with_context(|| format!("{shown} can't be read"))?)
-    };
-    let mut bytes = Vec::new();
-    let mut reader = reader.take(MAX_DOCUMENT as u64 + 1);
-    reader
-        .read_to_end(&mut bytes)
+    let bytes = read_input(file, MAX_DOCUMENT as u64 + 1)
         .with_context(|| format!("{shown} can't be read"))?;
     if bytes.len() > MAX_DOCUMENT {
         bail!("{shown} has more than the {MAX_DOCUMENT} bytes that a site's document may have");

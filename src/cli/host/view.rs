@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use sekisho_certs::{Clock, HostRecord, Lineage, StoredCredential, TlsVersion, printable};
+use sekisho_certs::{HostRecord, StoredCredential, TlsVersion, printable};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -30,7 +30,7 @@ pub(super) struct View<'a> {
     version: u64,
     /// Lineages; lists leave them out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    lineages: Option<Vec<lineage::View<'a>>>,
+    pub(super) lineages: Option<Vec<lineage::View<'a>>>,
 }
 
 impl<'a> View<'a> {
@@ -51,17 +51,6 @@ impl<'a> View<'a> {
             version: record.version,
             lineages: None,
         }
-    }
-
-    pub(super) fn with_lineages<S, K>(
-        mut self,
-        lineages: &'a [Lineage<S>],
-        credentials: &[StoredCredential<K>],
-    ) -> Self {
-        let now = Clock::System.now();
-        let view = |one| lineage::View::new(one, credentials, now);
-        self.lineages = Some(lineages.iter().map(view).collect());
-        self
     }
 }
 

@@ -17,21 +17,13 @@ use crate::terminal::progress;
 
 /// Orders of one command.
 pub(crate) struct Ordering<'a> {
-    config: &'a Config,
-    issuer: Arc<Issuer>,
+    pub(super) config: &'a Config,
+    pub(super) issuer: Arc<Issuer>,
     /// Orders in flight at most.
-    most: usize,
+    pub(super) most: usize,
 }
 
-impl<'a> Ordering<'a> {
-    pub(super) fn new(config: &'a Config, issuer: Issuer, most: usize) -> Self {
-        Self {
-            config,
-            issuer: Arc::new(issuer),
-            most,
-        }
-    }
-
+impl Ordering<'_> {
     /// Works on these lineages now. Standard output names each certificate as it is
     /// stored, standard error tells of long waits for DNS and lists at the end those that
     /// failed.
@@ -111,10 +103,7 @@ fn tell(config: &Config, failures: &BTreeMap<LineageName, NoCertificate>) -> End
     {
         eprintln!("hint: {UNKNOWN_ACCOUNT}");
     }
-    match failures.is_empty() {
-        true => Ended::Done,
-        false => Ended::PartlyRefused,
-    }
+    Ended::of(failures.is_empty())
 }
 
 /// Tells whether a CA reached no server of this catalog, by the type of the problem

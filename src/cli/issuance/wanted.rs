@@ -131,7 +131,7 @@ impl Wanted<'_> {
     }
 
     fn wanted_type(&self) -> KeyType {
-        self.wishes.key_type().unwrap_or(self.key_type)
+        self.wishes.key.unwrap_or(self.key_type)
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct WishArgs {
     ca: Option<String>,
     /// Type of the key: ecdsa or rsa
     #[arg(long, value_name = "KIND", value_parser = key_type)]
-    key: Option<KeyType>,
+    pub(super) key: Option<KeyType>,
     /// The CA's profile, such as shortlived
     #[arg(long, value_name = "P")]
     profile: Option<String>,
@@ -48,10 +48,6 @@ impl WishArgs {
 
     pub(super) fn solver(&self) -> Option<&'static str> {
         self.solver.map(ChallengeType::as_str)
-    }
-
-    pub(super) fn key_type(&self) -> Option<KeyType> {
-        self.key
     }
 
     /// Changes the given wishes. `configured` is the type of key without a wish.

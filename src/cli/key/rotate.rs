@@ -50,10 +50,7 @@ pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
         let (under, other) = (left.under(*other), KeyId(*other));
         eprintln!("left under {other}: {under}");
     }
-    Ok(match others.is_empty() {
-        true => Ended::Done,
-        false => Ended::PartlyRefused,
-    })
+    Ok(Ended::of(others.is_empty()))
 }
 
 /// Result of a pass through all secrets.

@@ -63,10 +63,7 @@ pub(super) async fn run(at: &AtCas, args: &Args) -> Result<Ended> {
         name_others(at).await?;
     }
     let is_good = |view: &View<'_>| matches!(view.status, None | Some(Status::Valid));
-    Ok(match views.iter().all(is_good) {
-        true => Ended::Done,
-        false => Ended::PartlyRefused,
-    })
+    Ok(Ended::of(views.iter().all(is_good)))
 }
 
 /// Names the accounts at CAs that are not configured any more.

@@ -127,10 +127,7 @@ impl Report {
     pub(crate) fn end(mut self) -> Result<(Option<String>, Ended)> {
         self.bar.finish_and_clear();
         self.tell_groups();
-        let ended = match self.counts.refused {
-            0 => Ended::Done,
-            _ => Ended::PartlyRefused,
-        };
+        let ended = Ended::of(self.counts.refused == 0);
         if let Some(json) = self.json.take() {
             self.end_json(json.close()?)?;
             return Ok((None, ended));
