@@ -91,11 +91,10 @@ fn fill(config: &Config, authority: &Authority, hosts: u32) -> Result<String> {
 fn issue(authority: &Authority, number: u32) -> Result<Checked, Refusal> {
     let host = host(number);
     let refuse = |reason: String| Refusal::new(&host, "a host can't be made", reason);
-    let issued = authority
-        .issue(&host)
-        .map_err(|error| refuse(error.to_string()))?;
+    let issued = authority.issue(&host);
+    let (chain, key) = issued.map_err(|error| refuse(error.to_string()))?;
     let named = HostPattern::parse(&host).map_err(|error| refuse(error.to_string()))?;
-    let (chain, key) = (issued.chain.as_bytes(), issued.key.as_bytes());
+    let (chain, key) = (chain.as_bytes(), key.as_bytes());
     let hosts = Hosts::Named(vec![named]);
     import::pair(chain, key, hosts, Dates::Any, &Roots::none())
         .map_err(|refused| refuse(refused.reason))

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, ensure};
 use sekisho_certs::{
     Catalog, CredentialId, HostPattern, HostRecord, LastError, SealedBytes, StoredCredential,
 };
@@ -48,7 +48,14 @@ impl Named {
         catalog: &dyn Catalog,
     ) -> Result<Vec<StoredCredential<SealedBytes>>> {
         match self {
-            Self::Credential(id) => Ok(vec![credential(catalog, *id).await?]),
+            Self::Credential(id) => {
+                let found = catalog.credentials(&[*id]).await?;
+                ensure!(
+                    !found.is_empty(),
+                    "there is no credential {id}; 'sekisho cert list' shows which there are"
+                );
+                Ok(found)
+            }
             Self::Host(pattern) => {
                 let record = host(catalog, pattern).await?;
                 let found = credentials_of(catalog, &record).await?;
@@ -106,14 +113,4 @@ pub(crate) async fn credentials_of(
     let mut found = catalog.credentials(&ids).await?;
     found.sort_by_key(|credential| credential.key_type);
     Ok(found)
-}
-
-async fn credential(
-    catalog: &dyn Catalog,
-    id: CredentialId,
-) -> Result<StoredCredential<SealedBytes>> {
-    let found = catalog.credentials(&[id]).await?;
-    found.into_iter().next().ok_or_else(|| {
-        anyhow!("there is no credential {id}; 'sekisho cert list' shows which there are")
-    })
 }

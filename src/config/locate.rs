@@ -38,11 +38,6 @@ impl Problem {
         }
     }
 
-    /// Returns the problem of the value at another path of keys.
-    pub(crate) fn moved(self, path: &[&str]) -> Self {
-        Self::at(path, self.text)
-    }
-
     /// Makes a problem of a key that is written as a path below a section, such as
     /// `dns."example.com".tsig`.
     pub(crate) fn below(section: &str, key: &str, text: String) -> Self {

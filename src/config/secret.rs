@@ -22,7 +22,10 @@ impl SecretSource {
     pub(crate) fn parse(text: &str, base: &Path) -> Result<Self, String> {
         match text.split_once(':') {
             Some(("file", path)) => Ok(Self::File(path_below(base, path)?)),
-            Some(("env", name)) => Ok(Self::Env(variable(name)?)),
+            Some(("env", name)) if name.is_empty() || name.contains(['=', '\0', ' ']) => {
+                Err(format!("{name:?} is no name of an environment variable"))
+            }
+            Some(("env", name)) => Ok(Self::Env(name.to_owned())),
             // The text may be the secret itself: the error must not repeat it.
             _ => Err("this is no source of a secret; write \"file:PATH\" or \"env:NAME\"".into()),
         }
@@ -66,13 +69,6 @@ fn read_file(file: &Path, most: usize) -> io::Result<Zeroizing<String>> {
         .take(most as u64)
         .read_to_string(&mut text)?;
     Ok(text)
-}
-
-fn variable(name: &str) -> Result<String, String> {
-    if name.is_empty() || name.contains(['=', '\0', ' ']) {
-        return Err(format!("{name:?} is no name of an environment variable"));
-    }
-    Ok(name.to_owned())
 }
 
 #[cfg(test)]

@@ -24,12 +24,6 @@ pub(super) struct Authority {
     today: OffsetDateTime,
 }
 
-/// Certificate and key, PEM.
-pub(super) struct Issued {
-    pub(super) chain: String,
-    pub(super) key: String,
-}
-
 impl Authority {
     /// Loads the authority of the folder, which clients may trust already, or
     /// creates it.
@@ -57,18 +51,17 @@ impl Authority {
         })
     }
 
-    /// Issues a certificate for one host, with its own ECDSA key.
-    pub(super) fn issue(&self, host: &str) -> Result<Issued, rcgen::Error> {
+    /// Issues a certificate for one host, with its own ECDSA key. Returns the chain and
+    /// the key, PEM.
+    pub(super) fn issue(&self, host: &str) -> Result<(String, String), rcgen::Error> {
         let mut params = CertificateParams::new([host.to_owned()])?;
         params.distinguished_name = DistinguishedName::new();
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         set_validity(&mut params, self.today, LEAF_DAYS);
         let key = KeyPair::generate()?;
-        Ok(Issued {
-            chain: params.signed_by(&key, &self.issuer)?.pem() + &self.root,
-            key: key.serialize_pem(),
-        })
+        let chain = params.signed_by(&key, &self.issuer)?.pem() + &self.root;
+        Ok((chain, key.serialize_pem()))
     }
 }
 

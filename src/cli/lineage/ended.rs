@@ -61,16 +61,16 @@ impl Changed {
     /// An issuer would go on with both, and replace what the operator has chosen.
     pub(crate) async fn ended(&self, catalog: &dyn Catalog) -> Result<Vec<Lineage<SealedBytes>>> {
         let ids: Vec<_> = self.dropped.keys().copied().collect();
-        let mut ended = match ids.as_slice() {
+        let found = match ids.as_slice() {
             [] => Vec::new(),
             ids => catalog.lineages_of(ids).await?,
         };
-        let mut still_used = Vec::new();
-        for lineage in &ended {
-            still_used.push(self.is_used(catalog, lineage).await?);
+        let mut ended = Vec::new();
+        for lineage in found {
+            if !self.is_used(catalog, &lineage).await? {
+                ended.push(lineage);
+            }
         }
-        let mut still_used = still_used.into_iter();
-        ended.retain(|_| still_used.next() == Some(false));
         if !self.first.is_empty() {
             let names: Vec<_> = self.first.iter().map(Into::into).collect();
             let mut waiting = catalog.lineages(&names).await?;

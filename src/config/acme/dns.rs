@@ -23,7 +23,7 @@ pub(super) fn check(
     let zone = |(name, raw): (&String, &RawZone)| {
         let place = ["acme", "dns", name.as_str(), "propagation_timeout"];
         let wait = key(ZONE, "propagation_timeout").time(raw.propagation_timeout.as_ref());
-        let wait = problems.or_default(wait.map_err(|problem| problem.moved(&place)));
+        let wait = problems.or_default(wait.map_err(|problem| Problem::at(&place, problem.text)));
         let check = problems.or_default(checked(name, raw));
         let method = method(name, raw, base, problems);
         let zone = problems.parsed(&["acme", "dns", name], Some(name), parsed);

@@ -43,16 +43,22 @@ impl Layout {
     /// Describes a folder in which this layout found nothing, and the layout
     /// that would fit.
     pub(super) fn explain(self, folder: &Path) -> io::Result<String> {
-        let mut found = Found::default();
+        let (mut files, mut folders, mut flat, mut certbot) = (0, 0, 0, 0);
         for entry in fs::read_dir(folder)?.take(LOOKED_AT) {
-            found.add(&entry?.path());
+            let path = entry?.path();
+            if path.is_dir() {
+                folders += 1;
+                certbot += u32::from(path.join(CERTBOT_CHAIN).exists());
+            } else {
+                files += 1;
+                flat += u32::from(has_extension(&path, "crt"));
+            }
         }
         let wanted = match self {
             Self::Flat => "--layout flat takes NAME.crt with NAME.key",
             Self::Certbot => "--layout certbot takes NAME/fullchain.pem with NAME/privkey.pem",
         };
-        let (files, folders) = (found.files, found.folders);
-        let advice = match (found.flat, found.certbot) {
+        let advice = match (flat, certbot) {
             (0, 0) => "no layout takes these: name each pair with --chain and --key".to_owned(),
             (flat, 0) => format!("{flat} of the files end with .crt: use --layout flat"),
             (_, certbot) => {
@@ -65,29 +71,6 @@ impl Layout {
                 "nothing to import among {files} files and {folders} folders; {wanted}; {advice}"
             ),
         })
-    }
-}
-
-/// Counts of a folder's entries.
-#[derive(Default)]
-struct Found {
-    files: usize,
-    folders: usize,
-    /// Certificates of the flat layout.
-    flat: usize,
-    /// Folders of the certbot layout.
-    certbot: usize,
-}
-
-impl Found {
-    fn add(&mut self, path: &Path) {
-        if path.is_dir() {
-            self.folders += 1;
-            self.certbot += usize::from(path.join(CERTBOT_CHAIN).exists());
-        } else {
-            self.files += 1;
-            self.flat += usize::from(has_extension(path, "crt"));
-        }
     }
 }
 

@@ -72,16 +72,11 @@ impl Plan {
         older: Older,
         renews: bool,
     ) -> Self {
-        let mut ids: HashMap<_, _> = stored
-            .iter()
-            .map(|credential| (digest(credential), credential.id))
-            .collect();
+        let digests = stored.iter().map(|one| (digest(one), one.id));
+        let mut ids: HashMap<_, _> = digests.collect();
         let known: HashSet<_> = ids.values().copied().collect();
         number(&mut ids, batch);
-        let by_id: HashMap<_, _> = stored
-            .iter()
-            .map(|credential| (credential.id, credential))
-            .collect();
+        let by_id: HashMap<_, _> = stored.iter().map(|one| (one.id, one)).collect();
         let mut hosts = Hosts::new(records);
         let mut notes = Vec::new();
         for pair in batch {
@@ -140,21 +135,21 @@ struct Host {
     after: HostRecord,
 }
 
+impl Host {
+    fn of(record: HostRecord) -> Self {
+        Self {
+            before: record.references,
+            is_newer: false,
+            after: record,
+        }
+    }
+}
+
 impl Hosts {
     fn new(records: Vec<HostRecord>) -> Self {
-        let with_pattern = |record: HostRecord| {
-            let before = record.references;
-            let pattern = record.pattern.clone();
-            (
-                pattern,
-                Host {
-                    before,
-                    is_newer: false,
-                    after: record,
-                },
-            )
-        };
-        Self(records.into_iter().map(with_pattern).collect())
+        let hosts = records.into_iter();
+        let hosts = hosts.map(|record| (record.pattern.clone(), Host::of(record)));
+        Self(hosts.collect())
     }
 
     /// Returns the credential that a host referred to before the batch.
@@ -163,11 +158,8 @@ impl Hosts {
     }
 
     fn refer(&mut self, pattern: &HostPattern, key_type: KeyType, id: CredentialId) {
-        let host = self.0.entry(pattern.clone()).or_insert_with(|| Host {
-            before: References::default(),
-            is_newer: false,
-            after: HostRecord::new(pattern.clone()),
-        });
+        let host = self.0.entry(pattern.clone());
+        let host = host.or_insert_with(|| Host::of(HostRecord::new(pattern.clone())));
         host.after.references.set(key_type, Some(id));
     }
 
@@ -243,11 +235,9 @@ impl Hosts {
     }
 
     fn changed(self) -> Vec<HostRecord> {
-        let changed = self
-            .0
-            .into_values()
-            .filter(|host| host.before != host.after.references);
-        changed.map(|host| host.after).collect()
+        let mut hosts: Vec<_> = self.0.into_values().collect();
+        hosts.retain(|host| host.before != host.after.references);
+        hosts.into_iter().map(|host| host.after).collect()
     }
 }
 
