@@ -49,10 +49,9 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
         hook::check(&config, Arc::clone(&opened.store) as _).await?;
         anyhow::Ok((opened, unreachable, refused))
     })?;
-    let Unreachable { store, redis_cache } = &unreachable;
     let mut output = Output::new();
     writeln!(output, "{} is valid", config.file.display())?;
-    if store.is_none() {
+    if unreachable.store.is_none() {
         let keys = opened.catalog.map_or("", |_| " and opens with its keys");
         writeln!(output, "{} is there{keys}", config.store.url)?;
     }
@@ -61,12 +60,18 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
         failure::warn(&anyhow!(open::IGNORED), "remove [cache] redis");
     }
     let used = config.redis_cache.as_ref().filter(|_| !ignored);
-    if let Some(url) = used.filter(|_| redis_cache.is_none()) {
+    if let Some(url) = used.filter(|_| unreachable.redis_cache.is_none()) {
         writeln!(output, "{url} is there")?;
     }
     refused.write(&mut output)?;
     output.flush()?;
-    unreachable.report(args.reachable)?;
+    for error in unreachable.store.into_iter().chain(unreachable.redis_cache) {
+        if args.reachable {
+            return Err(error);
+        }
+        let hint = "'sekisho serve' starts all the same; --reachable makes this an error";
+        failure::warn(&error, hint);
+    }
     Ok(Ended::of(!(args.strict && refused.any())))
 }
 
@@ -76,22 +81,6 @@ struct Unreachable {
     store: Option<anyhow::Error>,
     /// `[cache] redis`.
     redis_cache: Option<anyhow::Error>,
-}
-
-impl Unreachable {
-    /// Warns of each reason, or fails with the first.
-    fn report(self, fails: bool) -> Result<()> {
-        for error in self.store.into_iter().chain(self.redis_cache) {
-            if fails {
-                return Err(error);
-            }
-            failure::warn(
-                &error,
-                "'sekisho serve' starts all the same; --reachable makes this an error",
-            );
-        }
-        Ok(())
-    }
 }
 
 /// Calls each store. Permanent failures are errors.

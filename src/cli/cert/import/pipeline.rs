@@ -46,7 +46,7 @@ pub(crate) fn import<J: Send>(
         while let Some(batch) = next_batch(&checked, &mut report)? {
             let written = runtime.block_on(writer.write(batch));
             match written {
-                Ok(written) => report.add(&written),
+                Ok(plan) => report.add(&plan),
                 Err(error) => return Err(error.context(report.stop())),
             }
             let interrupted = poll_fn(|cx| Poll::Ready(interrupted.poll_recv(cx).is_ready()));

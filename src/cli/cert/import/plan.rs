@@ -47,7 +47,10 @@ impl Older {
 pub(super) struct Plan {
     pub(super) writes: Vec<Write<Secret>>,
     pub(super) counts: Counts,
-    /// Notes on pairs that were issued before their hosts' certificates.
+    /// Number of certificates that will be renewed.
+    pub(super) renewed: u64,
+    /// Notes on pairs that were issued before their hosts' certificates, and on
+    /// certificates that won't be renewed.
     pub(super) notes: Vec<String>,
     /// Credential of each chain of the batch after the write.
     pub(super) ids: HashMap<Digest, CredentialId>,
@@ -115,6 +118,7 @@ impl Plan {
         Self {
             writes,
             counts,
+            renewed: 0,
             notes,
             ids,
             known,

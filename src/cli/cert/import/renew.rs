@@ -40,61 +40,43 @@ pub(super) struct Subject {
     pub(super) replaces: Vec<CredentialId>,
 }
 
-/// Lineages of a batch.
-#[derive(Default)]
-pub(super) struct Planned {
-    pub(super) writes: Vec<Write<Secret>>,
-    /// Number of certificates that will be renewed.
-    pub(super) renewed: u64,
-    /// Reasons why others won't.
-    pub(super) notes: Vec<String>,
-}
-
-/// Plans the lineages that a batch ends. With a renewal, those that it makes, too: a
-/// certificate in the place of another one takes its lineage over.
+/// Adds the lineages that a batch ends to its plan. With a renewal, those that it makes,
+/// too: a certificate in the place of another one takes its lineage over.
 pub(super) async fn plan(
     sealer: &Sealer,
     plan: &mut Plan,
     renewal: Option<Renewal>,
     claims: &mut Claims,
-) -> Result<Planned> {
+) -> Result<()> {
     let catalog = sealer.catalog().as_ref();
-    let ended = plan.changed.ended(catalog).await?;
-    let Some(renewal) = renewal else {
-        return Ok(Planned {
-            writes: end(sealer, &ended).await?,
-            ..Planned::default()
-        });
-    };
-    let mut planned = Planned::default();
-    let mut renewable = Vec::new();
-    for mut subject in std::mem::take(&mut plan.subjects) {
-        subject.add_others(catalog, plan).await?;
-        match subject.renewable() {
-            Ok(notes) => {
-                planned.notes.extend(notes);
-                renewable.push(subject);
+    let mut ended = plan.changed.ended(catalog).await?;
+    if let Some(renewal) = renewal {
+        let mut renewable = Vec::new();
+        for mut subject in std::mem::take(&mut plan.subjects) {
+            subject.add_others(catalog, plan).await?;
+            match subject.renewable() {
+                Ok(notes) => {
+                    plan.notes.extend(notes);
+                    renewable.push(subject);
+                }
+                Err(note) => plan.notes.push(note),
             }
-            Err(note) => planned.notes.push(note),
         }
+        let mut names = Names::read(catalog, &renewable, &ended).await?;
+        for subject in &renewable {
+            plan.renewed += 1;
+            let (name, before) = names.take(subject)?;
+            let before = match before {
+                Some(before) => Some(opened(sealer, before).await?),
+                None => None,
+            };
+            let put = renewal.lineage(subject, name, before, claims)?;
+            plan.writes.extend(put);
+        }
+        ended.retain(|one| !names.taken.contains(&one.name));
     }
-    let mut names = Names::read(catalog, &renewable, &ended).await?;
-    for subject in &renewable {
-        planned.renewed += 1;
-        let (name, before) = names.take(subject)?;
-        let before = match before {
-            Some(before) => Some(opened(sealer, before).await?),
-            None => None,
-        };
-        let put = renewal.lineage(subject, name, before, claims)?;
-        planned.writes.extend(put);
-    }
-    let ended = ended.into_iter();
-    let ended: Vec<_> = ended
-        .filter(|one| !names.taken.contains(&one.name))
-        .collect();
-    planned.writes.extend(end(sealer, &ended).await?);
-    Ok(planned)
+    plan.writes.extend(end(sealer, &ended).await?);
+    Ok(())
 }
 
 impl Renewal {

@@ -10,8 +10,8 @@ use sekisho_certs::printable;
 use serde_json::json;
 
 use super::check::Checked;
+use super::plan::Plan;
 use super::source::Refusal;
-use super::write::Written;
 use crate::cli::cert::joined;
 use crate::terminal::failure::{Ended, Result};
 use crate::terminal::output::{Listing, Output};
@@ -109,12 +109,12 @@ impl Report {
         }
     }
 
-    /// Adds the result of a batch.
-    pub(super) fn add(&mut self, written: &Written) {
-        written.notes.iter().for_each(|note| self.remark(note));
-        self.counts = self.counts + written.counts;
-        self.renewed = self.renewed.map(|before| before + written.renewed);
-        self.bar.inc(written.counts.total());
+    /// Adds a batch that was written.
+    pub(super) fn add(&mut self, plan: &Plan) {
+        plan.notes.iter().for_each(|note| self.remark(note));
+        self.counts = self.counts + plan.counts;
+        self.renewed = self.renewed.map(|before| before + plan.renewed);
+        self.bar.inc(plan.counts.total());
     }
 
     /// Returns whether there was no pair at all.
@@ -142,18 +142,16 @@ impl Report {
 
     /// Writes what follows the array of refusals.
     fn end_json(&self, mut output: Output) -> io::Result<()> {
-        let Counts {
-            imported,
-            replaced,
-            skipped,
-            older,
-            ..
-        } = self.counts;
-        writeln!(
-            output,
-            ",\"imported\":{imported},\"replaced\":{replaced},\"skipped\":{skipped},\"older\":{older},\"renewed\":{}}}",
-            self.renewed.unwrap_or_default()
-        )?;
+        for (key, count) in [
+            ("imported", self.counts.imported),
+            ("replaced", self.counts.replaced),
+            ("skipped", self.counts.skipped),
+            ("older", self.counts.older),
+            ("renewed", self.renewed.unwrap_or_default()),
+        ] {
+            write!(output, ",\"{key}\":{count}")?;
+        }
+        writeln!(output, "}}")?;
         output.flush()
     }
 

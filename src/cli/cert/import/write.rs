@@ -7,7 +7,6 @@ use sekisho_certs::{CredentialId, HostRecord, Sealer, StoreError};
 use super::check::{Checked, Digest};
 use super::plan::{Older, Plan};
 use super::renew::{self, Renewal};
-use super::report::Counts;
 use super::settled::Settled;
 use crate::cli::lineage::Claims;
 use crate::terminal::failure::Result;
@@ -16,57 +15,48 @@ use crate::terminal::failure::Result;
 pub(super) struct Writer<'a> {
     sealer: &'a Sealer,
     /// Chains that this import has seen: hosts whose files repeat a certificate
-    /// share one credential.
-    known_chains: KnownChains,
+    /// share one credential. Clearing the table at its bound costs at most some
+    /// duplicate credentials.
+    known_chains: HashMap<Digest, CredentialId>,
     settled: Settled,
     older: Older,
     renewal: Option<Renewal>,
-}
-
-/// Result of a batch.
-pub(super) struct Written {
-    pub(super) counts: Counts,
-    /// Number of certificates that will be renewed.
-    pub(super) renewed: u64,
-    /// Notes on skipped pairs, and on certificates that won't be renewed.
-    pub(super) notes: Vec<String>,
 }
 
 impl<'a> Writer<'a> {
     pub(super) fn new(sealer: &'a Sealer, older: Older, renewal: Option<Renewal>) -> Self {
         Self {
             sealer,
-            known_chains: KnownChains::default(),
+            known_chains: HashMap::new(),
             settled: Settled::default(),
             older,
             renewal,
         }
     }
 
-    /// Writes the whole batch or, on an error, nothing. Retries if others wrote
-    /// the same hosts meanwhile.
+    /// Writes the whole batch or, on an error, nothing; returns its plan. Retries if
+    /// others wrote the same hosts meanwhile.
     ///
     /// Of several certificates of one type for one host, the longest valid is
     /// stored, in any order of the files. Sorting does this within a batch,
     /// [`Settled`] over batches.
-    pub(super) async fn write(&mut self, mut batch: Vec<Checked>) -> Result<Written> {
+    pub(super) async fn write(&mut self, mut batch: Vec<Checked>) -> Result<Plan> {
         batch.sort_by_key(|pair| pair.credential.not_after);
         let (mut attempts, mut claims) = (0, Claims::new());
         loop {
             let mut plan = self.plan(&batch).await?;
-            let lineages = renew::plan(self.sealer, &mut plan, self.renewal, &mut claims).await?;
+            renew::plan(self.sealer, &mut plan, self.renewal, &mut claims).await?;
             if claims.claim_missing(self.sealer).await? {
                 continue;
             }
-            plan.writes.extend(lineages.writes);
-            let Err(error) = self.sealer.write(plan.writes).await else {
-                self.known_chains.remember(&plan.ids);
+            let writes = std::mem::take(&mut plan.writes);
+            let Err(error) = self.sealer.write(writes).await else {
+                if self.known_chains.len() + plan.ids.len() > MAX_REMEMBERED {
+                    self.known_chains.clear();
+                }
+                self.known_chains.extend(&plan.ids);
                 self.settled.remember(&batch);
-                return Ok(Written {
-                    counts: plan.counts,
-                    renewed: lineages.renewed,
-                    notes: [plan.notes, lineages.notes].concat(),
-                });
+                return Ok(plan);
             };
             attempts += 1;
             let again = matches!(error, StoreError::Conflict(_)) || error.is_retryable();
@@ -98,30 +88,9 @@ impl<'a> Writer<'a> {
     fn referred_or_known(&self, records: &[HostRecord], batch: &[Checked]) -> Vec<CredentialId> {
         let referred = records.iter().flat_map(|record| record.references.iter());
         let mut ids: HashSet<_> = referred.map(|(_, id)| id).collect();
-        ids.extend(
-            batch
-                .iter()
-                .filter_map(|pair| self.known_chains.id(pair.digest)),
-        );
+        let known = batch.iter().map(|pair| self.known_chains.get(&pair.digest));
+        ids.extend(known.flatten());
         ids.into_iter().collect()
-    }
-}
-
-/// Chains by their digests. Clearing the table at its bound costs at most some
-/// duplicate credentials.
-#[derive(Default)]
-struct KnownChains(HashMap<Digest, CredentialId>);
-
-impl KnownChains {
-    fn id(&self, chain: Digest) -> Option<CredentialId> {
-        self.0.get(&chain).copied()
-    }
-
-    fn remember(&mut self, ids: &HashMap<Digest, CredentialId>) {
-        if self.0.len() + ids.len() > MAX_REMEMBERED {
-            self.0.clear();
-        }
-        self.0.extend(ids);
     }
 }
 
