@@ -192,7 +192,7 @@ impl Config {
             match fs::exists(file) {
                 Ok(true) => {
                     let failed = |error| ConfigError::read(file, error);
-                    if let Err(problem) = trust::check(file).map_err(failed)? {
+                    if let Some(problem) = trust::check(file).map_err(failed)? {
                         return Err(ConfigError::Untrusted((*file).to_owned(), problem));
                     }
                     return Self::read(file);

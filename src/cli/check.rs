@@ -36,10 +36,7 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     open::access_log::check(&config)?;
     let (opened, unreachable, refused) = open::runtime()?.block_on(async {
         let opened = open::serving(&config, false).await?;
-        let challenges = open::challenges(&opened);
-        if let Some((sealer, challenges)) = opened.catalog.as_ref().zip(challenges.as_ref()) {
-            open::issuer(&config, sealer, challenges)?;
-        }
+        open::issuer(&config, &opened)?;
         let unreachable = probe(&config, &opened).await?;
         let catalog = opened.catalog.as_ref();
         let refused = match catalog.filter(|_| unreachable.store.is_none()) {

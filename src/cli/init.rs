@@ -2,7 +2,7 @@
 
 mod owner;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -74,9 +74,8 @@ fn make_store(config: &Config, user: Option<&User>) -> Result<()> {
         Some(KeySource::File(path)) => name(path),
         _ => None,
     };
-    let files: Vec<_> = journals.into_iter().flatten().chain(key).collect();
-    let files: Vec<_> = files.iter().map(OsString::as_os_str).collect();
-    let made = Folder::make(folder, &files, user)?;
+    let files = journals.into_iter().flatten().chain(key).collect();
+    let made = Folder::make(folder, files, user)?;
     let runtime = open::runtime()?;
     drop(runtime.block_on(open::create(config))?);
     drop(runtime);

@@ -183,12 +183,16 @@ fn renewal<S, K>(
     let (id, due) = (lineage.credential?, lineage.due?);
     let credential = credentials.iter().find(|one| one.id == id);
     let own = credential.map(|one| {
-        let (not_before, not_after) = (one.not_before, one.not_after);
         let validity = Validity {
-            not_before,
-            not_after,
+            not_before: one.not_before,
+            not_after: one.not_after,
         };
-        renewal_due(not_before, validity, None, Seed::of(lineage.name.as_str()))
+        renewal_due(
+            one.not_before,
+            validity,
+            None,
+            Seed::of(lineage.name.as_str()),
+        )
     });
     // What is due now is renewed now: it may have been revoked.
     Some(own.filter(|own| now < due && due < *own).unwrap_or(due))

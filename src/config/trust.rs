@@ -8,12 +8,13 @@ use std::path::Path;
 use rustix::process::geteuid;
 
 /// Checks that only root and the caller can have written `file` or put it
-/// there. Its `command:` runs as the caller.
+/// there. Its `command:` runs as the caller. Returns the first part that another
+/// user could change, and what to do.
 ///
 /// # Errors
-/// The first part that another user could change, and what to do.
-pub(super) fn check(file: &Path) -> io::Result<Result<(), String>> {
-    Ok(judge(file)?.map_err(|problem| {
+/// If the file's metadata can't be read.
+pub(super) fn check(file: &Path) -> io::Result<Option<String>> {
+    Ok(judge(file)?.map(|problem| {
         format!(
             "{problem}, so it is not taken unless it is named: --config {}",
             file.display()
@@ -21,7 +22,7 @@ pub(super) fn check(file: &Path) -> io::Result<Result<(), String>> {
     }))
 }
 
-fn judge(file: &Path) -> io::Result<Result<(), String>> {
+fn judge(file: &Path) -> io::Result<Option<String>> {
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -33,10 +34,8 @@ fn judge(file: &Path) -> io::Result<Result<(), String>> {
         ("it", fs::metadata(file)?),
         ("its folder", fs::metadata(folder)?),
     ];
-    let problem = judged
-        .iter()
-        .find_map(|(what, metadata)| problem(what, metadata, caller));
-    Ok(problem.map_or(Ok(()), Err))
+    let mut judged = judged.iter();
+    Ok(judged.find_map(|(what, metadata)| problem(what, metadata, caller)))
 }
 
 /// Exposure of a configuration that is used all the same, and what to do.
@@ -53,7 +52,7 @@ pub(crate) struct Exposure {
 /// If the file's metadata can't be read.
 pub(super) fn exposures(file: &Path, has_password: bool) -> io::Result<Vec<Exposure>> {
     let mut exposures = Vec::new();
-    if let Err(problem) = judge(file)? {
+    if let Some(problem) = judge(file)? {
         let hint = "with `command:` in it, others can run what they like as you; run chmod go-w";
         exposures.push(Exposure { problem, hint });
     }
@@ -69,7 +68,7 @@ pub(super) fn exposures(file: &Path, has_password: bool) -> io::Result<Vec<Expos
 /// Returns how a script is exposed. A file that can't be looked at is none: reading it
 /// fails.
 pub(super) fn script(file: &Path) -> Option<Exposure> {
-    let problem = judge(file).ok()?.err()?;
+    let problem = judge(file).ok()??;
     Some(Exposure {
         problem: format!("[hook] script: {problem}"),
         hint: "others can choose what handshakes get; run chmod go-w",
@@ -102,10 +101,10 @@ mod tests {
         let file = folder.path().join("sekisho.toml");
         fs::write(&file, "").unwrap();
         let mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode));
-        let refused = || check(&file).unwrap().unwrap_err();
+        let refused = || check(&file).unwrap().unwrap();
 
         mode(&file, 0o644).unwrap();
-        assert_eq!(check(&file).unwrap(), Ok(()));
+        assert_eq!(check(&file).unwrap(), None);
         mode(&file, 0o664).unwrap();
         assert!(refused().starts_with("it can be written by others (mode 664)"));
         mode(&file, 0o600).unwrap();
@@ -147,10 +146,10 @@ mod tests {
         let (file, link) = (folder.path().join("file"), folder.path().join("link"));
         fs::write(&file, "").unwrap();
         symlink(&file, &link).unwrap();
-        assert_eq!(check(&link).unwrap(), Ok(()));
+        assert_eq!(check(&link).unwrap(), None);
         chown(&file, Some(12345), None).unwrap();
         for path in [&file, &link] {
-            let refused = check(path).unwrap().unwrap_err();
+            let refused = check(path).unwrap().unwrap();
             assert!(refused.contains("belongs to user 12345"), "{refused}");
         }
     }

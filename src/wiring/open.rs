@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use sekisho_certs::Catalog;
 use sekisho_certs::metrics::Counter;
 use sekisho_certs::seal::{KeyError, KeyRing, KeySource, Keys, Sealer};
+use sekisho_certs::{Catalog, Challenges};
 use sekisho_server::admin::{MAX_TOKEN, Token};
 use sekisho_stores::disk_cache::{DiskCache, StartState};
 use sekisho_stores::redis_cache::RedisCache;
@@ -19,7 +19,7 @@ use crate::terminal::configuration;
 use crate::terminal::failure::Result;
 
 pub(crate) use caches::{IGNORED, connect as connect_cache, ignores_redis};
-pub(crate) use issuance::{challenges, issuer};
+pub(crate) use issuance::issuer;
 pub(crate) use serving::{lookup, serving};
 
 pub(crate) mod access_log;
@@ -34,6 +34,8 @@ pub(crate) struct Opened {
     pub(crate) retired: Counter,
     /// Sealer of the store, if it is a catalog.
     pub(crate) catalog: Option<Sealer>,
+    /// Answers to challenges of a catalog, whoever orders.
+    pub(crate) challenges: Option<Arc<Challenges>>,
     /// The Redis cache.
     pub(crate) redis: Option<Arc<RedisCache>>,
     /// The disk cache.

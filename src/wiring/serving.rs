@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use sekisho_certs::feed::CACHE_TIMEOUT;
 use sekisho_certs::metrics::Registry;
-use sekisho_certs::{Challenges, Clock, Documents, Feed, Follower, Lookup, NeverObtain, Obtain};
+use sekisho_certs::{Clock, Documents, Feed, Follower, Lookup, NeverObtain, Obtain};
 use sekisho_server::access_log::AccessLog;
 use sekisho_server::admin::{Address, Admin, Listener, Sources};
 use sekisho_server::metrics::Metrics;
@@ -66,8 +66,9 @@ impl Serving {
         let ring = Arc::new(Ring::random());
         let own_addresses = Arc::new(config.own_addresses());
         let guard = Arc::new(config.guard(Arc::clone(&own_addresses)));
-        let challenges = open::challenges(&opened);
-        let issuance = issuance(config, &opened, challenges.as_ref())?;
+        let issuance = open::issuer(config, &opened)?
+            .map(Issuance::new)
+            .transpose()?;
         let obtain: Arc<dyn Obtain> = match &issuance {
             Some(issuance) => issuance.on_demand(),
             None => Arc::new(NeverObtain),
@@ -88,7 +89,7 @@ impl Serving {
             metrics: Arc::clone(&metrics),
             responder: Arc::new(Responder::new(config.cache.files, guard)),
             // Another server may order, and a command that orders has no sockets.
-            challenges,
+            challenges: opened.challenges.clone(),
             access_log: access_log.clone(),
             hook: hook.as_ref().map(hook::Opened::parts),
             clock: Clock::System,
@@ -208,19 +209,6 @@ fn background() -> Result<Runtime> {
         .thread_name("background")
         .build();
     runtime.context("the background runtime could not be started")
-}
-
-/// Makes what orders certificates. None without `[acme]`, which needs a catalog.
-fn issuance(
-    config: &Config,
-    opened: &Opened,
-    challenges: Option<&Arc<Challenges>>,
-) -> Result<Option<Issuance>> {
-    let Some((sealer, challenges)) = opened.catalog.as_ref().zip(challenges) else {
-        return Ok(None);
-    };
-    let issuer = open::issuer(config, sealer, challenges)?;
-    issuer.map(Issuance::new).transpose()
 }
 
 /// Makes the change feed. Its followers get each page of the catalog's log in

@@ -59,7 +59,7 @@ impl Folder {
     ///
     /// # Errors
     /// Also if the folder belongs to another user.
-    pub(super) fn make(path: &Path, files: &[&OsStr], user: Option<&User>) -> Result<Self> {
+    pub(super) fn make(path: &Path, files: Vec<OsString>, user: Option<&User>) -> Result<Self> {
         let named = || path.display().to_string();
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).with_context(named)?;
@@ -94,11 +94,11 @@ impl Folder {
                  if this is one, 'chown -R {name} {path}' gives it to {name}"
             );
         }
-        let is_missing = |name: &&&OsStr| statat(&open, **name, AtFlags::SYMLINK_NOFOLLOW).is_err();
-        let missing = files.iter().filter(is_missing);
+        let mut missing = files;
+        missing.retain(|name| statat(&open, name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW).is_err());
         Ok(Self {
             path: path.to_owned(),
-            missing: missing.map(|name| (*name).to_owned()).collect(),
+            missing,
             open,
             is_new,
         })

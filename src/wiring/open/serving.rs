@@ -5,7 +5,9 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use sekisho_certs::metrics::Counter;
 use sekisho_certs::seal::Keys;
-use sekisho_certs::{Catalog, Lookup, LookupSettings, Obtain, Sealer, Secret, Store, StoreError};
+use sekisho_certs::{
+    Catalog, Challenges, Clock, Lookup, LookupSettings, Obtain, Sealer, Secret, Store, StoreError,
+};
 use sekisho_server::{Publisher, VirtualHost};
 use sekisho_stores::disk_cache::StartState;
 use sekisho_stores::tiers::{STORE_TIMEOUT, Tiers};
@@ -36,6 +38,7 @@ pub(crate) async fn serving(config: &Config, with_disk: bool) -> Result<Opened> 
                 store: Arc::new(tiers),
                 retired,
                 catalog: None,
+                challenges: None,
                 redis: None,
                 disk,
                 start: None,
@@ -71,10 +74,13 @@ async fn with_caches(
     let tiers = Tiers::catalog(sealer.clone())
         .redis(redis.clone())
         .disk(disk.clone());
+    let store = Arc::new(tiers);
+    let challenges = Challenges::of(Arc::clone(&store) as _, Clock::System);
     Ok(Opened {
-        store: Arc::new(tiers),
+        store,
         retired,
         catalog: Some(sealer),
+        challenges: Some(Arc::new(challenges)),
         redis,
         disk,
         start,

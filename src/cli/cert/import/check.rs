@@ -46,9 +46,9 @@ pub(super) fn files(files: &Files, dates: Dates, roots: &Roots) -> Result<Checke
     let chain = read(&files.chain)?;
     let key = read(&files.key)?;
     pair(&chain, &key, files.hosts.clone(), dates, roots).map_err(|refused| {
-        let file = match refused.blamed {
-            Half::Chain => &files.chain,
-            Half::Key => &files.key,
+        let file = match refused.is_about_key {
+            true => &files.key,
+            false => &files.chain,
         };
         Refusal::new(file, refused.group, refused.reason)
     })
@@ -69,10 +69,7 @@ pub(crate) fn pair(
         other => other,
     };
     let credential = parsed.map_err(|error| Refused {
-        blamed: match is_about_key(&error, chain, dates) {
-            true => Half::Key,
-            false => Half::Chain,
-        },
+        is_about_key: is_about_key(&error, chain, dates),
         group: error.group(),
         reason: error.to_string(),
     })?;
@@ -94,24 +91,19 @@ pub(crate) fn pair(
     })
 }
 
-/// Refusal of a pair, and the half to blame.
+/// Refusal of a pair.
 #[derive(Debug)]
 pub(crate) struct Refused {
-    blamed: Half,
+    /// True if the key is to blame, not the chain.
+    is_about_key: bool,
     pub(crate) group: &'static str,
     pub(crate) reason: String,
-}
-
-#[derive(Debug)]
-enum Half {
-    Chain,
-    Key,
 }
 
 impl Refused {
     fn chain(group: &'static str, reason: impl Into<String>) -> Self {
         Self {
-            blamed: Half::Chain,
+            is_about_key: false,
             group,
             reason: reason.into(),
         }
