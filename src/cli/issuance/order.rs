@@ -94,13 +94,11 @@ fn tell(config: &Config, failures: &BTreeMap<LineageName, NoCertificate>) -> End
         let located = config.located(setting.clone()).to_string();
         eprintln!("hint: {}", printable(&located));
     }
-    if failures.values().any(|failed| is_unreached(&failed.why)) {
+    let mut whys = failures.values().map(|failed| &failed.why);
+    if whys.clone().any(|why| is_unreached(why)) {
         eprintln!("hint: {UNREACHED}");
     }
-    if failures
-        .values()
-        .any(|failed| is_unknown_account(&failed.why))
-    {
+    if whys.any(|why| is_unknown_account(why)) {
         eprintln!("hint: {UNKNOWN_ACCOUNT}");
     }
     Ended::of(failures.is_empty())

@@ -1,14 +1,12 @@
 //! `sekisho acme account show`
 
-use std::io::{self, Write};
-
 use sekisho_issuance::accounts::KIND;
 use sekisho_issuance::acme::{Account, Ca, Error};
 use serde::Serialize;
 
 use super::AtCas;
 use crate::terminal::failure::{Ended, Result};
-use crate::terminal::output::{Listing, Output, PAGE};
+use crate::terminal::output::{Listing, PAGE};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -35,23 +33,15 @@ pub(super) async fn run(at: &AtCas, args: &Args) -> Result<Ended> {
         .iter()
         .map(|(ca, account, checked)| View::new(ca, account.as_ref(), checked.as_ref()));
     let views: Vec<_> = views.collect();
-    if args.json {
-        let mut listing = Listing::new(true);
-        for view in &views {
-            listing.push(|| view, String::new)?;
-        }
-        listing.end()?;
-    } else {
-        let mut output = Output::new();
-        for view in &views {
-            view.write(&mut output)?;
-        }
-        output.flush()?;
+    let mut listing = Listing::new(args.json);
+    for view in &views {
+        listing.push(|| view, || view.text())?;
     }
+    listing.end()?;
     for (ca, account, _) in &shown {
         if account
             .as_ref()
-            .is_some_and(|account| account.contact() != at.contact)
+            .is_some_and(|one| one.contact() != at.contact)
         {
             let name = ca.name();
             eprintln!(
@@ -68,12 +58,8 @@ pub(super) async fn run(at: &AtCas, args: &Args) -> Result<Ended> {
 
 /// Names the accounts at CAs that are not configured any more.
 async fn name_others(at: &AtCas) -> Result<()> {
-    let stored = at
-        .sealer
-        .catalog()
-        .list_documents(&KIND, None, PAGE)
-        .await?;
-    for document in stored {
+    let catalog = at.sealer.catalog();
+    for document in catalog.list_documents(&KIND, None, PAGE).await? {
         let directory = &document.id.key;
         if !at.cas.iter().any(|ca| ca.directory() == directory) {
             eprintln!(
@@ -129,23 +115,23 @@ impl<'a> View<'a> {
         }
     }
 
-    fn write(&self, output: &mut Output) -> io::Result<()> {
-        writeln!(output, "{}  {}", self.ca, self.directory)?;
+    /// Formats the account for people, in several lines.
+    fn text(&self) -> String {
+        let ca = format!("{}  {}", self.ca, self.directory);
         let (Some(account), Some(status)) = (self.account, self.status) else {
-            return writeln!(output, "  account  none; the first order makes one");
+            return ca + "\n  account  none; the first order makes one";
         };
-        writeln!(output, "  account  {account}")?;
         let contact = match self.contact {
             [] => "none".to_owned(),
             contact => contact.join(", "),
         };
-        writeln!(output, "  contact  {contact}")?;
         let error = self.error.as_deref().unwrap_or_default();
-        match status {
-            Status::Valid => writeln!(output, "  status   valid"),
-            Status::Refused => writeln!(output, "  status   REFUSED: {error}"),
-            Status::Unknown => writeln!(output, "  status   unknown: {error}"),
-        }
+        let status = match status {
+            Status::Valid => "valid".to_owned(),
+            Status::Refused => format!("REFUSED: {error}"),
+            Status::Unknown => format!("unknown: {error}"),
+        };
+        format!("{ca}\n  account  {account}\n  contact  {contact}\n  status   {status}")
     }
 }
 
