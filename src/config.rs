@@ -189,17 +189,14 @@ impl Config {
 
     fn search(files: &[&Path]) -> Result<Self, ConfigError> {
         for file in files {
-            match fs::exists(file) {
-                Ok(true) => {
-                    let failed = |error| ConfigError::read(file, error);
-                    if let Some(problem) = trust::check(file).map_err(failed)? {
-                        return Err(ConfigError::Untrusted((*file).to_owned(), problem));
-                    }
-                    return Self::read(file);
-                }
-                Ok(false) => {}
-                Err(error) => return Err(ConfigError::read(file, error)),
+            let failed = |error| ConfigError::read(file, error);
+            if !fs::exists(file).map_err(failed)? {
+                continue;
             }
+            return match trust::check(file).map_err(failed)? {
+                Some(problem) => Err(ConfigError::Untrusted((*file).to_owned(), problem)),
+                None => Self::read(file),
+            };
         }
         Err(ConfigError::NotFound(
             files.iter().map(|file| (*file).to_owned()).collect(),

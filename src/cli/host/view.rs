@@ -56,24 +56,15 @@ impl<'a> View<'a> {
 
 /// Formats a line of a list: name, tenant, key types, site.
 pub(super) fn line(record: &HostRecord) -> String {
-    let types: Vec<_> = record
-        .references
-        .iter()
-        .map(|(key_type, _)| key_type.as_str())
-        .collect();
-    let types = if types.is_empty() {
-        "no certificate".into()
-    } else {
-        types.join("+")
+    let types = record.references.iter();
+    let types: Vec<_> = types.map(|(key_type, _)| key_type.as_str()).collect();
+    let types = match types.is_empty() {
+        true => "no certificate".into(),
+        false => types.join("+"),
     };
-    let tenant = match record.tenant.as_str() {
-        "" => "-",
-        name => name,
-    };
-    let site = record
-        .site
-        .as_ref()
-        .map_or_else(|| "default site".into(), site::line);
+    let tenant = tenant(record);
+    let site = record.site.as_ref().map(site::line);
+    let site = site.unwrap_or_else(|| "default site".into());
     let disabled = if record.disabled { ", disabled" } else { "" };
     let name = output::name(&record.pattern);
     // Texts of sites and errors may have line breaks, and end the line of the list.
@@ -93,21 +84,12 @@ pub(super) fn write<K>(
     if let Some(why) = &record.unreadable {
         writeln!(out, "error     not served: {}", printable(why))?;
     }
-    let tenant = record.tenant.as_str();
-    writeln!(
-        out,
-        "tenant    {}",
-        if tenant.is_empty() { "-" } else { tenant }
-    )?;
-    let site = record
-        .site
-        .as_ref()
-        .map(|site| printable(&site::line(site)));
-    writeln!(
-        out,
-        "site      {}",
-        site.as_deref().unwrap_or("as [site] in the configuration")
-    )?;
+    writeln!(out, "tenant    {}", tenant(record))?;
+    let site = match &record.site {
+        Some(site) => printable(&site::line(site)),
+        None => "as [site] in the configuration".to_owned(),
+    };
+    writeln!(out, "site      {site}")?;
     let tls = match record.tls.min {
         TlsVersion::Tls12 => "1.2 and 1.3",
         TlsVersion::Tls13 => "1.3",
@@ -117,11 +99,8 @@ pub(super) fn write<K>(
     for client_ca::View { subject, sha256 } in client_ca.into_iter().flatten() {
         writeln!(out, "client ca {subject}, SHA-256 {sha256}")?;
     }
-    writeln!(
-        out,
-        "disabled  {}",
-        if record.disabled { "yes" } else { "no" }
-    )?;
+    let disabled = if record.disabled { "yes" } else { "no" };
+    writeln!(out, "disabled  {disabled}")?;
     for credential in credentials {
         let key_type = credential.key_type.as_str();
         let until = rfc3339(credential.not_after);
@@ -131,6 +110,14 @@ pub(super) fn write<K>(
         writeln!(out, "          no certificate")?;
     }
     writeln!(out, "version   {}", record.version)
+}
+
+/// Returns the tenant for people; a dash for the operator.
+fn tenant(record: &HostRecord) -> &str {
+    match record.tenant.as_str() {
+        "" => "-",
+        name => name,
+    }
 }
 
 /// Column of the values.

@@ -5,10 +5,11 @@ mod marker;
 mod target;
 
 use std::cmp::Ordering;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use indicatif::ProgressBar;
 use sekisho_certs::seal::{KeyRing, Sealer};
 use sekisho_stores::Url;
@@ -86,7 +87,11 @@ impl Copied {
     pub(super) fn ended(&self, begun: Instant) -> Ended {
         if self.differing.is_empty() {
             let seconds = begun.elapsed().as_secs_f64();
-            println!("both are equal, after {seconds:.1} s{}", self.meanwhile());
+            let meanwhile = match self.changed {
+                0 => String::new(),
+                changed => format!("; {changed} items changed meanwhile and were copied too"),
+            };
+            println!("both are equal, after {seconds:.1} s{meanwhile}");
             return Ended::Done;
         }
         for item in &self.differing {
@@ -98,13 +103,6 @@ impl Copied {
         );
         Ended::PartlyRefused
     }
-
-    fn meanwhile(&self) -> String {
-        match self.changed {
-            0 => String::new(),
-            changed => format!("; {changed} items changed meanwhile and were copied too"),
-        }
-    }
 }
 
 /// Makes the target equal to the source, which may be written meanwhile. It
@@ -113,19 +111,17 @@ impl Copied {
 pub(super) async fn copy(source: &Sealer, target: &Sealer) -> Result<Copied> {
     let mut target = Target::take(source, target).await?;
     let bar = progress::bar(|| None);
-    let mut copied = Err(anyhow!("nothing was compared"));
-    for number in 0..MAX_ROUNDS {
+    let mut number = 0;
+    loop {
         let round = round(source, &mut target, number == 0, &bar).await;
-        copied = round.context("stopped; what was copied stays, run the same again to go on");
-        if !copied
-            .as_ref()
-            .is_ok_and(|round| !round.differing.is_empty())
-        {
-            break;
+        let copied =
+            round.context("stopped; what was copied stays, run the same again to go on")?;
+        number += 1;
+        if copied.differing.is_empty() || number == MAX_ROUNDS {
+            bar.finish_and_clear();
+            return Ok(copied);
         }
     }
-    bar.finish_and_clear();
-    copied
 }
 
 /// Copies the changes of the log, compares everything, and copies what changed
@@ -191,15 +187,12 @@ async fn compare(
             (None, Some(_)) => Ordering::Greater,
             (Some(one), Some(other)) => one.item.cmp(&other.item),
         };
-        let (this, that) = (
-            order.is_le().then(|| one.take()).flatten(),
-            order.is_ge().then(|| other.take()).flatten(),
-        );
+        let (mut this, mut that) = (None, None);
         if order.is_le() {
-            one = from.next().await?;
+            this = mem::replace(&mut one, from.next().await?);
         }
         if order.is_ge() {
-            other = to.next().await?;
+            that = mem::replace(&mut other, to.next().await?);
         }
         bar.inc(1);
         match (this, that) {
@@ -216,7 +209,7 @@ async fn compare(
             }
         }
         if batch.len() == BATCH {
-            target.make_equal(&std::mem::take(&mut batch)).await?;
+            target.make_equal(&mem::take(&mut batch)).await?;
         }
     }
     target.make_equal(&batch).await?;

@@ -110,18 +110,15 @@ impl<'a> Contents<'a> {
                 let page = catalog.list_credentials(*after, PAGE).await?;
                 let page = self.sealer.open_credentials(page).await?;
                 self.page = page.iter().map(credential).collect();
-                self.stage = match page.last() {
-                    Some(last) => Stage::Credentials(Some(last.id)),
-                    None => Stage::Hosts(None),
-                };
+                let last = page.last().map(|last| Stage::Credentials(Some(last.id)));
+                self.stage = last.unwrap_or(Stage::Hosts(None));
             }
             Stage::Hosts(after) => {
                 let page = catalog.list_hosts(after.as_ref(), PAGE).await?;
                 self.page = page.iter().map(host).collect();
-                self.stage = match page.last() {
-                    Some(last) => Stage::Hosts(Some(last.pattern.clone())),
-                    None => Stage::Lineages(None),
-                };
+                let last = page.last();
+                let last = last.map(|last| Stage::Hosts(Some(last.pattern.clone())));
+                self.stage = last.unwrap_or(Stage::Lineages(None));
             }
             Stage::Lineages(after) => {
                 let page = catalog.list_lineages(Listed::All, after.as_ref(), PAGE);

@@ -69,11 +69,8 @@ impl<'a> Target<'a> {
     pub(super) async fn follow(&mut self) -> Result<Option<HashSet<Item>>> {
         let mut changed = HashSet::new();
         loop {
-            let page = self
-                .source
-                .catalog()
-                .changes(self.marker.position.number, PAGE)
-                .await?;
+            let catalog = self.source.catalog();
+            let page = catalog.changes(self.marker.position.number, PAGE).await?;
             let Some(reached) = page.continued(self.marker.position) else {
                 // A comparison finds what the log lacks.
                 self.marker.position = self.source.catalog().head().await?;
@@ -84,8 +81,7 @@ impl<'a> Target<'a> {
                 return Ok(Some(changed));
             }
             let items = page.changes.iter().filter_map(|one| item(&one.subject));
-            let items: BTreeSet<_> = items.collect();
-            let items: Vec<_> = items.into_iter().collect();
+            let items: Vec<_> = items.collect::<BTreeSet<_>>().into_iter().collect();
             // The marker is written with the items, in one transaction.
             self.marker.position = reached;
             self.make_equal(&items).await?;
@@ -164,10 +160,8 @@ impl<'a> Target<'a> {
             gone.remove(&lineage.name);
             writes.push(Write::PutLineage(lineage, Fence::Any));
         }
-        writes.extend(
-            gone.into_iter()
-                .map(|name| Write::RemoveLineage(name, Fence::Any)),
-        );
+        let gone = gone.into_iter();
+        writes.extend(gone.map(|name| Write::RemoveLineage(name, Fence::Any)));
         Ok(())
     }
 
@@ -186,17 +180,12 @@ impl<'a> Target<'a> {
         id: CredentialId,
         writes: &mut Vec<Write<Secret>>,
     ) -> Result<()> {
-        let stored = self.target.catalog().credentials(&[id]).await?;
+        let catalog = self.target.catalog();
+        let stored = catalog.credentials(&[id]).await?;
         let Some(stored) = stored.first() else {
             return Ok(());
         };
-        if !self
-            .target
-            .catalog()
-            .hosts_of(id, None, 1)
-            .await?
-            .is_empty()
-        {
+        if !catalog.hosts_of(id, None, 1).await?.is_empty() {
             // Other hosts still refer to the credential: it is deleted with the
             // last of them.
             return Ok(());
@@ -215,11 +204,8 @@ impl<'a> Target<'a> {
             Item::Host(pattern) => Some(pattern.clone()),
             Item::Credential(_) | Item::Lineage(_) | Item::Document(_) => None,
         });
-        let hosts = self
-            .source
-            .catalog()
-            .hosts(&patterns.collect::<Vec<_>>())
-            .await?;
+        let patterns: Vec<_> = patterns.collect();
+        let hosts = self.source.catalog().hosts(&patterns).await?;
         let referred = hosts.iter().flat_map(|host| host.references.iter());
         let referred = referred.map(|(_, id)| Item::Credential(id));
         let all: BTreeSet<_> = referred.chain(items.iter().cloned()).collect();
