@@ -36,27 +36,20 @@ pub(super) fn run(args: &Args) -> Result<Ended> {
     folder.write_config()?;
     folder.write_pages()?;
     let authority = Authority::of(&folder.path)?;
-    println!(
-        "made a CA, {} hosts and a configuration in {}",
-        args.hosts,
-        folder.path.display()
-    );
+    let (hosts, shown) = (args.hosts, folder.path.display());
+    println!("made a CA, {hosts} hosts and a configuration in {shown}");
     let config = Config::load(Some(&folder.config()))?;
-    println!("store: {}", fill(&config, &authority, args.hosts)?);
+    println!("store: {}", fill(&config, &authority, hosts)?);
 
     let serving = Serving::build(&config, Instant::now())?;
-    println!(
-        "serving on https://{}, {:.1} ms after it began",
-        serving.https(),
-        serving.start_up.as_secs_f64() * 1000.0
-    );
+    let (https, ms) = (serving.https(), serving.start_up.as_secs_f64() * 1000.0);
+    println!("serving on https://{https}, {ms:.1} ms after it began");
     for line in serve_and_verify(serving, &folder.path)? {
         println!("{line}");
     }
-    println!(
-        "serve it again with: sekisho serve --config {}",
-        folder.config().display()
-    );
+    let file = folder.config();
+    let file = file.display();
+    println!("serve it again with: sekisho serve --config {file}");
     Ok(Ended::Done)
 }
 

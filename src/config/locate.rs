@@ -46,12 +46,10 @@ impl Problem {
             match index % 2 {
                 // A quoted piece is one key, with its dots.
                 1 => path.push(piece.to_owned()),
-                _ => path.extend(
-                    piece
-                        .split('.')
-                        .filter(|key| !key.is_empty())
-                        .map(str::to_owned),
-                ),
+                _ => {
+                    let keys = piece.split('.').filter(|key| !key.is_empty());
+                    path.extend(keys.map(str::to_owned));
+                }
             }
         }
         let offset = None;

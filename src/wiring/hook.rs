@@ -131,18 +131,14 @@ pub(crate) fn open_alone(config: &Config, store: Arc<dyn Store>) -> anyhow::Resu
 
 impl server::Hook for Hook {
     fn answer<'a>(&'a self, question: Question) -> BoxFuture<'a, Answer> {
-        let Question {
-            server_name,
-            facts,
-            deadline,
-        } = question;
+        let facts = question.facts;
         let hello = Arc::new(Hello {
-            server_name,
+            server_name: question.server_name,
             client_addr: facts.client,
             local_addr: facts.local,
             offers: Arc::new(Facts(facts)),
         });
-        let deadline = before(deadline);
+        let deadline = before(question.deadline);
         Box::pin(async move { answer(self.0.ask(hello, deadline).await) })
     }
 }

@@ -86,10 +86,8 @@ pub(crate) async fn create(config: &Config) -> Result<Sealer> {
 /// Says that a command has made a store.
 pub(crate) fn tell_created(url: &Url) {
     let file = url.database().map(|path| path.display().to_string());
-    eprintln!(
-        "created the store {}",
-        file.unwrap_or_else(|| url.to_string())
-    );
+    let shown = file.unwrap_or_else(|| url.to_string());
+    eprintln!("created the store {shown}");
 }
 
 /// Opens the catalog. A new one is sealed under the key that `choose` picks of
@@ -102,10 +100,9 @@ pub(crate) async fn create_under(
     let is_there = sekisho_stores::exists(url, &Handle::current()).await?;
     // The key comes first: after a crash here, the next run finds a key and no
     // store, and continues.
-    let keys = if is_there {
-        keys(config)?
-    } else {
-        new_keys(config)?
+    let keys = match is_there {
+        true => keys(config)?,
+        false => new_keys(config)?,
     };
     let catalog = catalog(config, Mode::Create)?;
     let key = choose(&keys.ring());

@@ -128,19 +128,17 @@ pub(super) async fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     let mut unfit = None;
     edit(sealer, &args.name, async |stored| {
         let certs = args.certs(sealer.catalog().as_ref()).await?;
-        let mut record = stored
-            .clone()
-            .unwrap_or_else(|| HostRecord::new(args.name.clone()));
+        let new = || HostRecord::new(args.name.clone());
+        let mut record = stored.clone().unwrap_or_else(new);
         args.apply(&mut record, (chosen, client_ca.as_ref()), &certs)?;
         check_record(config, &record, stored.as_ref())?;
         certless = record.references.is_empty();
         // Folders of [site] may depend on the tenant.
         let default = record.site.is_none().then_some(&config.site);
         unfit = default.and_then(|site| site.of_tenant(&record.tenant).err());
-        Ok(if stored.as_ref() == Some(&record) {
-            Edit::Keep
-        } else {
-            Edit::Put(record)
+        Ok(match stored.as_ref() == Some(&record) {
+            true => Edit::Keep,
+            false => Edit::Put(record),
         })
     })
     .await?;

@@ -192,10 +192,9 @@ fn refuse(site: &site::Site, config: &Config, tenant: Option<&Tenant>) -> Result
     };
     let file = config.file.display();
     let allowed = config.allowed.texts();
-    let allowed = if allowed.is_empty() {
-        "nothing".into()
-    } else {
-        allowed.join(", ")
+    let allowed = match allowed.is_empty() {
+        true => "nothing".into(),
+        false => allowed.join(", "),
     };
     bail!("{refused}; {file} allows {allowed}");
 }

@@ -38,10 +38,8 @@ pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
     let sealed = HumanCount(outcome.sealed);
     let left = outcome.tally;
     let under = left.under(key.0);
-    println!(
-        "sealed {sealed} again in {:.1} s; under {key}: {under}",
-        outcome.seconds
-    );
+    let seconds = outcome.seconds;
+    println!("sealed {sealed} again in {seconds:.1} s; under {key}: {under}");
     for error in &outcome.failed {
         eprintln!("refused: {error}");
     }

@@ -50,18 +50,13 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
         return Ok(ended);
     }
     let bytes = to.put_in_place()?;
-    println!(
-        "backed up {} into {}: {} in {:.1} s",
-        url,
-        to.file.display(),
-        HumanBytes(bytes),
-        begun.elapsed().as_secs_f64()
-    );
+    let (file, bytes) = (to.file.display(), HumanBytes(bytes));
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("backed up {url} into {file}: {bytes} in {seconds:.1} s");
     if let Some(keys) = &config.keys {
         println!("the master key, {keys}, is not in it: keep a copy of that elsewhere");
     }
     if url.database().is_none() {
-        let file = to.file.display();
         println!("restore it with: sekisho store copy sqlite:{file} postgres://… (a new database)");
     }
     Ok(Ended::Done)
@@ -143,12 +138,8 @@ impl Destination {
             _ => {}
         }
         let mut options = OpenOptions::new();
-        let made = options
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&self.part);
-        made.map(|_| ()).with_context(shown)
+        options.write(true).create_new(true).mode(0o600);
+        options.open(&self.part).map(drop).with_context(shown)
     }
 
     /// Renames the finished file durably; returns its length.

@@ -62,10 +62,8 @@ impl Clients {
     ) -> Result<Self> {
         let open = |(name, url): (&String, _)| {
             let database = Database::new(url, bound, runtime);
-            Ok((
-                name.clone(),
-                database.with_context(|| format!("[hook.sql] {name}"))?,
-            ))
+            let database = database.with_context(|| format!("[hook.sql] {name}"))?;
+            Ok((name.clone(), database))
         };
         let (authorities, no_https) = match (roots::load(ca, "[hook] ca"), ca) {
             (Ok(authorities), _) => (authorities, None),

@@ -14,11 +14,8 @@ pub(crate) struct Args {
 pub(super) async fn run(at: &AtCas, args: &Args) -> Result<Ended> {
     let ca = at.one(args.ca.as_deref())?;
     let account = at.accounts.rotate(ca).await?;
-    println!(
-        "{}: {} has a new key, which is saved",
-        ca.name(),
-        account.id()
-    );
+    let (ca, account) = (ca.name(), account.id());
+    println!("{ca}: {account} has a new key, which is saved");
     Ok(Ended::Done)
 }
 

@@ -186,10 +186,8 @@ impl Hosts {
             .filter(|before| *before != Some(id))
             .peekable();
         let is_newer = || pair.hosts.iter().any(|host| self.0[host].is_newer);
-        let (changes, replaces) = (
-            changed.peek().is_some(),
-            changed.any(|before| before.is_some()),
-        );
+        let changes = changed.peek().is_some();
+        let replaces = changed.any(|before| before.is_some());
         let count = match (changes, replaces) {
             (false, _) if is_newer() => &mut counts.older,
             (false, _) => &mut counts.skipped,

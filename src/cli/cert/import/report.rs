@@ -74,20 +74,16 @@ impl Report {
 
     pub(super) fn refuse(&mut self, refusal: &Refusal) -> Result<()> {
         self.counts.refused += 1;
-        let Refusal {
-            path,
-            group,
-            reason,
-        } = refusal;
-        let before = self.groups.entry(group).or_default();
+        let (file, reason) = (&refusal.path, &refusal.reason);
+        let before = self.groups.entry(refusal.group).or_default();
         *before += 1;
         let is_shown = *before <= SHOWN_PER_GROUP;
         if let Some(json) = &mut self.json {
-            let file = path.to_string_lossy();
-            let item = || json!({"file": file, "group": group, "reason": reason});
+            let file = file.to_string_lossy();
+            let item = || json!({"file": file, "group": refusal.group, "reason": reason});
             json.push(item, String::new)?;
         } else if is_shown {
-            self.say(&format!("refused: {}: {reason}", path.display()));
+            self.say(&format!("refused: {}: {reason}", file.display()));
         }
         self.bar.inc(1);
         Ok(())
