@@ -144,7 +144,7 @@ impl Config {
         &self,
     ) -> Result<Option<sekisho_issuance::settings::Settings>, ConfigError> {
         let hidden = self.secret_variables();
-        let settings = self.acme.as_ref().map(|acme| acme.settings(&hidden));
+        let settings = self.acme.as_ref().map(|acme| acme.with_secrets(&hidden));
         settings.transpose().map_err(|error| self.located(error))
     }
 

@@ -12,8 +12,7 @@ use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
 };
 use sekisho_certs::metrics::{Family, Gauge, Registry};
-use sekisho_server::MAX_OPEN_FILES;
-use sekisho_server::{Limits, unused_connections};
+use sekisho_server::{MAX_OPEN_FILES, unused_connections};
 
 use crate::config::{Config, HELD_BODIES};
 
@@ -56,11 +55,7 @@ pub(crate) fn open_all_files() -> Option<u64> {
 /// Warns if the configuration needs more open files than `allowed`, the result
 /// of [`open_all_files`]. Returns how many connections to upstreams may be open.
 pub(crate) fn check_files(allowed: Option<u64>, config: &Config) -> usize {
-    let Limits {
-        connections,
-        workers,
-        ..
-    } = config.limits;
+    let (connections, workers) = (config.limits.connections, config.limits.workers);
     let addresses = config.listen.https.len() + config.listen.http.len();
     let others = workers * (addresses + PER_WORKER) + MAX_OPEN_FILES + OTHER_FILES;
     let needed = (connections + others + unused_connections(workers)) as u64;
@@ -74,9 +69,7 @@ pub(crate) fn check_files(allowed: Option<u64>, config: &Config) -> usize {
              `ulimit -n` in a shell) or lower connections"
         );
     }
-    let allowed = allowed.map_or(usize::MAX, |allowed| {
-        usize::try_from(allowed).unwrap_or(usize::MAX)
-    });
+    let allowed = usize::try_from(allowed.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
     let free = allowed.saturating_sub(others);
     // Where too few files may be open, clients' connections leave upstreams some.
     let least = free / 4;

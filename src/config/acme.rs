@@ -10,10 +10,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::Uri;
-use sekisho_certs::{Clock, HostName, KeyType, Secret};
+use sekisho_certs::{Clock, HostName, Secret};
 use sekisho_dns::Resolver;
 use sekisho_issuance::acme::ExternalAccount;
-use sekisho_issuance::admission::FirstAccess;
 use sekisho_issuance::settings::{DnsZone, SettingError, Settings};
 use sekisho_issuance::solver::dns01::{
     self, ExecSettings, Rfc2136Settings, TsigKey, WebhookSettings, WriterSettings,
@@ -28,7 +27,7 @@ use super::SecretSource;
 #[derive(Clone, Debug)]
 pub(crate) struct Acme {
     /// Settings without external accounts and zones.
-    settings: Settings,
+    pub(crate) settings: Settings,
     /// External account of each CA in `settings`.
     external: Vec<Option<External>>,
     zones: Vec<Zone>,
@@ -67,17 +66,12 @@ enum DnsMethod {
 }
 
 impl Acme {
-    /// Returns the names that get a certificate with their first visit.
-    pub(crate) fn first_access(&self) -> FirstAccess {
-        self.settings.admission.first_access
-    }
-
     /// Reads the secrets. The programs of zones don't inherit the variables of
     /// `hidden`.
     ///
     /// # Errors
     /// [`SettingError`] names the key of a secret that can't be used.
-    pub(super) fn settings(&self, hidden: &[String]) -> Result<Settings, SettingError> {
+    pub(super) fn with_secrets(&self, hidden: &[String]) -> Result<Settings, SettingError> {
         let mut settings = self.settings.clone();
         for (options, external) in settings.cas.iter_mut().zip(&self.external) {
             let name = format!("ca.{}.eab_key", options.ca.name);
@@ -100,11 +94,6 @@ impl Acme {
             settings.dns.push(DnsZone { zone, solver });
         }
         Ok(settings)
-    }
-
-    /// Returns the type of new keys.
-    pub(crate) fn key_type(&self) -> KeyType {
-        self.settings.key.key_type()
     }
 
     /// Lists the name servers that are asked, and those that records are written to.

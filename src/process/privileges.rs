@@ -41,14 +41,12 @@ fn keep_capabilities(kept: CapabilitySet) {
         return;
     }
     let limit = |sets: CapabilitySets| -> io::Result<()> {
-        set_capabilities(
-            None,
-            CapabilitySets {
-                effective: sets.effective & kept,
-                permitted: sets.permitted & kept,
-                inheritable: sets.inheritable & kept,
-            },
-        )
+        let sets = CapabilitySets {
+            effective: sets.effective & kept,
+            permitted: sets.permitted & kept,
+            inheritable: sets.inheritable & kept,
+        };
+        set_capabilities(None, sets)
     };
     if let Err(error) = capabilities(None).and_then(limit) {
         tracing::debug!(%error, "capabilities are kept");

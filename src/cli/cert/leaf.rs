@@ -49,12 +49,9 @@ pub(crate) fn check_covers(names: &[HostPattern], host: &HostPattern) -> Result<
 
 /// Joins the first names, and the number of further ones.
 pub(crate) fn joined(names: &[HostPattern]) -> String {
-    let mut text = names
-        .iter()
-        .take(NAMES_SHOWN)
-        .map(HostPattern::as_str)
-        .collect::<Vec<_>>()
-        .join(", ");
+    let first = names.iter().take(NAMES_SHOWN);
+    let first: Vec<_> = first.map(HostPattern::as_str).collect();
+    let mut text = first.join(", ");
     match names.len().saturating_sub(NAMES_SHOWN) {
         0 if names.is_empty() => text.push_str("no host"),
         0 => {}
@@ -67,14 +64,11 @@ fn names(leaf: &X509Certificate<'_>) -> Vec<HostPattern> {
     let Ok(Some(extension)) = leaf.subject_alternative_name() else {
         return Vec::new();
     };
-    let parsed = extension
-        .value
-        .general_names
-        .iter()
-        .filter_map(|name| match name {
-            GeneralName::DNSName(name) => HostPattern::parse(name).ok(),
-            _ => None,
-        });
+    let names = extension.value.general_names.iter();
+    let parsed = names.filter_map(|name| match name {
+        GeneralName::DNSName(name) => HostPattern::parse(name).ok(),
+        _ => None,
+    });
     parsed.collect()
 }
 

@@ -17,7 +17,7 @@ use crate::cli::host::running;
 use crate::cli::host::site::{Chosen, SiteArgs, check_record};
 use crate::cli::issuance::{Issuance, WishArgs};
 use crate::cli::named::Named;
-use crate::config::{Acme, Config};
+use crate::config::Config;
 use crate::terminal::configuration;
 use crate::terminal::failure::{self, Ended, Result, Usage};
 use crate::wiring::open;
@@ -158,7 +158,8 @@ pub(super) async fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     }
     if certless {
         let name = &args.name;
-        let first_access = config.acme.as_ref().map(Acme::first_access);
+        let acme = config.acme.as_ref();
+        let first_access = acme.map(|acme| acme.settings.admission.first_access);
         let ways = match first_access.unwrap_or(FirstAccess::Off) {
             FirstAccess::Off => "store one with 'sekisho cert import', order one with --issue,",
             FirstAccess::Hosts | FirstAccess::Ask => {

@@ -29,11 +29,7 @@ pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
         listing.push(|| View::new(key), || key.line())?;
     }
     listing.end()?;
-    if !args.json
-        && keys
-            .iter()
-            .any(|key| key.role == Role::Old && key.is_free())
-    {
+    if !args.json && keys.iter().any(Key::is_done) {
         eprintln!("{KEPT}");
     }
     let missing = keys.iter().filter(|key| key.role == Role::Missing);
@@ -70,8 +66,9 @@ enum Role {
 }
 
 impl Key {
-    fn is_free(&self) -> bool {
-        self.under.are_none()
+    /// Returns whether nothing needs the key any more.
+    fn is_done(&self) -> bool {
+        self.role == Role::Old && self.under.are_none()
     }
 
     fn line(&self) -> String {
@@ -83,7 +80,7 @@ impl Key {
             (Role::New | Role::Old, _) => "opens",
         };
         let note = match self.role {
-            Role::Old if self.is_free() => format!("; 'sekisho key remove {id}' takes it out"),
+            Role::Old if self.is_done() => format!("; 'sekisho key remove {id}' takes it out"),
             Role::New => "; 'sekisho key rotate' makes it seal".to_owned(),
             _ => String::new(),
         };

@@ -15,7 +15,7 @@ use sekisho_issuance::schedule::{Seed, Validity, first_look, renewal_due, renewa
 use super::plan::Plan;
 use crate::cli::cert::joined;
 use crate::cli::lineage::{Claims, end};
-use crate::config::{Acme, Config};
+use crate::config::Config;
 use crate::terminal::failure::{self, Result};
 
 /// Renewal of what is imported.
@@ -88,9 +88,9 @@ impl Renewal {
                 "a server that has it renews these certificates",
             );
         }
-        let key_type = config.acme.as_ref().map(Acme::key_type);
+        let key = config.acme.as_ref().map(|acme| acme.settings.key);
         Self {
-            key_type: key_type.unwrap_or(KeyType::Ecdsa),
+            key_type: key.unwrap_or_default().key_type(),
             now,
         }
     }
