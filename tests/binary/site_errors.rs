@@ -94,6 +94,16 @@ fn a_document_that_can_not_be_read_fails_its_own_host() {
     }
 }
 
+/// One byte that is not UTF-8 hides no other.
+#[test]
+fn a_site_of_other_bytes_than_text_is_shown() {
+    let sandbox = sandbox();
+    let site = "site_format = 2, site = CAST(X'7b2274657874223a22ff227d' AS TEXT)";
+    write_row(&sandbox, site);
+    let shown = sandbox.ok(&["host", "show", "a.example"]);
+    assert!(shown.contains(r#"{"text":"#), "{shown}");
+}
+
 /// Names of fields stood in documents before one name held for all sites.
 #[test]
 fn a_site_that_names_or_changes_a_field_of_the_operators_is_503() {

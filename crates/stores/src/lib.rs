@@ -10,12 +10,12 @@
 pub mod announced;
 pub mod backoff;
 pub mod breaker;
+mod catalog_row;
 #[cfg(test)]
 #[cfg(all(feature = "http", feature = "postgres", feature = "redis"))]
 mod contract;
 pub mod disk_cache;
 pub mod files;
-mod host_row;
 #[cfg(feature = "http")]
 pub mod http;
 mod lineage_row;

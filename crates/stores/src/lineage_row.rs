@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use crate::catalog_row::{self, CatalogRow, Damaged};
 use sekisho_certs::credential::{KeyType, SealedBytes};
 use sekisho_certs::host::HostPattern;
-use sekisho_certs::lineage::{Lineage, LineageName};
+use sekisho_certs::lineage::{Claim, LastError, Lineage, LineageName, Wishes};
 use sekisho_certs::record::Tenant;
 
 /// Columns of a lineage `l` and of the claim `c` that holds.
@@ -23,26 +24,68 @@ pub(crate) fn names(names: &[HostPattern]) -> String {
     names.join(" ")
 }
 
-/// Reads the columns that are text. The error says which lineage is damaged, and
+/// Reads a lineage from [`columns`]. The error of a text says which lineage is damaged, and
 /// how.
-pub(crate) fn read(
-    name: &str,
-    tenant: &str,
-    names: &str,
-    key_type: Option<&str>,
-) -> Result<Lineage<SealedBytes>, String> {
-    let bad = |what: &dyn ToString| format!("lineage {name}: {}", what.to_string());
-    let parsed = names.split(' ').map(HostPattern::parse);
-    let parsed: Result<Vec<_>, _> = parsed.collect();
-    let parsed = parsed.map_err(|why| bad(&why))?;
-    let tenant = Tenant::parse(tenant).map_err(|why| bad(&why))?;
-    let mut lineage = Lineage::new(tenant, parsed).ok_or_else(|| bad(&"it covers no name"))?;
-    lineage.name = LineageName::parse(name)?;
-    lineage.wishes.key_type = match key_type {
+pub(crate) fn read<R: CatalogRow>(row: &R) -> Result<Lineage<SealedBytes>, R::Fault> {
+    let name = name(row)?;
+    let bad = |what: &dyn ToString| Damaged(format!("lineage {name}: {}", what.to_string()));
+    let owned = |column| Ok::<_, R::Fault>(row.text(column)?.map(str::to_owned));
+    let names = catalog_row::text(row, 2)?
+        .split(' ')
+        .map(HostPattern::parse);
+    let names: Result<Vec<_>, _> = names.collect();
+    let names = names.map_err(|why| bad(&why))?;
+    let tenant = Tenant::parse(catalog_row::text(row, 1)?).map_err(|why| bad(&why))?;
+    let read = Lineage::new(tenant, names).ok_or_else(|| bad(&"it covers no name"))?;
+    let key_type = match row.text(5)? {
         Some(word) => Some(KeyType::parse(word).ok_or_else(|| bad(&"its key type is not known"))?),
         None => None,
     };
-    Ok(lineage)
+    let attempts = u32::try_from(catalog_row::integer(row, 10)?);
+    let attempts = attempts.map_err(|_| bad(&"its count of attempts is no count"))?;
+    let last_error = match row.integer(11)? {
+        Some(at) => Some(LastError {
+            at,
+            text: catalog_row::text(row, 12)?.to_owned(),
+        }),
+        None => None,
+    };
+    let order = match row.integer(13)? {
+        Some(_) => Some(catalog_row::sealed(row, 13)?),
+        None => None,
+    };
+    let claim = match owned(16)? {
+        Some(holder) => Some(Claim {
+            holder,
+            until_ms: catalog_row::integer(row, 17)?,
+            epoch: catalog_row::number(row, 18)?,
+        }),
+        None => None,
+    };
+    Ok(Lineage {
+        wishes: Wishes {
+            ca: owned(3)?,
+            profile: owned(4)?,
+            key_type,
+            solver: owned(6)?,
+        },
+        credential: catalog_row::credential_id(row, 7)?,
+        issued_by: owned(19)?,
+        due: row.integer(8)?,
+        turn: catalog_row::integer(row, 9)?,
+        attempts,
+        last_error,
+        order,
+        claim,
+        name,
+        ..read
+    })
+}
+
+/// Reads a lineage's name from the first column.
+pub(crate) fn name<R: CatalogRow>(row: &R) -> Result<LineageName, R::Fault> {
+    let name = LineageName::parse(catalog_row::text(row, 0)?);
+    name.map_err(|why| Damaged(why).into())
 }
 
 /// Converts a time to milliseconds, of which sums with the clock stay in range:

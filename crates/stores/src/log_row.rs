@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::catalog_row::{self, CatalogRow, Damaged};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::store::{Change, DocumentId, Subject, What};
 
@@ -14,25 +15,25 @@ pub(crate) fn columns(subject: &Subject) -> (&'static str, &str, Cow<'_, str>) {
     }
 }
 
-/// Reads a change from its columns. The error says which change is damaged, and how.
-pub(crate) fn read(
-    number: u64,
-    subject: &str,
-    kind: &str,
-    key: &str,
-    is_removed: bool,
-) -> Result<Change, String> {
-    let bad = |what: String| format!("change {number}: {what}");
-    let subject = match subject {
+/// Reads a change from the columns `number`, `subject`, `kind`, `key` and `removed`,
+/// beginning at `first`. The error says which change is damaged, and how.
+pub(crate) fn read<R: CatalogRow>(row: &R, first: usize) -> Result<Change, R::Fault> {
+    let number = catalog_row::number(row, first)?;
+    let bad = |what: String| Damaged(format!("change {number}: {what}"));
+    let key = catalog_row::text(row, first + 3)?;
+    let subject = match catalog_row::text(row, first + 1)? {
         HOST => {
             let pattern = HostPattern::parse(key);
             Subject::Host(pattern.map_err(|why| bad(format!("host {key:?}: {why}")))?)
         }
         CREDENTIAL => Subject::Credential(key.parse().map_err(bad)?),
-        DOCUMENT => Subject::Document(DocumentId::new(kind.to_owned(), key.to_owned())),
-        other => return Err(bad(format!("of the unknown subject {other:?}"))),
+        DOCUMENT => {
+            let kind = catalog_row::text(row, first + 2)?.to_owned();
+            Subject::Document(DocumentId::new(kind, key.to_owned()))
+        }
+        other => return Err(bad(format!("of the unknown subject {other:?}")).into()),
     };
-    let what = match is_removed {
+    let what = match row.flag(first + 4)? {
         true => What::Removed,
         false => What::Put,
     };

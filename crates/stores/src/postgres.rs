@@ -34,9 +34,10 @@ use tokio_postgres::Row;
 use self::connection::Connection;
 use self::fault::Step;
 use self::listen::Watch;
-use self::params::{Params, column};
+use self::params::{Owned, Param, column};
 use self::pool::Pool;
-use self::rows::signed;
+use crate::catalog_row::{self, signed};
+use crate::lineage_row;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
@@ -88,26 +89,29 @@ impl Postgres {
         &self.pool.dialer.options
     }
 
-    fn read<T, F>(
+    /// Reads all rows of one statement.
+    fn list<T: Send + 'static>(
         &self,
-        work: impl FnOnce(Arc<Connection>) -> F + Send + 'static,
-    ) -> BoxFuture<'_, Result<T>>
-    where
-        T: Send + 'static,
-        F: Future<Output = Step<T>> + Send + 'static,
-    {
-        Box::pin(self.pool.call(self.options().read, work))
+        text: &'static str,
+        params: Owned,
+        row: fn(&Row) -> Step<T>,
+    ) -> BoxFuture<'_, Result<Vec<T>>> {
+        let list = async move |on: Arc<Connection>| {
+            let params = column(&params, |one| -> &dyn Param { &**one });
+            on.list(text, &params, row).await
+        };
+        Box::pin(self.pool.call(self.options().read, list))
     }
 
-    fn read_log<T, F>(
+    /// Reads the one row of a statement; none if it has none.
+    fn one<T: Send + 'static>(
         &self,
-        work: impl FnOnce(Arc<Connection>) -> F + Send + 'static,
-    ) -> BoxFuture<'_, Result<T>>
-    where
-        T: Send + 'static,
-        F: Future<Output = Step<T>> + Send + 'static,
-    {
-        Box::pin(self.pool.read_log(self.options().read, work))
+        text: &'static str,
+        params: Owned,
+        row: fn(&Row) -> Step<T>,
+    ) -> BoxFuture<'_, Result<Option<T>>> {
+        let listed = self.list(text, params, row);
+        Box::pin(async move { Ok(listed.await?.pop()) })
     }
 
     /// Seconds of a test's clock; none for the database's own.
@@ -158,11 +162,13 @@ impl Default for Options {
 
 impl ChangeLog for Postgres {
     fn head(&self) -> BoxFuture<'_, Result<LogPosition>> {
-        self.read_log(async move |on| log::position(&on).await)
+        let read = async move |on: Arc<Connection>| log::position(&on).await;
+        Box::pin(self.pool.read_log(read))
     }
 
     fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
-        self.read_log(async move |on| log::changes(&on, after, limit).await)
+        let read = async move |on: Arc<Connection>| log::changes(&on, after, limit).await;
+        Box::pin(self.pool.read_log(read))
     }
 
     fn changed(&self) -> BoxFuture<'_, ()> {
@@ -177,7 +183,7 @@ impl Catalog for Postgres {
     }
 
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<SealedBytes>>> {
-        Box::pin(self.pool.find(self.options().read, name.clone()))
+        Box::pin(self.pool.find(name.clone()))
     }
 
     fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
@@ -194,8 +200,10 @@ impl Catalog for Postgres {
     }
 
     fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
-        let patterns = column(patterns, |pattern| pattern.as_str().to_owned());
-        self.read(async move |on| on.list(read::HOSTS, &[&patterns], rows::host).await)
+        let patterns = Box::new(column(patterns, HostPattern::to_string));
+        self.list(read::HOSTS, vec![patterns], |row| {
+            catalog_row::listed_host(row, 0)
+        })
     }
 
     fn list_hosts<'a>(
@@ -203,13 +211,10 @@ impl Catalog for Postgres {
         after: Option<&'a HostPattern>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
-        let (after, limit) = (
-            after.map_or("", HostPattern::as_str).to_owned(),
-            rows::limit(limit),
-        );
-        self.read(async move |on| {
-            on.list(read::LIST_HOSTS, &[&after, &limit], rows::host)
-                .await
+        let (after, limit) = (text(after), catalog_row::limit(limit));
+        let params: Owned = vec![Box::new(after), Box::new(limit)];
+        self.list(read::LIST_HOSTS, params, |row| {
+            catalog_row::listed_host(row, 0)
         })
     }
 
@@ -219,21 +224,19 @@ impl Catalog for Postgres {
         after: Option<&'a HostPattern>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<HostPattern>>> {
-        let (id, limit) = (signed(id.as_u64()), rows::limit(limit));
-        let after = after.map_or("", HostPattern::as_str).to_owned();
-        self.read(async move |on| {
-            let params: Params<'_> = &[&id, &after, &limit];
-            on.list(read::HOSTS_OF, params, |row| rows::pattern(row, 0))
-                .await
-        })
+        let (id, limit) = (signed(id.as_u64()), catalog_row::limit(limit));
+        let params: Owned = vec![Box::new(id), Box::new(text(after)), Box::new(limit)];
+        self.list(read::HOSTS_OF, params, |row| catalog_row::pattern(row, 0))
     }
 
     fn credentials<'a>(
         &'a self,
         ids: &'a [CredentialId],
     ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
-        let ids = column(ids, |id| signed(id.as_u64()));
-        self.read(async move |on| on.list(read::CREDENTIALS, &[&ids], rows::credential).await)
+        let ids = Box::new(column(ids, |id| signed(id.as_u64())));
+        self.list(read::CREDENTIALS, vec![ids], |row| {
+            catalog_row::listed_credential(row, 0)
+        })
     }
 
     fn list_credentials(
@@ -242,11 +245,9 @@ impl Catalog for Postgres {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>> {
         let after = after.map_or(-1, |id| signed(id.as_u64()));
-        let limit = rows::limit(limit);
-        self.read(async move |on| {
-            let params: Params<'_> = &[&after, &limit];
-            on.list(read::LIST_CREDENTIALS, params, rows::credential)
-                .await
+        let params: Owned = vec![Box::new(after), Box::new(catalog_row::limit(limit))];
+        self.list(read::LIST_CREDENTIALS, params, |row| {
+            catalog_row::listed_credential(row, 0)
         })
     }
 
@@ -254,12 +255,9 @@ impl Catalog for Postgres {
         &'a self,
         id: &'a DocumentId,
     ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
-        let (id, now) = (id.clone(), self.now());
-        self.read(async move |on| {
-            let params: Params<'_> = &[&id.kind.as_str(), &&*id.key, &now];
-            let found = on.list(read::DOCUMENT, params, rows::document).await?;
-            Ok(found.into_iter().next())
-        })
+        let (kind, key) = (id.kind.as_str().to_owned(), id.key.clone().into_owned());
+        let params: Owned = vec![Box::new(kind), Box::new(key), Box::new(self.now())];
+        self.one(read::DOCUMENT, params, catalog_row::document)
     }
 
     fn list_documents<'a>(
@@ -268,23 +266,23 @@ impl Catalog for Postgres {
         after: Option<&'a str>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
-        let (kind, now, limit) = (kind.as_str().to_owned(), self.now(), rows::limit(limit));
-        let (key, is_first) = (after.unwrap_or("").to_owned(), after.is_none());
-        self.read(async move |on| {
-            let params: Params<'_> = &[&kind, &key, &is_first, &now, &limit];
-            on.list(read::LIST_DOCUMENTS, params, rows::document).await
-        })
+        let params: Owned = vec![
+            Box::new(kind.as_str().to_owned()),
+            Box::new(after.unwrap_or_default().to_owned()),
+            Box::new(after.is_none()),
+            Box::new(self.now()),
+            Box::new(catalog_row::limit(limit)),
+        ];
+        self.list(read::LIST_DOCUMENTS, params, catalog_row::document)
     }
 
     fn next_document_kind<'a>(
         &'a self,
         after: &'a str,
     ) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
-        let after = after.to_owned();
-        self.read(async move |on| {
-            let kind = |row: &Row| rows::get::<String>(row, 0);
-            let found = on.list(read::NEXT_KIND, &[&after], kind).await?;
-            Ok(found.into_iter().next().map(DocumentKind::from))
+        let after = Box::new(after.to_owned());
+        self.one(read::NEXT_KIND, vec![after], |row| {
+            rows::get::<String>(row, 0).map(DocumentKind::from)
         })
     }
 
@@ -304,23 +302,18 @@ impl Catalog for Postgres {
         &'a self,
         names: &'a [LineageName],
     ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
-        let (names, now_ms) = (column(names, LineageName::to_string), self.now_ms());
-        self.read(async move |on| {
-            let params: Params<'_> = &[&now_ms, &names];
-            on.list(lineages::LINEAGES, params, lineages::lineage).await
-        })
+        let names = Box::new(column(names, LineageName::to_string));
+        let params: Owned = vec![Box::new(self.now_ms()), names];
+        self.list(lineages::LINEAGES, params, lineage_row::read)
     }
 
     fn lineages_of<'a>(
         &'a self,
         ids: &'a [CredentialId],
     ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
-        let (ids, now_ms) = (column(ids, |id| signed(id.as_u64())), self.now_ms());
-        self.read(async move |on| {
-            let params: Params<'_> = &[&now_ms, &ids];
-            on.list(lineages::LINEAGES_OF, params, lineages::lineage)
-                .await
-        })
+        let ids = Box::new(column(ids, |id| signed(id.as_u64())));
+        let params: Owned = vec![Box::new(self.now_ms()), ids];
+        self.list(lineages::LINEAGES_OF, params, lineage_row::read)
     }
 
     fn list_lineages<'a>(
@@ -329,24 +322,27 @@ impl Catalog for Postgres {
         after: Option<&'a LineageName>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
-        let (now_ms, limit) = (self.now_ms(), rows::limit(limit));
-        let after = after.map_or("", LineageName::as_str).to_owned();
+        let after = after.map_or(String::new(), LineageName::to_string);
+        let limit = catalog_row::limit(limit);
+        let params: Owned = vec![Box::new(self.now_ms()), Box::new(after), Box::new(limit)];
         let text = match which {
             Listed::All => lineages::LIST_LINEAGES,
             Listed::Failing => lineages::LIST_FAILING,
         };
-        self.read(async move |on| {
-            let params: Params<'_> = &[&now_ms, &after, &limit];
-            on.list(text, params, lineages::lineage).await
-        })
+        self.list(text, params, lineage_row::read)
     }
 
     fn count_lineages(&self) -> BoxFuture<'_, Result<u64>> {
         let count = async move |on: Arc<Connection>| {
-            let count = |row: &Row| rows::number(row, 0);
+            let count = |row: &Row| catalog_row::number(row, 0);
             let counted = on.list(read::COUNT_LINEAGES, &[], count).await?;
             Ok(counted.into_iter().sum())
         };
         Box::pin(self.pool.call(read::COUNT_TIMEOUT, count))
     }
+}
+
+/// The name after which a list begins; the empty one is before all others.
+fn text(after: Option<&HostPattern>) -> String {
+    after.map(HostPattern::to_string).unwrap_or_default()
 }

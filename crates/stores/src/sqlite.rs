@@ -18,7 +18,7 @@ mod lineages;
 mod log;
 pub(super) mod nowait;
 mod read;
-mod rows;
+pub(crate) mod rows;
 mod schema;
 mod slot;
 pub(crate) mod statements;
@@ -44,6 +44,8 @@ use self::read::{
 use self::rows::Step;
 use self::slot::{Role, Slot};
 use self::watch::Watch;
+use crate::catalog_row;
+use crate::lineage_row;
 pub use crate::options::Mode;
 use crate::threads::Threads;
 use sekisho_certs::clock::Clock;
@@ -141,6 +143,26 @@ impl Sqlite {
         self.read(move |connection| connection.list(text, values, row))
     }
 
+    /// Reads the rows of one statement for each of these values.
+    fn list_each<T: Send + 'static>(
+        &self,
+        text: &'static str,
+        values: Vec<impl Params + Send + 'static>,
+        row: fn(&Row<'_>) -> Step<T>,
+    ) -> BoxFuture<'_, Result<Vec<T>>> {
+        self.read(move |connection| connection.list_each(text, values, row))
+    }
+
+    /// Reads the one row of a statement; none if it has none.
+    fn one<T: Send + 'static>(
+        &self,
+        text: &'static str,
+        values: impl Params + Send + 'static,
+        row: fn(&Row<'_>) -> Step<T>,
+    ) -> BoxFuture<'_, Result<Option<T>>> {
+        self.read(move |connection| Ok(connection.list(text, values, row)?.pop()))
+    }
+
     fn change<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut StoreConnection) -> Result<T> + Send + 'static,
@@ -218,8 +240,8 @@ impl Catalog for Sqlite {
     }
 
     fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
-        let patterns: Vec<_> = patterns.iter().map(HostPattern::to_string).collect();
-        self.read(move |connection| connection.list_each(&HOST, &patterns, rows::listed_host))
+        let patterns: Vec<_> = patterns.iter().map(|one| [one.to_string()]).collect();
+        self.list_each(HOST, patterns, |row| catalog_row::listed_host(row, 0))
     }
 
     fn list_hosts<'a>(
@@ -227,7 +249,8 @@ impl Catalog for Sqlite {
         after: Option<&'a HostPattern>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
-        self.list(&HOSTS, (text(after), rows::limit(limit)), rows::listed_host)
+        let values = (text(after), catalog_row::limit(limit));
+        self.list(HOSTS, values, |row| catalog_row::listed_host(row, 0))
     }
 
     fn hosts_of<'a>(
@@ -236,17 +259,17 @@ impl Catalog for Sqlite {
         after: Option<&'a HostPattern>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<HostPattern>>> {
-        let values = (id.as_u64(), text(after), rows::limit(limit));
-        self.list(HOSTS_OF, values, |row| rows::pattern(row, 0))
+        let values = (id.as_u64(), text(after), catalog_row::limit(limit));
+        self.list(HOSTS_OF, values, |row| catalog_row::pattern(row, 0))
     }
 
     fn credentials<'a>(
         &'a self,
         ids: &'a [CredentialId],
     ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
-        let ids: Vec<_> = ids.iter().map(|id| id.as_u64()).collect();
-        self.read(move |connection| {
-            connection.list_each(&CREDENTIAL, &ids, rows::listed_credential)
+        let ids: Vec<_> = ids.iter().map(|id| [id.as_u64()]).collect();
+        self.list_each(CREDENTIAL, ids, |row| {
+            catalog_row::listed_credential(row, 0)
         })
     }
 
@@ -256,8 +279,10 @@ impl Catalog for Sqlite {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>> {
         let after = after.map_or(-1, |id| id.as_u64().cast_signed());
-        let values = (after, rows::limit(limit));
-        self.list(&CREDENTIALS, values, rows::listed_credential)
+        let values = (after, catalog_row::limit(limit));
+        self.list(CREDENTIALS, values, |row| {
+            catalog_row::listed_credential(row, 0)
+        })
     }
 
     fn document<'a>(
@@ -265,11 +290,8 @@ impl Catalog for Sqlite {
         id: &'a DocumentId,
     ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
         let (kind, key) = (id.kind.as_str().to_owned(), id.key.clone().into_owned());
-        let clock = self.file.options.clock.clone();
-        self.read(move |connection| {
-            let values = (kind, key, clock.now());
-            Ok(connection.list(DOCUMENT, values, document)?.pop())
-        })
+        let values = (kind, key, self.file.options.clock.now());
+        self.one(DOCUMENT, values, |row| catalog_row::document(row))
     }
 
     fn list_documents<'a>(
@@ -279,20 +301,18 @@ impl Catalog for Sqlite {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
         let (kind, after) = (kind.as_str().to_owned(), after.map(str::to_owned));
-        let clock = self.file.options.clock.clone();
-        self.read(move |connection| {
-            let values = (kind, after, clock.now(), rows::limit(limit));
-            connection.list(DOCUMENTS, values, document)
-        })
+        let (now, limit) = (self.file.options.clock.now(), catalog_row::limit(limit));
+        let values = (kind, after, now, limit);
+        self.list(DOCUMENTS, values, |row| catalog_row::document(row))
     }
 
     fn next_document_kind<'a>(
         &'a self,
         after: &'a str,
     ) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
-        let after = after.to_owned();
-        let kind = |row: &Row<'_>| Ok(DocumentKind::from(row.get::<_, String>(0)?));
-        self.read(move |connection| Ok(connection.list(NEXT_KIND, [after], kind)?.pop()))
+        self.one(NEXT_KIND, [after.to_owned()], |row| {
+            Ok(DocumentKind::from(row.get::<_, String>(0)?))
+        })
     }
 
     fn claim<'a>(
@@ -310,18 +330,18 @@ impl Catalog for Sqlite {
         &'a self,
         names: &'a [LineageName],
     ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
-        let names: Vec<_> = names.iter().map(LineageName::to_string).collect();
         let now_ms = self.file.options.clock.now_ms();
-        self.read(move |connection| connection.lineages(lineages::LINEAGE, &names, now_ms))
+        let names: Vec<_> = names.iter().map(|one| (now_ms, one.to_string())).collect();
+        self.list_each(lineages::LINEAGE, names, |row| lineage_row::read(row))
     }
 
     fn lineages_of<'a>(
         &'a self,
         ids: &'a [CredentialId],
     ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
-        let ids: Vec<_> = ids.iter().map(|id| id.as_u64()).collect();
         let now_ms = self.file.options.clock.now_ms();
-        self.read(move |connection| connection.lineages(lineages::LINEAGES_OF, &ids, now_ms))
+        let ids: Vec<_> = ids.iter().map(|id| (now_ms, id.as_u64())).collect();
+        self.list_each(lineages::LINEAGES_OF, ids, |row| lineage_row::read(row))
     }
 
     fn list_lineages<'a>(
@@ -331,30 +351,24 @@ impl Catalog for Sqlite {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
         let after = after.map_or(String::new(), LineageName::to_string);
-        let values = (self.file.options.clock.now_ms(), after, rows::limit(limit));
+        let now_ms = self.file.options.clock.now_ms();
+        let values = (now_ms, after, catalog_row::limit(limit));
         let text = match which {
             Listed::All => lineages::LINEAGES,
             Listed::Failing => lineages::FAILING_LINEAGES,
         };
-        self.list(text, values, lineages::lineage)
+        self.list(text, values, |row| lineage_row::read(row))
     }
 
     fn count_lineages(&self) -> BoxFuture<'_, Result<u64>> {
-        let count = |row: &Row<'_>| Ok(row.get::<_, u64>(0)?);
-        self.read(move |connection| {
-            let counted = connection.list(lineages::COUNT, (), count)?;
-            Ok(counted.into_iter().sum())
-        })
+        let counted = self.one(lineages::COUNT, (), |row| Ok(row.get(0)?));
+        Box::pin(async move { Ok(counted.await?.unwrap_or_default()) })
     }
 }
 
 /// The name behind which a list begins, which is behind the empty one.
 fn text(after: Option<&HostPattern>) -> String {
     after.map(HostPattern::to_string).unwrap_or_default()
-}
-
-fn document(row: &Row<'_>) -> Step<Document<SealedBytes>> {
-    Ok(documents::read(row)?)
 }
 
 /// A disk answers more than one read at a time, a core runs only one.

@@ -2,8 +2,10 @@
 
 use rusqlite::{Connection, Result, Row, params};
 
+use crate::catalog_row::{document, document_columns};
 use crate::sqlite::documents;
-use crate::sqlite::statements::{first, run};
+use crate::sqlite::rows::Step;
+use crate::sqlite::statements::{first, list, run};
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
@@ -186,10 +188,9 @@ pub(super) fn drop_notes(connection: &Connection, parent: &str, limit: usize) ->
     run(connection, sql, (parent, limit))
 }
 
-pub(super) fn all_documents(connection: &Connection) -> Result<Vec<Document<SealedBytes>>> {
-    let sql = concat!("SELECT ", documents::columns!(), " FROM documents");
-    let mut statement = connection.prepare(sql)?;
-    statement.query_map((), documents::read)?.collect()
+pub(super) fn all_documents(connection: &Connection) -> Step<Vec<Document<SealedBytes>>> {
+    let sql = concat!("SELECT ", document_columns!(), " FROM documents");
+    list(connection, sql, (), |row| document(row))
 }
 
 /// Puts what a start needs in the place of what was there.

@@ -11,11 +11,11 @@ use tokio_postgres::Row;
 
 use super::connection::Connection;
 use super::fault::Step;
-use super::lineages::name;
 use super::params::{Params, column};
 use super::read::now_ms;
-use super::rows::{self, get};
+use super::rows::get;
 use super::write::BEGIN;
+use crate::catalog_row;
 use crate::lineage_row;
 
 /// Claims lineages in one transaction of one round trip. It begins with the lock
@@ -32,9 +32,9 @@ pub(super) async fn claim(
     let (limit, most, passed_over, zones, names);
     let (text, params): (&str, Params<'_>) = match which {
         ToClaim::Due { limit: count, able } => {
-            limit = rows::limit(*count);
-            most = rows::limit(MAX_CANDIDATES).max(limit);
-            passed_over = rows::limit(MAX_PASSED_OVER).saturating_add(most);
+            limit = catalog_row::limit(*count);
+            most = catalog_row::limit(MAX_CANDIDATES).max(limit);
+            passed_over = catalog_row::limit(MAX_PASSED_OVER).saturating_add(most);
             zones = column(&able.zones, HostName::as_str);
             (
                 CLAIM_DUE,
@@ -61,9 +61,9 @@ pub(super) async fn claim(
         let claim = Claim {
             holder: holder.to_owned(),
             until_ms: get(row, 1)?,
-            epoch: rows::number(row, 2)?,
+            epoch: catalog_row::number(row, 2)?,
         };
-        Ok((name(row)?, claim))
+        Ok((lineage_row::name(row)?, claim))
     };
     // Sent together and done in this order.
     let (_, _, _, claimed, ()) = try_join5(

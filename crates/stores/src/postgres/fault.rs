@@ -3,12 +3,13 @@
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use super::url::Url;
+use crate::catalog_row::Damaged;
 use sekisho_certs::store::StoreError;
 use sekisho_https::describe;
 
 /// Failure of a step of a call, before the database's name is known.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// The client library's or the server's own.
     Sql(tokio_postgres::Error),
     /// Ours, complete.
@@ -24,7 +25,7 @@ pub(super) enum Fault {
 }
 
 /// Result of a step of a call.
-pub(super) type Step<T> = std::result::Result<T, Fault>;
+pub(crate) type Step<T> = std::result::Result<T, Fault>;
 
 impl Fault {
     /// With the database's name, which shows no password.
@@ -59,6 +60,12 @@ impl Fault {
 impl From<tokio_postgres::Error> for Fault {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Sql(error)
+    }
+}
+
+impl From<Damaged> for Fault {
+    fn from(Damaged(what): Damaged) -> Self {
+        Self::Value(what)
     }
 }
 

@@ -5,7 +5,8 @@ use tokio_postgres::types::Type;
 use super::connection::Connection;
 use super::fault::Step;
 use super::log::{self, READ_AT_COLUMNS, read_at_columns};
-use super::rows::{self, HOST_COLUMNS, credential_columns, host_columns};
+use super::rows::get;
+use crate::catalog_row::{self, HOST_COLUMNS, credential_columns, host_columns};
 use sekisho_certs::credential::{SealedBytes, StoredCredential};
 use sekisho_certs::host::HostName;
 use sekisho_certs::store::{Answer, Found, precondition};
@@ -17,15 +18,15 @@ pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answe
     let first = rows.first().ok_or_else(log::no_row)?;
     let mut answer = Answer::absent();
     answer.read_at = Some(log::read_at(connection, first)?);
-    if rows::get::<Option<&str>>(first, HOST)?.is_none() {
+    if get::<Option<&str>>(first, HOST)?.is_none() {
         return Ok(answer);
     }
-    let record = rows::host_from(first, HOST)?;
+    let record = catalog_row::listed_host(first, HOST)?;
     precondition::readable(&record)?;
     let mut credentials = Vec::with_capacity(1);
     for row in &rows {
-        if rows::get::<Option<i64>>(row, CREDENTIAL)?.is_some() {
-            credentials.push(rows::credential_from(row, CREDENTIAL)?);
+        if get::<Option<i64>>(row, CREDENTIAL)?.is_some() {
+            credentials.push(catalog_row::listed_credential(row, CREDENTIAL)?);
         }
     }
     for (key_type, id) in record.references.iter() {
@@ -35,7 +36,7 @@ pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answe
         }
     }
     answer.found = Some(Box::new(Found {
-        shadowed: rows::get(first, SHADOWED)?,
+        shadowed: get(first, SHADOWED)?,
         record,
         credentials,
         fresh_for: None,
@@ -45,7 +46,8 @@ pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answe
 
 /// Where columns begin.
 const HOST: usize = READ_AT_COLUMNS;
-const SHADOWED: usize = HOST + HOST_COLUMNS;
+/// After the host and its pattern.
+const SHADOWED: usize = HOST + HOST_COLUMNS + 1;
 const CREDENTIAL: usize = SHADOWED + 1;
 
 /// The inner select chooses one record before anything is joined to it: at
@@ -56,7 +58,8 @@ pub(super) const FIND: &str = concat!(
     read_at_columns!(),
     ", ",
     host_columns!(),
-    ", h.pattern <> $1 AND EXISTS (SELECT 1 FROM sekisho.hosts b WHERE b.parent = $2), ",
+    ", h.pattern,
+          h.pattern <> $1 AND EXISTS (SELECT 1 FROM sekisho.hosts b WHERE b.parent = $2), ",
     credential_columns!(),
     " FROM (VALUES (true)) one
           LEFT JOIN (SELECT * FROM sekisho.hosts WHERE pattern IN ($1, '*.' || $2)

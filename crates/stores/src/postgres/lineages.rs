@@ -5,15 +5,16 @@ use futures_util::future::{try_join3, try_join4};
 use tokio_postgres::Row;
 
 use super::connection::Connection;
-use super::fault::{Fault, Step};
+use super::fault::Step;
 use super::params::column;
 use super::read::now_ms;
-use super::rows::{self, get, signed};
+use super::rows::get;
 use super::write::There;
+use crate::catalog_row::signed;
 use crate::lineage_row;
 use crate::plan::Plan;
 use sekisho_certs::credential::{KeyType, SealedBytes};
-use sekisho_certs::lineage::{Claim, LastError, Lineage, LineageName, Wishes};
+use sekisho_certs::lineage::{Lineage, LineageName};
 
 /// Reads which lineages exist, with the epochs of the claims that hold. They and their
 /// claims are locked: none is written or taken by another until the transaction's end.
@@ -28,7 +29,7 @@ pub(super) async fn held(
     let names = column(names, |name| name.as_str());
     let read = |row: &Row| {
         let epoch: Option<i64> = get(row, 1)?;
-        Ok((name(row)?, epoch.map(i64::cast_unsigned)))
+        Ok((lineage_row::name(row)?, epoch.map(i64::cast_unsigned)))
     };
     let (_, _, held) = try_join3(
         on.query(LOCK, &[&names]),
@@ -93,53 +94,6 @@ async fn put_rows(on: &Connection, puts: &[&Lineage<SealedBytes>], text: &str) -
         )
         .await?;
     Ok(rows.len())
-}
-
-/// Reads a lineage from [`lineage_row::columns`].
-pub(super) fn lineage(row: &Row) -> Step<Lineage<SealedBytes>> {
-    let read = lineage_row::read(get(row, 0)?, get(row, 1)?, get(row, 2)?, get(row, 5)?);
-    let read = read.map_err(Fault::Value)?;
-    let attempts = u32::try_from(get::<i64>(row, 10)?);
-    let last_error = match get(row, 11)? {
-        Some(at) => Some(LastError {
-            at,
-            text: get(row, 12)?,
-        }),
-        None => None,
-    };
-    let order = match get::<Option<i64>>(row, 13)? {
-        Some(_) => Some(rows::sealed(row, 13)?),
-        None => None,
-    };
-    let claim = match get(row, 16)? {
-        Some(holder) => Some(Claim {
-            holder,
-            until_ms: get(row, 17)?,
-            epoch: rows::number(row, 18)?,
-        }),
-        None => None,
-    };
-    Ok(Lineage {
-        wishes: Wishes {
-            ca: get(row, 3)?,
-            profile: get(row, 4)?,
-            key_type: read.wishes.key_type,
-            solver: get(row, 6)?,
-        },
-        credential: rows::credential_id(row, 7)?,
-        issued_by: get(row, 19)?,
-        due: get(row, 8)?,
-        turn: get(row, 9)?,
-        attempts: attempts.map_err(|_| Fault::Value("a count of attempts is no count".into()))?,
-        last_error,
-        order,
-        claim,
-        ..read
-    })
-}
-
-pub(super) fn name(row: &Row) -> Step<LineageName> {
-    LineageName::parse(get(row, 0)?).map_err(Fault::Value)
 }
 
 macro_rules! select {

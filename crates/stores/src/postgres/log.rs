@@ -4,7 +4,8 @@ use tokio_postgres::Row;
 
 use super::connection::Connection;
 use super::fault::{Fault, Step};
-use super::rows::{self, signed};
+use super::rows::get;
+use crate::catalog_row::{self, signed};
 use crate::log_row;
 use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, ReadAt};
 
@@ -17,7 +18,7 @@ pub(super) async fn position(from: &Connection) -> Step<LogPosition> {
 /// Reads the position from the first columns, which are [`position_columns`].
 fn position_of(from: &Connection, row: &Row) -> Step<LogPosition> {
     let ReadAt { log, number } = read_at(from, row)?;
-    let mark = rows::number(row, READ_AT_COLUMNS)?;
+    let mark = catalog_row::number(row, READ_AT_COLUMNS)?;
     Ok(LogPosition { log, number, mark })
 }
 
@@ -25,7 +26,7 @@ fn position_of(from: &Connection, row: &Row) -> Step<LogPosition> {
 pub(super) fn read_at(from: &Connection, row: &Row) -> Step<ReadAt> {
     Ok(ReadAt {
         log: log_id(from, row)?,
-        number: rows::number(row, 2)?,
+        number: catalog_row::number(row, 2)?,
     })
 }
 
@@ -33,7 +34,7 @@ pub(super) fn read_at(from: &Connection, row: &Row) -> Step<ReadAt> {
 /// gap if the first change that is kept is not the next one.
 pub(super) async fn changes(from: &Connection, after: u64, limit: usize) -> Step<ChangePage> {
     let rows = from
-        .query(CHANGES, &[&signed(after), &rows::limit(limit)])
+        .query(CHANGES, &[&signed(after), &catalog_row::limit(limit)])
         .await?;
     let first = rows.first().ok_or_else(no_row)?;
     let LogPosition { log, number, .. } = position_of(from, first)?;
@@ -53,7 +54,7 @@ pub(super) async fn changes(from: &Connection, after: u64, limit: usize) -> Step
 }
 
 fn mark(row: &Row, column: usize) -> Step<Option<u64>> {
-    Ok(rows::get::<Option<i64>>(row, column)?.map(i64::cast_unsigned))
+    Ok(get::<Option<i64>>(row, column)?.map(i64::cast_unsigned))
 }
 
 /// Index of a change's first column.
@@ -61,25 +62,18 @@ const CHANGE: usize = POSITION_COLUMNS + 1;
 
 /// Reads a change; none from the one row of an empty page.
 fn change(row: &Row) -> Step<Option<Change>> {
-    let Some(number) = rows::get::<Option<i64>>(row, CHANGE)? else {
-        return Ok(None);
-    };
-    let change = log_row::read(
-        number.cast_unsigned(),
-        rows::get(row, CHANGE + 1)?,
-        rows::get(row, CHANGE + 2)?,
-        rows::get(row, CHANGE + 3)?,
-        rows::get(row, CHANGE + 4)?,
-    );
-    change.map(Some).map_err(Fault::Value)
+    match get::<Option<i64>>(row, CHANGE)? {
+        Some(_) => log_row::read(row, CHANGE).map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Makes the log's identity of the stored one and of where it was read. A copy carries the
 /// stored one with it, not its history, and may give a number a second time: tables that
 /// were restored from a dump, and a server that took over, have another identity.
 fn log_id(from: &Connection, row: &Row) -> Step<LogId> {
-    let table: u32 = rows::get(row, 0)?;
-    let timeline = rows::get::<Option<&str>>(row, 1)?.ok_or_else(standby)?;
+    let table: u32 = get(row, 0)?;
+    let timeline = get::<Option<&str>>(row, 1)?.ok_or_else(standby)?;
     let timeline = u32::from_str_radix(timeline, 16).unwrap_or(0);
     let place = u128::from(table) << 32 | u128::from(timeline);
     let stored = u128::from_be_bytes(from.log()?.0);

@@ -6,6 +6,9 @@ use tokio_postgres::types::{ToSql, Type};
 /// The parameters of a statement.
 pub(super) type Params<'a> = &'a [&'a dyn Param];
 
+/// Parameters of a statement that outlive their caller.
+pub(super) type Owned = Vec<Box<dyn Param + Send>>;
+
 /// A parameter.
 pub(super) trait Param: Sync {
     /// Returns it with its SQL type.

@@ -55,32 +55,33 @@ impl Pool {
         // The connection for lookups is common to all.
         let own = (url.pool - exclusive).checked_sub(1);
         let dial = move || dial(Arc::clone(&for_lookups));
-        Ok(Self {
-            lookups: own.map(|own| Reconnecting::new(runtime, url.to_string(), own, dial)),
-            dialer,
-            runtime: runtime.clone(),
-            calls: Arc::new(Semaphore::new(url.pool + MAX_WAITING)),
-            exclusive: Semaphore::new(exclusive),
-            log: Semaphore::new(1),
-            idle: Mutex::default(),
-            spare: tokio::sync::Mutex::default(),
-        })
+        let lookups = own.map(|own| Reconnecting::new(runtime, url.to_string(), own, dial));
+        Ok(Self::with(dialer, runtime, exclusive, lookups))
     }
 
     /// Makes a pool whose connections have one call at a time, to a database of any kind.
     pub(super) fn of_any(url: &Url, options: &Options, runtime: &Handle) -> Result<Self> {
         let mut dialer = Dialer::new(url, options)?;
         dialer.is_foreign = true;
-        Ok(Self {
-            lookups: None,
-            dialer: Arc::new(dialer),
+        Ok(Self::with(Arc::new(dialer), runtime, url.pool, None))
+    }
+
+    fn with(
+        dialer: Arc<Dialer>,
+        runtime: &Handle,
+        exclusive: usize,
+        lookups: Option<Reconnecting<Arc<Connection>>>,
+    ) -> Self {
+        Self {
+            calls: Arc::new(Semaphore::new(dialer.url.pool + MAX_WAITING)),
+            dialer,
             runtime: runtime.clone(),
-            calls: Arc::new(Semaphore::new(url.pool + MAX_WAITING)),
-            exclusive: Semaphore::new(url.pool),
+            exclusive: Semaphore::new(exclusive),
             log: Semaphore::new(1),
             idle: Mutex::default(),
+            lookups,
             spare: tokio::sync::Mutex::default(),
-        })
+        }
     }
 
     /// Runs a call on a connection of its own, all of it within this bound.
@@ -98,10 +99,10 @@ impl Pool {
         self.bounded(&self.runtime, bound, call).await
     }
 
-    /// Reads the change log, all of it within this bound. No other call holds it up but reads of the log.
+    /// Reads the change log, all of it within the bound of reads. No other call holds it up
+    /// but reads of the log.
     pub(super) async fn read_log<T, F>(
         self: &Arc<Self>,
-        bound: Duration,
         work: impl FnOnce(Arc<Connection>) -> F + Send + 'static,
     ) -> Result<T>
     where
@@ -110,15 +111,12 @@ impl Pool {
     {
         let pool = Arc::clone(self);
         let call = async move { pool.alone(&pool.log, work).await };
+        let bound = self.dialer.options.read;
         self.spawned(&self.runtime, bound, call).await
     }
 
     /// Finds what answers for a name.
-    pub(super) async fn find(
-        self: &Arc<Self>,
-        bound: Duration,
-        name: HostName,
-    ) -> Result<Answer<SealedBytes>> {
+    pub(super) async fn find(self: &Arc<Self>, name: HostName) -> Result<Answer<SealedBytes>> {
         let pool = Arc::clone(self);
         let worker = worker::current(|worker| worker.runtime.clone());
         let runtime = worker.as_ref().unwrap_or(&self.runtime);
@@ -131,7 +129,8 @@ impl Pool {
                 }
             }
         };
-        self.bounded(runtime, bound, look_up).await
+        self.bounded(runtime, self.dialer.options.read, look_up)
+            .await
     }
 
     /// Returns the identity of what was reached; asks for it if nothing was

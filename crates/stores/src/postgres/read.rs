@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use super::rows::{credential_columns, document_columns, host_columns};
+use crate::catalog_row::{credential_columns, document_columns, host_columns};
 
 pub(super) const HOSTS: &str = concat!(
     "SELECT ",
     host_columns!(),
-    " FROM sekisho.hosts h WHERE h.pattern = ANY ($1)"
+    ", h.pattern FROM sekisho.hosts h WHERE h.pattern = ANY ($1)"
 );
 
 pub(super) const LIST_HOSTS: &str = concat!(
     "SELECT ",
     host_columns!(),
-    " FROM sekisho.hosts h WHERE h.pattern > $1 ORDER BY h.pattern LIMIT $2"
+    ", h.pattern FROM sekisho.hosts h WHERE h.pattern > $1 ORDER BY h.pattern LIMIT $2"
 );
 
 /// At most one of the columns holds an id, since a credential has one type.

@@ -17,7 +17,8 @@ use super::fault::Step;
 use super::lineages;
 use super::params::column;
 use super::read::now;
-use super::rows::{self, signed};
+use super::rows::{get, no_meta};
+use crate::catalog_row::{self, signed};
 use crate::plan::{Plan, Stored, Subjects};
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
 use sekisho_certs::host::HostPattern;
@@ -123,15 +124,15 @@ async fn begin(
         lineages::held(on, &subjects.lineages, now_ms),
     )
     .await?;
-    let meta = meta.first().ok_or_else(rows::no_meta)?;
+    let meta = meta.first().ok_or_else(no_meta)?;
     let there = There {
         documents: documents.iter().map(|one| one.0.clone()).collect(),
         lineages: lineages.iter().map(|one| one.0.clone()).collect(),
     };
     let alive = documents.into_iter().filter(|one| one.2);
     let stored = Stored {
-        number: rows::number(meta, 0)?,
-        forgotten: rows::number(meta, 1)?,
+        number: catalog_row::number(meta, 0)?,
+        forgotten: catalog_row::number(meta, 1)?,
         credentials: credentials.into_iter().collect(),
         hosts: hosts.into_iter().collect(),
         documents: alive.map(|(id, version, _)| (id, version)).collect(),
@@ -187,20 +188,26 @@ async fn documents(
 }
 
 fn credential(row: &Row) -> Step<(CredentialId, (u64, KeyType))> {
-    let id = CredentialId::from_u64(rows::number(row, 0)?);
-    Ok((id, (rows::number(row, 1)?, rows::key_type(row, 2)?)))
+    let id = CredentialId::from_u64(catalog_row::number(row, 0)?);
+    Ok((
+        id,
+        (catalog_row::number(row, 1)?, catalog_row::key_type(row, 2)?),
+    ))
 }
 
 fn host(row: &Row) -> Step<(HostPattern, (u64, References))> {
-    let references = rows::references(row, 2)?;
-    Ok((rows::pattern(row, 0)?, (rows::number(row, 1)?, references)))
+    let references = catalog_row::references(row, 2)?;
+    Ok((
+        catalog_row::pattern(row, 0)?,
+        (catalog_row::number(row, 1)?, references),
+    ))
 }
 
 fn document(row: &Row) -> Step<(DocumentId, u64, bool)> {
     Ok((
-        rows::document_id(row)?,
-        rows::number(row, 2)?,
-        rows::get(row, 3)?,
+        catalog_row::document_id(row)?,
+        catalog_row::number(row, 2)?,
+        get(row, 3)?,
     ))
 }
 

@@ -1,10 +1,10 @@
 //! The table of documents: that of the catalog, and of the disk cache.
 
-use rusqlite::{Connection, Result, Row, params};
+use rusqlite::{Connection, Result, params};
 
 use super::statements::run;
 use sekisho_certs::credential::SealedBytes;
-use sekisho_certs::store::{Document, DocumentId};
+use sekisho_certs::store::Document;
 
 macro_rules! table {
     () => {
@@ -23,38 +23,6 @@ CREATE TABLE documents (
     };
 }
 pub(crate) use table;
-
-macro_rules! columns {
-    () => {
-        "kind, key, key_id, nonce, bytes, expires, version"
-    };
-}
-pub(crate) use columns;
-
-/// Reads a document from [`columns`].
-pub(crate) fn read(row: &Row<'_>) -> Result<Document<SealedBytes>> {
-    Ok(Document {
-        id: id(row, 0)?,
-        bytes: sealed(row, 2)?,
-        expires: row.get(5)?,
-        version: row.get(6)?,
-    })
-}
-
-/// Reads kind and key from two columns.
-pub(super) fn id(row: &Row<'_>, first: usize) -> Result<DocumentId> {
-    let (kind, key): (String, String) = (row.get(first)?, row.get(first + 1)?);
-    Ok(DocumentId::new(kind, key))
-}
-
-/// Reads key id, nonce and ciphertext from three columns.
-pub(super) fn sealed(row: &Row<'_>, first: usize) -> Result<SealedBytes> {
-    Ok(SealedBytes {
-        key_id: row.get(first)?,
-        nonce: row.get(first + 1)?,
-        bytes: row.get(first + 2)?,
-    })
-}
 
 /// Writes a document over the one before it.
 pub(crate) fn put(connection: &Connection, document: &Document<SealedBytes>) -> Result<()> {

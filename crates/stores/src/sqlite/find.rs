@@ -1,13 +1,12 @@
 //! The one read of a handshake.
 
-use std::sync::LazyLock;
-
 use rusqlite::Connection;
 use rusqlite::types::Type;
 
 use super::log;
 use super::read::CREDENTIAL;
-use super::rows::{self, Fault, Step, host_columns};
+use super::rows::{Fault, Step};
+use crate::catalog_row::{self, host_columns};
 use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
@@ -24,14 +23,14 @@ pub(super) fn find(
 ) -> Step<Answer<SealedBytes>> {
     // As long as this statement is open, the others read the same state: a
     // transaction of its own would take two statements more.
-    let mut statement = connection.prepare_cached(&EXACT)?;
+    let mut statement = connection.prepare_cached(EXACT)?;
     let mut exact = statement.query([name.as_str()])?;
     let row = exact.next()?.ok_or_else(log::no_meta)?;
     let read_at = log::read_at(row, generation)?;
     let found = match row.get_ref(READ_AT_COLUMNS)?.data_type() {
         Type::Null => above(connection, name)?,
         _ => {
-            let record = rows::host(row, READ_AT_COLUMNS, HostPattern::from(name))?;
+            let record = catalog_row::host(row, READ_AT_COLUMNS, HostPattern::from(name))?;
             Some(found(connection, record, false)?)
         }
     };
@@ -43,7 +42,7 @@ pub(super) fn find(
 
 /// Finds the wildcard's record.
 fn above(connection: &Connection, name: &HostName) -> Step<Option<Found<SealedBytes>>> {
-    let mut statement = connection.prepare_cached(&ABOVE)?;
+    let mut statement = connection.prepare_cached(ABOVE)?;
     let mut rows = statement.query([name.parent()])?;
     let Some(row) = rows.next()? else {
         return Ok(None);
@@ -51,21 +50,19 @@ fn above(connection: &Connection, name: &HostName) -> Step<Option<Found<SealedBy
     let pattern = name
         .wildcard()
         .ok_or_else(|| Fault::Value(format!("a wildcard above {name}")))?;
-    let record = rows::host(row, 1, pattern)?;
+    let record = catalog_row::host(row, 1, pattern)?;
     found(connection, record, row.get(0)?).map(Some)
 }
 
 fn found(connection: &Connection, record: HostRecord, shadowed: bool) -> Step<Found<SealedBytes>> {
     precondition::readable(&record)?;
     let mut credentials = Vec::with_capacity(1);
-    let mut statement = connection.prepare_cached(&CREDENTIAL)?;
+    let mut statement = connection.prepare_cached(CREDENTIAL)?;
     for (key_type, id) in record.references.iter() {
         let mut rows = statement.query([id.as_u64()])?;
-        let credential = match rows.next()? {
-            Some(row) => rows::credential(row, 0, id, key_type)?,
-            None => None,
-        };
-        credentials.push(credential.ok_or_else(|| precondition::missing(&record, key_type))?);
+        let row = rows.next()?;
+        let row = row.ok_or_else(|| precondition::missing(&record, key_type))?;
+        credentials.push(catalog_row::credential(row, 0, id, key_type)?);
     }
     Ok(Found {
         record,
@@ -76,28 +73,24 @@ fn found(connection: &Connection, record: HostRecord, shadowed: bool) -> Step<Fo
 }
 
 /// Gives one row, with nulls in place of an absent host.
-static EXACT: LazyLock<String> = LazyLock::new(|| {
-    let host = host_columns("h");
-    format!(
-        "SELECT m.log, m.number, {host} FROM meta m
-         LEFT JOIN hosts h ON h.pattern = ?1 WHERE m.one = 1"
-    )
-});
+const EXACT: &str = concat!(
+    "SELECT m.log, m.number, ",
+    host_columns!(),
+    " FROM meta m LEFT JOIN hosts h ON h.pattern = ?1 WHERE m.one = 1"
+);
 
 /// Columns of the state in [`EXACT`]. The host's first one is never null.
 const READ_AT_COLUMNS: usize = 2;
 
 /// Tells first whether there are exact records below the wildcard.
-static ABOVE: LazyLock<String> = LazyLock::new(|| {
-    let host = host_columns("h");
-    format!(
-        "SELECT EXISTS (SELECT 1 FROM hosts WHERE parent = ?1), {host} FROM hosts h
-         WHERE h.pattern = '*.' || ?1"
-    )
-});
+const ABOVE: &str = concat!(
+    "SELECT EXISTS (SELECT 1 FROM hosts WHERE parent = ?1), ",
+    host_columns!(),
+    " FROM hosts h WHERE h.pattern = '*.' || ?1"
+);
 
 /// Statements whose plans a test reads.
 #[cfg(test)]
 pub(super) fn indexed() -> [&'static str; 2] {
-    [&EXACT, &ABOVE]
+    [EXACT, ABOVE]
 }

@@ -4,40 +4,23 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use rusqlite::{Row, ToSql, Transaction, TransactionBehavior, params};
+use rusqlite::{Row, Transaction, TransactionBehavior, params};
 
-use super::documents;
 use super::log::no_meta;
 use super::read::StoreConnection;
-use super::rows::{self, Fault, Step, text};
+use super::rows::{Fault, Step};
 use super::statements::{first, list, run};
+use crate::catalog_row;
 use crate::lineage_row;
 use crate::plan::Plan;
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
 use sekisho_certs::host::HostName;
 use sekisho_certs::lineage::{
-    Able, Claim, LastError, Lineage, LineageName, MAX_CANDIDATES, MAX_PASSED_OVER, ToClaim,
-    UNTAKEN, Wishes,
+    Able, Claim, Lineage, LineageName, MAX_CANDIDATES, MAX_PASSED_OVER, ToClaim, UNTAKEN,
 };
 use sekisho_certs::store::Result;
 
 impl StoreConnection {
-    /// Reads the lineages of each of these values.
-    pub(super) fn lineages(
-        &mut self,
-        text: &str,
-        values: &[impl ToSql],
-        now_ms: i64,
-    ) -> Result<Vec<Lineage<SealedBytes>>> {
-        self.snapshot(|snapshot| {
-            let mut listed = Vec::new();
-            for value in values {
-                listed.extend(list(snapshot, text, (now_ms, value), lineage)?);
-            }
-            Ok(listed)
-        })
-    }
-
     pub(super) fn claim(
         &mut self,
         which: &ToClaim,
@@ -99,8 +82,8 @@ fn due(sql: &Transaction<'_>, limit: usize, able: &Able, now_ms: i64) -> Step<BT
             own: None,
         })
     };
-    let most = rows::limit(MAX_CANDIDATES.max(limit));
-    let passed_over = rows::limit(MAX_PASSED_OVER).saturating_add(most);
+    let most = catalog_row::limit(MAX_CANDIDATES.max(limit));
+    let passed_over = catalog_row::limit(MAX_PASSED_OVER).saturating_add(most);
     let now = now_ms.div_euclid(1000);
     let (cas, zones) = (lines(&able.cas), json(&able.zones));
     let values = params![
@@ -114,7 +97,7 @@ fn due(sql: &Transaction<'_>, limit: usize, able: &Able, now_ms: i64) -> Step<BT
         zones
     ];
     let mut chosen: BTreeSet<_> = list(sql, LONGEST_DUE, values, row)?.into_iter().collect();
-    if rows::limit(chosen.len()) == most {
+    if catalog_row::limit(chosen.len()) == most {
         chosen.extend(list(sql, FIRST_TURNS, values, row)?);
     }
     Ok(chosen.into_iter().take(limit).collect())
@@ -192,49 +175,6 @@ fn put_one(sql: &Transaction<'_>, lineage: &Lineage<SealedBytes>) -> Step<()> {
     ];
     run(sql, PUT, values)?;
     Ok(())
-}
-
-/// Reads a lineage from [`lineage_row::columns`].
-pub(super) fn lineage(row: &Row<'_>) -> Step<Lineage<SealedBytes>> {
-    let key_type = row.get_ref(5)?.as_str_or_null().map_err(rows::kind)?;
-    let read = lineage_row::read(text(row, 0)?, text(row, 1)?, text(row, 2)?, key_type);
-    let read = read.map_err(Fault::Value)?;
-    let last_error = match row.get(11)? {
-        Some(at) => Some(LastError {
-            at,
-            text: row.get(12)?,
-        }),
-        None => None,
-    };
-    let order = match row.get::<_, Option<u32>>(13)? {
-        Some(_) => Some(documents::sealed(row, 13)?),
-        None => None,
-    };
-    let claim = match row.get(16)? {
-        Some(holder) => Some(Claim {
-            holder,
-            until_ms: row.get(17)?,
-            epoch: row.get(18)?,
-        }),
-        None => None,
-    };
-    Ok(Lineage {
-        wishes: Wishes {
-            ca: row.get(3)?,
-            profile: row.get(4)?,
-            key_type: read.wishes.key_type,
-            solver: row.get(6)?,
-        },
-        credential: row.get::<_, Option<_>>(7)?.map(CredentialId::from_u64),
-        issued_by: row.get(19)?,
-        due: row.get(8)?,
-        turn: row.get(9)?,
-        attempts: row.get(10)?,
-        last_error,
-        order,
-        claim,
-        ..read
-    })
 }
 
 macro_rules! select {

@@ -3,10 +3,11 @@
 use rusqlite::{Row, Transaction};
 
 use super::read::StoreConnection;
-use super::rows::{self, Fault, Step, signed};
+use super::rows::{Fault, Step};
 use super::statements::{first, list};
+use crate::catalog_row::{self, signed};
 use crate::log_row;
-use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, ReadAt, Result};
+use sekisho_certs::store::{ChangePage, LogId, LogPosition, ReadAt, Result};
 
 impl StoreConnection {
     pub(super) fn position(&mut self) -> Result<LogPosition> {
@@ -25,8 +26,8 @@ impl StoreConnection {
             let row = rows.next()?.ok_or_else(no_meta)?;
             let forgotten: u64 = row.get(3)?;
             let LogPosition { log, number, .. } = position(Some(row), generation)?;
-            let values = (signed(after), rows::limit(limit));
-            let changes = list(snapshot, CHANGES, values, change)?;
+            let values = (signed(after), catalog_row::limit(limit));
+            let changes = list(snapshot, CHANGES, values, |row| log_row::read(row, 0))?;
             let mark_last = changes.last().map(|last| mark_of(snapshot, last.number));
             Ok(ChangePage {
                 log,
@@ -81,17 +82,6 @@ fn position(row: Option<&Row<'_>>, generation: u64) -> Step<LogPosition> {
 fn mark_of(snapshot: &Transaction<'_>, number: u64) -> Step<Option<u64>> {
     let mark = first(snapshot, MARK, [signed(number)], |row| row.get(0))?;
     Ok(mark.map(i64::cast_unsigned))
-}
-
-fn change(row: &Row<'_>) -> Step<Change> {
-    let change = log_row::read(
-        row.get(0)?,
-        rows::text(row, 1)?,
-        rows::text(row, 2)?,
-        rows::text(row, 3)?,
-        row.get(4)?,
-    );
-    change.map_err(Fault::Value)
 }
 
 /// The stored identity, made another for each file put in the place of one

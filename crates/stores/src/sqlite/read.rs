@@ -2,16 +2,15 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 
-use rusqlite::{Connection, Params, Row, ToSql, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Params, Row, Transaction, TransactionBehavior};
 
-use super::documents;
 use super::find::find;
 #[cfg(test)]
 use super::lineages;
-use super::rows::{Step, at, credential_columns, host_columns};
+use super::rows::{Step, at};
 use super::statements::list;
+use crate::catalog_row::{credential_columns, document_columns, host_columns};
 use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::HostName;
 use sekisho_certs::store::{Answer, Result};
@@ -59,16 +58,16 @@ impl StoreConnection {
     }
 
     /// Reads the rows of one statement for each of these values.
-    pub(super) fn list_each<V: ToSql, T>(
+    pub(super) fn list_each<T>(
         &mut self,
         text: &str,
-        values: &[V],
+        values: Vec<impl Params>,
         read: impl Fn(&Row<'_>) -> Step<T>,
     ) -> Result<Vec<T>> {
         self.snapshot(|snapshot| {
             let mut listed = Vec::with_capacity(values.len());
-            for value in values {
-                listed.extend(list(snapshot, text, [value], &read)?);
+            for values in values {
+                listed.extend(list(snapshot, text, values, &read)?);
             }
             Ok(listed)
         })
@@ -94,15 +93,20 @@ impl fmt::Debug for StoreConnection {
     }
 }
 
-pub(super) static HOST: LazyLock<String> = LazyLock::new(|| hosts("h.pattern = ?1"));
-
-pub(super) static HOSTS: LazyLock<String> =
-    LazyLock::new(|| hosts("h.pattern > ?1 ORDER BY h.pattern LIMIT ?2"));
-
-fn hosts(which: &str) -> String {
-    let columns = host_columns("h");
-    format!("SELECT {columns}, h.pattern FROM hosts h WHERE {which}")
+macro_rules! hosts {
+    ($which:literal) => {
+        concat!(
+            "SELECT ",
+            host_columns!(),
+            ", h.pattern FROM hosts h WHERE ",
+            $which
+        )
+    };
 }
+
+pub(super) const HOST: &str = hosts!("h.pattern = ?1");
+
+pub(super) const HOSTS: &str = hosts!("h.pattern > ?1 ORDER BY h.pattern LIMIT ?2");
 
 /// At most one of the columns holds an id, since a credential has one type.
 pub(super) const HOSTS_OF: &str = "
@@ -111,28 +115,30 @@ pub(super) const HOSTS_OF: &str = "
     UNION ALL SELECT pattern FROM hosts WHERE rsa = ?1 AND pattern > ?2
     ORDER BY pattern LIMIT ?3";
 
-pub(super) static CREDENTIAL: LazyLock<String> = LazyLock::new(|| credentials("c.id = ?1"));
-
-pub(super) static CREDENTIALS: LazyLock<String> =
-    LazyLock::new(|| credentials("c.id > ?1 ORDER BY c.id LIMIT ?2"));
-
-fn credentials(which: &str) -> String {
-    let columns = credential_columns("c", "i");
-    format!(
-        "SELECT {columns}, c.id, c.key_type FROM credentials c
-         LEFT JOIN issuers i ON i.id = c.issuer WHERE {which}"
-    )
+macro_rules! credentials {
+    ($which:literal) => {
+        concat!(
+            "SELECT ",
+            credential_columns!(),
+            " FROM credentials c LEFT JOIN issuers i ON i.id = c.issuer WHERE ",
+            $which
+        )
+    };
 }
+
+pub(super) const CREDENTIAL: &str = credentials!("c.id = ?1");
+
+pub(super) const CREDENTIALS: &str = credentials!("c.id > ?1 ORDER BY c.id LIMIT ?2");
 
 pub(super) const DOCUMENT: &str = concat!(
     "SELECT ",
-    documents::columns!(),
+    document_columns!(),
     " FROM documents WHERE kind = ?1 AND key = ?2 AND (expires IS NULL OR expires > ?3)"
 );
 
 pub(super) const DOCUMENTS: &str = concat!(
     "SELECT ",
-    documents::columns!(),
+    document_columns!(),
     " FROM documents WHERE kind = ?1 AND (?2 IS NULL OR key > ?2)
       AND (expires IS NULL OR expires > ?3) ORDER BY key LIMIT ?4"
 );
@@ -144,11 +150,11 @@ pub(super) const NEXT_KIND: &str =
 #[cfg(test)]
 pub(super) fn indexed() -> [&'static str; 14] {
     [
-        &HOST,
-        &HOSTS,
+        HOST,
+        HOSTS,
         HOSTS_OF,
-        &CREDENTIAL,
-        &CREDENTIALS,
+        CREDENTIAL,
+        CREDENTIALS,
         DOCUMENT,
         DOCUMENTS,
         NEXT_KIND,

@@ -21,7 +21,7 @@ pub(crate) fn first<T>(
 }
 
 /// Reads all rows.
-pub(super) fn list<T>(
+pub(crate) fn list<T>(
     sql: &Connection,
     text: &str,
     values: impl Params,

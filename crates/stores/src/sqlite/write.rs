@@ -6,8 +6,9 @@ use super::documents;
 use super::lineages;
 use super::log;
 use super::read::StoreConnection;
-use super::rows::{self, Step};
+use super::rows::Step;
 use super::statements::{first, list, run};
+use crate::catalog_row;
 use crate::log_row;
 use crate::plan::{self, MIN_PRUNED, Plan, Stored, Subjects};
 use crate::random::random;
@@ -54,12 +55,17 @@ fn stored(sql: &Transaction<'_>, writes: &[Write<SealedBytes>], now_ms: i64) -> 
     };
     let subjects = Subjects::of(writes);
     for id in subjects.credentials {
-        let read = |row: &Row<'_>| Ok((id, (row.get(0)?, rows::key_type(row, 1)?)));
+        let read = |row: &Row<'_>| Ok((id, (row.get(0)?, catalog_row::key_type(row, 1)?)));
         let found = list(sql, CREDENTIAL, [id.as_u64()], read)?;
         stored.credentials.extend(found);
     }
     for pattern in subjects.hosts {
-        let read = |row: &Row<'_>| Ok((pattern.clone(), (row.get(0)?, rows::references(row, 1)?)));
+        let read = |row: &Row<'_>| {
+            Ok((
+                pattern.clone(),
+                (row.get(0)?, catalog_row::references(row, 1)?),
+            ))
+        };
         let found = list(sql, HOST, [pattern.as_str()], read)?;
         stored.hosts.extend(found);
     }

@@ -6,7 +6,7 @@ use super::super::connection::Connection;
 use super::super::fault::Step;
 use super::super::lineages;
 use super::super::params::Param;
-use super::super::rows::signed;
+use crate::catalog_row::signed;
 use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::store::{Reseal, SecretOf};
 

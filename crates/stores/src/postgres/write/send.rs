@@ -10,8 +10,8 @@ use super::super::fault::Step;
 use super::super::lineages;
 use super::super::params::column;
 use super::super::read::now;
-use super::super::rows::{self, signed};
 use super::There;
+use crate::catalog_row::{self, signed};
 use crate::log_row;
 use crate::plan::{self, MIN_PRUNED, Plan};
 use crate::random::random;
@@ -28,7 +28,7 @@ pub(super) async fn contents(
     there: &There,
 ) -> Step<Option<Vec<CredentialId>>> {
     let dropped = column(&plan.dropped, |id| signed(id.as_u64()));
-    let orphan = |row: &Row| rows::number(row, 0);
+    let orphan = |row: &Row| catalog_row::number(row, 0);
     // Sent together and done in this order.
     let ((), (), documents, lineages, orphans) = try_join5(
         credentials(on, plan),

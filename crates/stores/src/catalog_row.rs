@@ -1,0 +1,223 @@
+//! Rows of a catalog as the program's values: both databases have the same columns.
+
+use std::sync::Arc;
+
+use rustls_pki_types::CertificateDer;
+
+use sekisho_certs::credential::{
+    CredentialId, KeyType, SealedBytes, StoredCredential, split_chain,
+};
+use sekisho_certs::host::HostPattern;
+use sekisho_certs::record::{HostRecord, References, Site, Tenant, TlsPolicy};
+use sekisho_certs::store::{Document, DocumentId};
+
+/// A row of SQLite or PostgreSQL. NULL is none.
+pub(crate) trait CatalogRow {
+    /// Error of the database, before its name is known.
+    type Fault: From<Damaged>;
+
+    fn integer(&self, column: usize) -> Result<Option<i64>, Self::Fault>;
+    fn flag(&self, column: usize) -> Result<bool, Self::Fault>;
+    fn text(&self, column: usize) -> Result<Option<&str>, Self::Fault>;
+    fn bytes(&self, column: usize) -> Result<Option<&[u8]>, Self::Fault>;
+
+    /// Text of a document, of any bytes. If they are not UTF-8, no JSON.
+    fn document(&self, column: usize) -> Result<Arc<str>, Self::Fault>;
+}
+
+/// A stored value that this program can't have written; says which.
+pub(crate) struct Damaged(pub(crate) String);
+
+/// Columns of a host record, under the table's short name `h`. Its pattern stands elsewhere.
+macro_rules! host_columns {
+    () => {
+        "h.tenant, h.site_format, h.site, h.tls, h.disabled, h.version, \
+         h.ecdsa, h.ed25519, h.rsa"
+    };
+}
+pub(crate) use host_columns;
+/// Number of [`host_columns`]. The first one is never NULL.
+pub(crate) const HOST_COLUMNS: usize = 9;
+
+/// Reads a record from [`host_columns`] beginning at `first`. Another program or a later
+/// version may have written any tenant and policy. What can't be read makes the record
+/// unreadable: that fails its own host, not a list of hosts.
+pub(crate) fn host<R: CatalogRow>(
+    row: &R,
+    first: usize,
+    pattern: HostPattern,
+) -> Result<HostRecord, R::Fault> {
+    let text = |column: usize| row.text(first + column).ok().flatten();
+    let tenant = match text(0) {
+        Some("") => Ok(Tenant::default()),
+        Some(name) => Tenant::parse(name),
+        None => Err("its tenant is no text".into()),
+    };
+    let tls = text(3).and_then(TlsPolicy::parse);
+    let tls = tls.ok_or_else(|| String::from("its TLS policy is not known"));
+    let unreadable = tenant.as_ref().err().or(tls.as_ref().err());
+    let site = match row.integer(first + 1)? {
+        Some(format) => Some(Site {
+            format: u32::try_from(format).unwrap_or(Site::NO_FORMAT),
+            json: row.document(first + 2)?,
+        }),
+        None => None,
+    };
+    Ok(HostRecord {
+        pattern,
+        unreadable: unreadable.map(|why| why.as_str().into()),
+        tenant: tenant.unwrap_or_default(),
+        site,
+        tls: tls.unwrap_or_default(),
+        disabled: row.flag(first + 4)?,
+        version: number(row, first + 5)?,
+        references: references(row, first + 6)?,
+    })
+}
+
+/// Reads a record from [`host_columns`] beginning at `first`, with its pattern after them.
+pub(crate) fn listed_host<R: CatalogRow>(row: &R, first: usize) -> Result<HostRecord, R::Fault> {
+    host(row, first, pattern(row, first + HOST_COLUMNS)?)
+}
+
+/// Reads references from three columns, in the order of [`KeyType::ALL`].
+pub(crate) fn references<R: CatalogRow>(row: &R, first: usize) -> Result<References, R::Fault> {
+    let mut references = References::default();
+    for (column, key_type) in KeyType::ALL.into_iter().enumerate() {
+        references.set(key_type, credential_id(row, first + column)?);
+    }
+    Ok(references)
+}
+
+/// Columns of a credential, under the short names `c` and `i` of its tables.
+macro_rules! credential_columns {
+    () => {
+        "c.version, c.leaf, i.chain, c.key_id, c.nonce, c.key, c.not_before, c.not_after, \
+         c.id, c.key_type"
+    };
+}
+pub(crate) use credential_columns;
+
+/// Reads a credential from [`credential_columns`] beginning at `first`; its id and the
+/// type of its key are known already.
+pub(crate) fn credential<R: CatalogRow>(
+    row: &R,
+    first: usize,
+    id: CredentialId,
+    key_type: KeyType,
+) -> Result<StoredCredential<SealedBytes>, R::Fault> {
+    let mut chain = vec![CertificateDer::from(bytes(row, first + 1)?.to_vec())];
+    if let Some(issuers) = row.bytes(first + 2)? {
+        let issuers =
+            split_chain(issuers).ok_or_else(|| Damaged(format!("the issuers of {id} are cut")))?;
+        chain.extend(issuers);
+    }
+    Ok(StoredCredential {
+        id,
+        version: number(row, first)?,
+        key_type,
+        chain,
+        key: sealed(row, first + 3)?,
+        not_before: integer(row, first + 6)?,
+        not_after: integer(row, first + 7)?,
+    })
+}
+
+/// Reads a credential from [`credential_columns`] beginning at `first`.
+pub(crate) fn listed_credential<R: CatalogRow>(
+    row: &R,
+    first: usize,
+) -> Result<StoredCredential<SealedBytes>, R::Fault> {
+    let id = CredentialId::from_u64(number(row, first + 8)?);
+    credential(row, first, id, key_type(row, first + 9)?)
+}
+
+/// Columns of a document.
+macro_rules! document_columns {
+    () => {
+        "kind, key, key_id, nonce, bytes, expires, version"
+    };
+}
+pub(crate) use document_columns;
+
+/// Reads a document from [`document_columns`].
+pub(crate) fn document<R: CatalogRow>(row: &R) -> Result<Document<SealedBytes>, R::Fault> {
+    Ok(Document {
+        id: document_id(row)?,
+        bytes: sealed(row, 2)?,
+        expires: row.integer(5)?,
+        version: number(row, 6)?,
+    })
+}
+
+/// Reads kind and key from the first columns.
+pub(crate) fn document_id<R: CatalogRow>(row: &R) -> Result<DocumentId, R::Fault> {
+    let (kind, key) = (text(row, 0)?.to_owned(), text(row, 1)?.to_owned());
+    Ok(DocumentId::new(kind, key))
+}
+
+/// Reads key id, nonce and ciphertext from three columns.
+pub(crate) fn sealed<R: CatalogRow>(row: &R, first: usize) -> Result<SealedBytes, R::Fault> {
+    let key_id = u32::try_from(integer(row, first)?).ok();
+    let nonce = bytes(row, first + 1)?.try_into().ok();
+    let (Some(key_id), Some(nonce)) = (key_id, nonce) else {
+        return Err(Damaged("a sealed secret has no key id or nonce".into()).into());
+    };
+    Ok(SealedBytes {
+        key_id,
+        nonce,
+        bytes: bytes(row, first + 2)?.to_vec(),
+    })
+}
+
+/// Reads the type of a credential's key.
+pub(crate) fn key_type<R: CatalogRow>(row: &R, column: usize) -> Result<KeyType, R::Fault> {
+    let word = text(row, column)?;
+    KeyType::parse(word).ok_or_else(|| Damaged(format!("unknown key type {word:?}")).into())
+}
+
+/// Reads a host's pattern.
+pub(crate) fn pattern<R: CatalogRow>(row: &R, column: usize) -> Result<HostPattern, R::Fault> {
+    let text = text(row, column)?;
+    HostPattern::parse(text).map_err(|why| Damaged(format!("host {text:?}: {why}")).into())
+}
+
+/// Reads a credential's id; none from an empty column.
+pub(crate) fn credential_id<R: CatalogRow>(
+    row: &R,
+    column: usize,
+) -> Result<Option<CredentialId>, R::Fault> {
+    let id = row.integer(column)?;
+    Ok(id.map(|id| CredentialId::from_u64(id.cast_unsigned())))
+}
+
+/// Reads an id or a number of the log.
+pub(crate) fn number<R: CatalogRow>(row: &R, column: usize) -> Result<u64, R::Fault> {
+    Ok(integer(row, column)?.cast_unsigned())
+}
+
+pub(crate) fn integer<R: CatalogRow>(row: &R, column: usize) -> Result<i64, R::Fault> {
+    there(row.integer(column)?, column)
+}
+
+pub(crate) fn text<R: CatalogRow>(row: &R, column: usize) -> Result<&str, R::Fault> {
+    there(row.text(column)?, column)
+}
+
+fn bytes<R: CatalogRow>(row: &R, column: usize) -> Result<&[u8], R::Fault> {
+    there(row.bytes(column)?, column)
+}
+
+fn there<T, F: From<Damaged>>(value: Option<T>, column: usize) -> Result<T, F> {
+    value.ok_or_else(|| Damaged(format!("column {column} is empty")).into())
+}
+
+/// Converts an id or a number to the databases' form: both stay below 2^63.
+pub(crate) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Converts a caller's limit to the databases' form.
+pub(crate) fn limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
