@@ -28,7 +28,7 @@ mod plan;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod random;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 mod reconnecting;
 #[cfg(feature = "redis")]
 pub mod redis;

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -24,8 +24,9 @@ pub(crate) struct Reconnecting<C> {
     server: Arc<Server<C>>,
     runtime: Handle,
     common: OnceLock<Kept<C>>,
-    /// Of workers, `max_own` at most.
-    own: Mutex<Vec<(worker::Id, Kept<C>)>>,
+    /// Of workers, by their runtimes; `max_own` at most. Workers end together: an id that
+    /// Tokio would give again can't be another's.
+    own: Mutex<Vec<(Id, Kept<C>)>>,
     max_own: usize,
 }
 
@@ -114,13 +115,13 @@ impl<C: Clone + Send + Sync + 'static> Reconnecting<C> {
 
     /// The first call from a worker starts connecting.
     pub(crate) fn own(&self, fits: impl Fn(&C) -> bool) -> Option<C> {
-        worker::current(|worker| {
+        worker::current(|runtime| {
             let mut own = self.lock();
-            if let Some((_, kept)) = own.iter().find(|(id, _)| *id == worker.id) {
+            if let Some((_, kept)) = own.iter().find(|(id, _)| *id == runtime.id()) {
                 return kept.up(fits);
             }
             if own.len() < self.max_own {
-                own.push((worker.id, self.keep(&worker.runtime)));
+                own.push((runtime.id(), self.keep(runtime)));
             }
             None
         })?
@@ -138,7 +139,7 @@ impl<C: Clone + Send + Sync + 'static> Reconnecting<C> {
     }
 
     /// No code panics while it holds the lock.
-    fn lock(&self) -> MutexGuard<'_, Vec<(worker::Id, Kept<C>)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Id, Kept<C>)>> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

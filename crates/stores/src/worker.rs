@@ -6,24 +6,8 @@
 //! every call of [`sekisho_certs::Store`], for two stores that use it.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::runtime::Handle;
-
-/// The runtime of a worker.
-#[cfg_attr(
-    not(any(feature = "postgres", feature = "redis")),
-    expect(dead_code, reason = "no store here keeps connections")
-)]
-#[derive(Clone, Debug)]
-pub(crate) struct Worker {
-    pub(crate) id: Id,
-    pub(crate) runtime: Handle,
-}
-
-/// Identifies a worker; never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Id(u64);
 
 /// Makes this thread a worker: until it ends, it runs nothing but the current
 /// runtime, with I/O and time. Stores may keep connections there for the calls
@@ -33,20 +17,16 @@ pub(crate) struct Id(u64);
 /// # Panics
 /// Outside of a runtime.
 pub fn register() {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    let worker = Worker {
-        id: Id(LAST.fetch_add(1, Ordering::Relaxed)),
-        runtime: Handle::current(),
-    };
-    CURRENT.set(Some(worker));
+    CURRENT.set(Some(Handle::current()));
 }
 
-/// Passes on the worker that this thread is, if [`register`] was called on it.
+/// Passes on the runtime of the worker that this thread is, if [`register`] was called on
+/// it.
 #[cfg(any(feature = "postgres", feature = "redis"))]
-pub(crate) fn current<T>(with: impl FnOnce(&Worker) -> T) -> Option<T> {
-    CURRENT.with_borrow(|worker| worker.as_ref().map(with))
+pub(crate) fn current<T>(with: impl FnOnce(&Handle) -> T) -> Option<T> {
+    CURRENT.with_borrow(|runtime| runtime.as_ref().map(with))
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<Worker>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Handle>> = const { RefCell::new(None) };
 }

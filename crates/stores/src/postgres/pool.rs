@@ -118,7 +118,7 @@ impl Pool {
     /// Finds what answers for a name.
     pub(super) async fn find(self: &Arc<Self>, name: HostName) -> Result<Answer<SealedBytes>> {
         let pool = Arc::clone(self);
-        let worker = worker::current(|worker| worker.runtime.clone());
+        let worker = worker::current(Handle::clone);
         let runtime = worker.as_ref().unwrap_or(&self.runtime);
         let look_up = async move {
             match &pool.lookups {
