@@ -1,10 +1,11 @@
 //! A circuit breaker: leaves a store alone that failed several times in a row.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use tokio::time::Instant;
 
 use crate::backoff::{Backoff, Delays};
+use crate::lock::lock;
 
 /// Decides whether a call may be made at all.
 ///
@@ -57,7 +58,7 @@ impl Breaker {
     /// # Errors
     /// [`BreakerOpen`] while the store is left alone.
     pub fn allow(&self) -> Result<Permit<'_>, BreakerOpen> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let is_trial = match &mut *state {
             State::Closed(_) => false,
             State::Open {
@@ -73,11 +74,6 @@ impl Breaker {
             is_trial,
         })
     }
-
-    /// No code panics while it holds the lock.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A call that may be made. Dropped without an outcome it changes nothing,
@@ -92,7 +88,7 @@ pub struct Permit<'a> {
 impl Permit<'_> {
     /// The store has answered, even if the answer is of no use.
     pub fn succeeded(self) {
-        let mut state = self.breaker.lock();
+        let mut state = lock(&self.breaker.state);
         if self.is_trial || matches!(*state, State::Closed(_)) {
             *state = State::Closed(0);
         }
@@ -100,7 +96,7 @@ impl Permit<'_> {
 
     /// The store could not be reached, or did not answer in time.
     pub fn failed(self) {
-        let mut state = self.breaker.lock();
+        let mut state = lock(&self.breaker.state);
         let mut delays = match &*state {
             State::Closed(before) if before + 1 < self.breaker.failures => {
                 *state = State::Closed(before + 1);
@@ -123,7 +119,7 @@ impl Drop for Permit<'_> {
         if !self.is_trial {
             return;
         }
-        if let State::Open { has_trial, .. } = &mut *self.breaker.lock() {
+        if let State::Open { has_trial, .. } = &mut *lock(&self.breaker.state) {
             *has_trial = false;
         }
     }

@@ -54,7 +54,7 @@ mod written;
 pub(crate) mod tests;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -70,6 +70,7 @@ use self::stats::Stats;
 use self::tables::Meta;
 use self::writer::Writer;
 use self::written::Written;
+use crate::lock::lock;
 use crate::random::random;
 use crate::threads::Threads;
 use sekisho_certs::SealedBytes;
@@ -237,7 +238,7 @@ impl DiskCache {
     pub(crate) fn stood_in(&self, failed: &StoreError) {
         let stats = &self.inner.shared.stats;
         stats.answers.inc();
-        let mut outage = self.inner.outage();
+        let mut outage = lock(&self.inner.outage);
         let now = Instant::now();
         // A store that comes and goes is logged now and then.
         let is_logged = outage.logged.is_some_and(|at| now < at + LOG_LINE_EVERY);
@@ -255,17 +256,13 @@ impl DiskCache {
 
     /// The store answered.
     pub(crate) fn store_answered(&self) {
-        if std::mem::take(&mut self.inner.outage().is_away) {
+        if std::mem::take(&mut lock(&self.inner.outage).is_away) {
             tracing::info!("the store answers again");
         }
     }
 }
 
 impl Inner {
-    fn outage(&self) -> MutexGuard<'_, Outage> {
-        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits for what the writer gives.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //! not up, any other is used.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep};
 use sekisho_certs::store::{BoxFuture, Result, StoreError};
 
 use crate::backoff::Backoff;
+use crate::lock::lock;
 use crate::worker;
 
 /// Connections to one server, each up or being made.
@@ -116,7 +117,7 @@ impl<C: Clone + Send + Sync + 'static> Reconnecting<C> {
     /// The first call from a worker starts connecting.
     pub(crate) fn own(&self, fits: impl Fn(&C) -> bool) -> Option<C> {
         worker::current(|runtime| {
-            let mut own = self.lock();
+            let mut own = lock(&self.own);
             if let Some((_, kept)) = own.iter().find(|(id, _)| *id == runtime.id()) {
                 return kept.up(fits);
             }
@@ -128,7 +129,7 @@ impl<C: Clone + Send + Sync + 'static> Reconnecting<C> {
     }
 
     fn of_any_worker(&self, fits: impl Fn(&C) -> bool) -> Option<C> {
-        self.lock().iter().find_map(|(_, kept)| kept.up(&fits))
+        lock(&self.own).iter().find_map(|(_, kept)| kept.up(&fits))
     }
 
     fn keep(&self, runtime: &Handle) -> Kept<C> {
@@ -136,11 +137,6 @@ impl<C: Clone + Send + Sync + 'static> Reconnecting<C> {
         let mut keeper = JoinSet::new();
         keeper.spawn_on(keep_up(Arc::clone(&self.server), tell), runtime);
         Kept(state, keeper)
-    }
-
-    /// No code panics while it holds the lock.
-    fn lock(&self) -> MutexGuard<'_, Vec<(Id, Kept<C>)>> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

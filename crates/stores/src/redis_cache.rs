@@ -31,7 +31,7 @@ mod server;
 use std::fmt;
 use std::future::ready;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -44,6 +44,7 @@ use self::entry::Entry;
 pub(crate) use self::server::CachePosition;
 pub use self::server::CacheServer;
 use self::server::Got;
+use crate::lock::lock;
 use sekisho_certs::host::HostName;
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::store::{
@@ -152,7 +153,7 @@ impl RedisCache {
 
     /// Tells whether changes arrive: then Redis is as good as the catalog.
     pub(crate) fn is_feed_healthy(&self) -> bool {
-        let followed = self.shared.known().followed;
+        let followed = lock(&self.shared.known).followed;
         followed.is_some_and(|at| at.elapsed() < FOLLOWED)
     }
 
@@ -161,7 +162,7 @@ impl RedisCache {
     pub(crate) fn position(&self, noted: Noted) -> Option<CachePosition> {
         let shared = &self.shared;
         let seen = noted.position.filter(|_| shared.counts.is_usable())?;
-        let known = shared.known();
+        let known = lock(&shared.known);
         let (compared, epoch) = known.compared.as_ref()?;
         (*epoch == noted.epoch && compared.space.log == seen.log).then(|| CachePosition {
             number: seen.number,
@@ -260,7 +261,7 @@ impl Follower for RedisCache {
                 }
             }
             if let Some(last) = page.changes.last() {
-                shared.known().brought = last.number;
+                lock(&shared.known).brought = last.number;
             }
         })
     }
@@ -277,7 +278,7 @@ impl Follower for RedisCache {
     fn feed_is(&self, state: FeedState) {
         let reads = state == FeedState::Healthy;
         let now = reads.then(Instant::now);
-        let before = std::mem::replace(&mut self.shared.known().followed, now);
+        let before = std::mem::replace(&mut lock(&self.shared.known).followed, now);
         // Numbers may have come to mean something else meanwhile.
         if reads && before.is_none() {
             self.shared.doubt();
@@ -294,20 +295,16 @@ impl fmt::Debug for RedisCache {
 }
 
 impl Shared {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the number of the last change that must be there.
     fn brought(&self) -> u64 {
-        let known = self.known();
+        let known = lock(&self.known);
         let compared = known.compared.as_ref().map(|(at, _)| at.number);
         known.brought.max(compared.unwrap_or_default())
     }
 
     /// Passes Redis over until its state was compared with the log again.
     fn doubt(&self) {
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         known.compared = None;
         known.brought = 0;
         known.doubts += 1;

@@ -50,7 +50,7 @@ impl<S: Send + 'static> Threads<S> {
             if answer.is_closed() {
                 return;
             }
-            // A state that a panic leaves half-done repairs itself at its next use.
+            // A panic closes the connection that the call used.
             let done = catch_unwind(AssertUnwindSafe(|| work(state)));
             // The caller may have given up meanwhile.
             let _ = answer.send(done.unwrap_or_else(|panic| Err(panicked(&*panic))));

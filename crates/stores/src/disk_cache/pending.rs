@@ -1,10 +1,11 @@
 //! Answers that wait for the next transaction.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use tokio::sync::Notify;
 
 use super::written::Fingerprint;
+use crate::lock::lock;
 use sekisho_certs::Noted;
 use sekisho_certs::SealedBytes;
 use sekisho_certs::host::HostName;
@@ -41,7 +42,7 @@ impl Pending {
     /// Adds an answer that a copy is to be made of; false if there is no room.
     pub(super) fn keep(&self, kept: Kept) -> bool {
         self.filled.notify_one();
-        self.lock().push(kept, MAX_BYTES)
+        lock(&self.waiting).push(kept, MAX_BYTES)
     }
 
     /// Adds a name whose copy is to be dropped. They have as much room again;
@@ -53,7 +54,7 @@ impl Pending {
             noted: None,
         };
         self.filled.notify_one();
-        let mut waiting = self.lock();
+        let mut waiting = lock(&self.waiting);
         if !waiting.push(kept, 2 * MAX_BYTES) {
             waiting.answers.clear();
             waiting.bytes = 0;
@@ -63,16 +64,12 @@ impl Pending {
 
     /// Takes all of it out.
     pub(super) fn take(&self) -> Waiting {
-        std::mem::take(&mut *self.lock())
+        std::mem::take(&mut *lock(&self.waiting))
     }
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().answers.is_empty()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting).answers.is_empty()
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::{DiskCache, Inner};
+use crate::lock::lock;
 use sekisho_certs::Noted;
 use sekisho_certs::seal::CHECK;
 use sekisho_certs::store::{
@@ -34,7 +35,8 @@ pub(super) struct Resync {
 impl Follower for DiskCache {
     fn feed_is(&self, state: FeedState) {
         let is_healthy = state == FeedState::Healthy;
-        let was_healthy = std::mem::replace(&mut self.inner.outage().is_feed_healthy, is_healthy);
+        let was_healthy =
+            std::mem::replace(&mut lock(&self.inner.outage).is_feed_healthy, is_healthy);
         if is_healthy && !was_healthy {
             // No lookup may need the store for a long time after it is back.
             self.store_answered();

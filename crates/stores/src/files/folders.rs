@@ -8,8 +8,9 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use crate::lock::lock;
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::store::{Result, StoreError};
 
@@ -51,7 +52,7 @@ impl Folders {
 
     /// Remembers the folders in which a host was found.
     pub(super) fn found(&self, folders: Identities, host: HostPattern) {
-        *self.lock() = Some(Known {
+        *lock(&self.known) = Some(Known {
             folders,
             host: Some(host),
         });
@@ -73,7 +74,7 @@ impl Folders {
                 return Err(unavailable(path, EMPTY));
             }
         }
-        let mut known = self.lock();
+        let mut known = lock(&self.known);
         let Some(before) = known.as_mut() else {
             *known = Some(Known {
                 folders,
@@ -89,11 +90,6 @@ impl Folders {
             return Ok(());
         }
         Err(unavailable(&self.paths[at], OTHER))
-    }
-
-    /// No code panics while it holds the lock.
-    fn lock(&self) -> MutexGuard<'_, Option<Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

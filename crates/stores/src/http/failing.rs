@@ -1,7 +1,8 @@
 //! Tells whether server errors and time-outs are one host's or the endpoint's.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use crate::lock::lock;
 use sekisho_certs::host::HostPattern;
 
 /// The hosts that got a server error, or no answer in time, since the endpoint
@@ -16,7 +17,7 @@ impl Failing {
     /// Notes a failure for this host. True if so many hosts in a row met one that
     /// the endpoint itself has failed.
     pub(super) fn is_endpoint(&self, host: &HostPattern) -> bool {
-        let mut hosts = self.lock();
+        let mut hosts = lock(&self.0);
         if !hosts.contains(host) && hosts.len() < FAILED_HOSTS {
             hosts.push(host.clone());
         }
@@ -25,12 +26,7 @@ impl Failing {
 
     /// Forgets all of them: the endpoint has answered.
     pub(super) fn answered(&self) {
-        self.lock().clear();
-    }
-
-    /// No code panics while it holds the lock.
-    fn lock(&self) -> MutexGuard<'_, Vec<HostPattern>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).clear();
     }
 }
 

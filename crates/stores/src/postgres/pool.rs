@@ -8,7 +8,7 @@
 
 use std::fmt;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -22,6 +22,7 @@ use super::fault::{Fault, Step};
 use super::find;
 use super::schema::{self, Header};
 use super::url::Url;
+use crate::lock::lock;
 use crate::reconnecting::{Connected, Reconnecting};
 use crate::worker;
 use sekisho_certs::credential::SealedBytes;
@@ -271,7 +272,7 @@ impl Pool {
 
     /// Returns the open connections.
     fn idle(&self) -> MutexGuard<'_, Vec<Arc<Connection>>> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.idle);
         idle.retain(|connection| connection.is_open());
         idle
     }

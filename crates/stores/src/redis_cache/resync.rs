@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::server::{CachePosition, Space};
 use super::{Shared, in_time};
 use crate::backoff::Backoff;
+use crate::lock::lock;
 use sekisho_certs::Noted;
 use sekisho_certs::store::{LogPosition, Result, StoreError};
 
@@ -74,7 +75,7 @@ impl Shared {
 
     /// Notes the state of this server before Redis and the log are read.
     fn baseline(&self) -> Result<Baseline> {
-        let doubts = self.known().doubts;
+        let doubts = lock(&self.known).doubts;
         let Noted { position, epoch } = self.seen.note();
         let at = position.ok_or_else(|| unavailable("the log was not read yet"))?;
         Ok(Baseline { at, epoch, doubts })
@@ -124,7 +125,7 @@ impl Shared {
 
     /// Tells whether that state was compared before in this epoch, and is as far.
     fn was_right(&self, state: &CachePosition, baseline: Baseline) -> bool {
-        let known = self.known();
+        let known = lock(&self.known);
         let is_it = |(compared, epoch): &(CachePosition, u64)| {
             compared.generation == state.generation && *epoch == baseline.epoch
         };
@@ -133,7 +134,7 @@ impl Shared {
 
     /// Has Redis asked from now on; false if it has to be compared again.
     fn compared(&self, state: CachePosition, baseline: Baseline) -> bool {
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         let holds = known.doubts == baseline.doubts && self.seen.note().epoch == baseline.epoch;
         if holds {
             known.compared = Some((state, baseline.epoch));

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
@@ -16,6 +16,7 @@ use super::read::StoreConnection;
 use super::schema::{self, Header};
 use super::slot::{Role, Slot};
 use super::{Mode, Options};
+use crate::lock::lock;
 use sekisho_certs::store::{CatalogId, Result, StoreError};
 
 /// The store file and every connection to it in this process.
@@ -84,7 +85,7 @@ impl StoreFile {
         role: Role,
     ) -> Arc<Slot> {
         let slot = Arc::new(Slot::new(Arc::clone(self), role, connection));
-        let mut current = self.lock();
+        let mut current = lock(&self.current);
         current.slots.retain(|slot| slot.strong_count() > 0);
         current.slots.push(Arc::downgrade(&slot));
         drop(current);
@@ -92,7 +93,7 @@ impl StoreFile {
     }
 
     fn slots(&self) -> Vec<Arc<Slot>> {
-        let current = self.lock();
+        let current = lock(&self.current);
         current.slots.iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -109,7 +110,7 @@ impl StoreFile {
     /// it would read its pages as the new file's. A slot that opens holds its
     /// own lock, so the slots come before the file.
     pub(super) fn follow(&self) -> bool {
-        if self.lock().identity == identity(&self.path) {
+        if lock(&self.current).identity == identity(&self.path) {
             return false;
         }
         let mut slots = self.slots();
@@ -126,7 +127,7 @@ impl StoreFile {
         taken
             .iter_mut()
             .for_each(|connection| drop(connection.take()));
-        let mut current = self.lock();
+        let mut current = lock(&self.current);
         if current
             .wal
             .take()
@@ -160,7 +161,7 @@ impl StoreFile {
     /// before the first connection is closed: a connection that another thread is
     /// just opening does not clear the log, and would be the last one.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        lock(&self.current).closed = true;
         let slots = self.slots();
         let deadline = Instant::now() + MAX_CLOSING;
         let taken: Vec<_> = slots
@@ -246,7 +247,7 @@ impl StoreFile {
             ).into()));
         }
         let generation = self.same_file()?;
-        self.lock().wal = identity(&self.beside("-wal"));
+        lock(&self.current).wal = identity(&self.beside("-wal"));
         connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
             .map_err(fault)?;
@@ -256,7 +257,7 @@ impl StoreFile {
     /// The generation of the file at the path, if it is the one that all
     /// connections are open to.
     pub(super) fn same_file(&self) -> Result<u64> {
-        let current = self.lock();
+        let current = lock(&self.current);
         if current.closed {
             return Err(StoreError::Unavailable("the store is being closed".into()));
         }
@@ -267,10 +268,6 @@ impl StoreFile {
         Err(StoreError::Unavailable(
             format!("{path} is just being replaced").into(),
         ))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,11 +1,12 @@
 //! Connections to the file, each for one thread at a time.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::Options;
 use super::file::StoreFile;
 use super::read::StoreConnection;
+use crate::lock::lock;
 use sekisho_certs::store::{Result, StoreError};
 
 /// Purpose of a connection.
@@ -75,16 +76,20 @@ impl Slot {
         })
     }
 
+    /// Runs `work`, which may open the connection first. A call that panics takes its
+    /// connection with it, which may stand in the middle of a transaction.
     pub(super) fn with<T>(
         &self,
         work: impl FnOnce(&mut StoreConnection) -> Result<T>,
     ) -> Result<T> {
-        let mut open = self.lock();
-        let connection = match &mut *open {
+        let mut open = lock(&self.connection);
+        let mut connection = match open.take() {
             Some(connection) => connection,
-            empty => empty.insert(self.file.opened(self.role)?),
+            None => self.file.opened(self.role)?,
         };
-        work(connection)
+        let done = work(&mut connection);
+        *open = Some(connection);
+        done
     }
 
     pub(super) fn is_writer(&self) -> bool {
@@ -93,51 +98,40 @@ impl Slot {
 
     /// Tells whether no connection is open; false while a thread uses it.
     pub(super) fn is_empty(&self) -> bool {
-        match self.connection.try_lock() {
-            Ok(connection) => connection.is_none(),
-            Err(TryLockError::Poisoned(_)) => self.lock().is_none(),
-            Err(TryLockError::WouldBlock) => false,
-        }
+        self.try_lock()
+            .is_some_and(|connection| connection.is_none())
     }
 
-    /// Runs `work` without waiting: none if another thread is at it, or if the
-    /// connection is not open.
+    /// Runs `work` like [`Slot::with`], but without waiting: none if another thread is at
+    /// it, or if the connection is not open.
     pub(super) fn try_with<T>(&self, work: impl FnOnce(&mut StoreConnection) -> T) -> Option<T> {
-        let mut open = self.connection.try_lock().ok()?;
-        open.as_mut().map(work)
+        let mut open = self.try_lock()?;
+        let mut connection = open.take()?;
+        let done = work(&mut connection);
+        *open = Some(connection);
+        Some(done)
     }
 
-    /// Closes the connection in which a call panicked: it may stand in the
-    /// middle of a transaction.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Option<StoreConnection>> {
-        self.connection
-            .lock()
-            .unwrap_or_else(|poisoned| self.emptied(poisoned))
-    }
-
-    /// Locks as [`Slot::lock`]; none if a call keeps the connection until `deadline`.
+    /// Locks the connection; none if a call keeps it until `deadline`.
     pub(super) fn lock_until(
         &self,
         deadline: Instant,
     ) -> Option<MutexGuard<'_, Option<StoreConnection>>> {
         loop {
-            match self.connection.try_lock() {
-                Ok(connection) => return Some(connection),
-                Err(TryLockError::Poisoned(poisoned)) => return Some(self.emptied(poisoned)),
-                Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return None,
-                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            let locked = self.try_lock();
+            if locked.is_some() || Instant::now() >= deadline {
+                return locked;
             }
+            std::thread::sleep(LOCK_PAUSE);
         }
     }
 
-    fn emptied<'a>(
-        &self,
-        poisoned: PoisonError<MutexGuard<'a, Option<StoreConnection>>>,
-    ) -> MutexGuard<'a, Option<StoreConnection>> {
-        self.connection.clear_poison();
-        let mut connection = poisoned.into_inner();
-        *connection = None;
-        connection
+    fn try_lock(&self) -> Option<MutexGuard<'_, Option<StoreConnection>>> {
+        match self.connection.try_lock() {
+            Ok(connection) => Some(connection),
+            Err(TryLockError::Poisoned(emptied)) => Some(emptied.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 

@@ -52,7 +52,7 @@ async fn what_stands_in_is_no_answer_of_the_store() {
         assert!(answer.found.is_some());
         answer.is_stale
     };
-    let is_away = || server.disk.inner.outage().is_away;
+    let is_away = || server.disk.inner.outage.lock().unwrap().is_away;
     assert!(!is_stale().await);
     server.kept(1).await;
     rig.switch.say(away());

@@ -79,7 +79,9 @@ async fn lookups_wait_for_no_long_call_when_the_file_is_replaced() {
         let (begin, begun) = mpsc::channel();
         let (end, ended) = mpsc::channel::<()>();
         let call = thread::spawn(move || {
-            let _taken = slot.lock();
+            let _taken = slot
+                .lock_until(Instant::now() + Duration::from_secs(5))
+                .unwrap();
             begin.send(()).unwrap();
             ended.recv().unwrap_err();
         });
@@ -209,7 +211,9 @@ fn closing_waits_for_a_connection_that_is_being_opened() {
     let slot = file.slot(None, Role::Reader);
     let (begin, begun) = mpsc::channel();
     let opening = thread::spawn(move || {
-        let _taken = slot.lock();
+        let _taken = slot
+            .lock_until(Instant::now() + Duration::from_secs(5))
+            .unwrap();
         let connection = file.connect(Role::Reader).unwrap();
         begin.send(()).unwrap();
         while file.same_file().is_ok() {
