@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 use sekisho_certs::Catalog;
 use sekisho_certs::seal::{KeyRing, MasterKey};
+use sekisho_stores::Mode;
 use sekisho_stores::postgres;
 use sekisho_stores::sqlite::Sqlite;
 use sekisho_testkit::services;
@@ -26,12 +27,12 @@ impl Catalogs {
     /// what to install.
     pub(super) fn start() -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let sqlite = Arc::new(Sqlite::create(&folder.path().join("hosts.db"))?);
+        let sqlite = Arc::new(Sqlite::open(&folder.path().join("hosts.db"), Mode::Create)?);
         let server = services::Postgres::start();
         let database = server.database();
         let url = postgres::Url::parse(&database, Path::new("/")).map_err(|why| anyhow!(why))?;
         let options = postgres::Options {
-            mode: postgres::Mode::Create,
+            mode: Mode::Create,
             ..postgres::Options::default()
         };
         let postgres = postgres::Postgres::new(&url, &options, &Handle::current())?;

@@ -36,11 +36,6 @@ enum State {
     },
 }
 
-/// Why a call is not to be made: the breaker is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it failed several times in a row and is left alone for a moment")]
-pub struct BreakerOpen;
-
 impl Breaker {
     /// Opens after `failures` in a row, at least one, for the delays of
     /// `backoff`.
@@ -53,11 +48,9 @@ impl Breaker {
         }
     }
 
-    /// Lets a call pass, which then reports its outcome to the permit.
-    ///
-    /// # Errors
-    /// [`BreakerOpen`] while the store is left alone.
-    pub fn allow(&self) -> Result<Permit<'_>, BreakerOpen> {
+    /// Lets a call pass, which then reports its outcome to the permit; none while the
+    /// store is left alone.
+    pub fn allow(&self) -> Option<Permit<'_>> {
         let mut state = lock(&self.state);
         let is_trial = match &mut *state {
             State::Closed(_) => false,
@@ -67,9 +60,9 @@ impl Breaker {
                 *has_trial = true;
                 true
             }
-            State::Open { .. } => return Err(BreakerOpen),
+            State::Open { .. } => return None,
         };
-        Ok(Permit {
+        Some(Permit {
             breaker: self,
             is_trial,
         })
@@ -147,7 +140,7 @@ mod tests {
     }
 
     fn is_open(breaker: &Breaker) -> bool {
-        breaker.allow().is_err()
+        breaker.allow().is_none()
     }
 
     #[tokio::test(start_paused = true)]

@@ -70,6 +70,7 @@ use self::stats::Stats;
 use self::tables::Meta;
 use self::writer::Writer;
 use self::written::Written;
+use crate::fault::unavailable;
 use crate::lock::lock;
 use crate::random::random;
 use crate::threads::Threads;
@@ -151,7 +152,6 @@ impl DiskCache {
     /// be written, is another program's, or is another process's now. A server
     /// goes without.
     pub fn open(options: &Options, seen: Arc<Seen>, runtime: &Handle) -> Result<Self> {
-        let unavailable = |why: String| StoreError::Unavailable(why.into());
         let file = CacheFile::lock(&options.path, options.size).map_err(unavailable)?;
         let wanted = Meta {
             store: digest(&SHA256, options.store.as_bytes()).as_ref().to_vec(),

@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 
 use self::folders::Folders;
 pub(crate) use self::pattern::Pattern;
+use crate::fault::unavailable;
 use crate::pem_pair::{Bytes, Half, MAX_HALF, PairRead, pair, read_until_fit};
 use crate::threads::Threads;
 use sekisho_certs::host::{HostName, HostPattern};
@@ -47,9 +48,8 @@ impl Files {
     /// # Errors
     /// If no thread can be started.
     pub(crate) fn new(pattern: Pattern) -> Result<Self> {
-        let threads = Threads::start("files", [(); THREADS], QUEUE).map_err(|error| {
-            StoreError::Unavailable(format!("no thread for files: {error}").into())
-        })?;
+        let threads = Threads::start("files", [(); THREADS], QUEUE)
+            .map_err(|error| unavailable(format!("no thread for files: {error}")))?;
         let folders = Folders::new(pattern.folders());
         Ok(Self {
             layout: Arc::new(Layout { pattern, folders }),
@@ -141,10 +141,6 @@ pub(crate) fn read_bounded(path: &Path, most: usize) -> io::Result<Bytes> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(size.min(most) + 1));
     file.take(most as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-fn unavailable(text: String) -> StoreError {
-    StoreError::Unavailable(text.into())
 }
 
 /// Reads at a time: a disk or a network file system answers several.

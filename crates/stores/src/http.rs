@@ -29,6 +29,7 @@ use self::answer::{Failure, Fetched};
 use self::failing::Failing;
 use self::memory::{Kept, Memory};
 pub use self::template::Template;
+use crate::fault::unavailable;
 use crate::options::{Options, STORE_TIMEOUT};
 use crate::pem_pair::{self, PairRead};
 use sekisho_certs::credential::Secret;
@@ -233,9 +234,7 @@ impl Endpoint {
 
     fn failed(&self, host: &HostPattern, failure: Failure) -> StoreError {
         match failure {
-            Failure::Endpoint(why) => {
-                StoreError::Unavailable(format!("{}: {why}", self.template.url(host)).into())
-            }
+            Failure::Endpoint(why) => unavailable(format!("{}: {why}", self.template.url(host))),
             Failure::Host(why) => {
                 StoreError::Failed(format!("{}: {why}", self.template.url(host)).into())
             }
@@ -253,7 +252,7 @@ fn is_absent(reading: &Result<PairRead>) -> bool {
 }
 
 fn ended() -> StoreError {
-    StoreError::Unavailable("the runtime of its connections has ended".into())
+    unavailable("the runtime of its connections has ended")
 }
 
 fn bearer(token: &Secret) -> Option<HeaderValue> {

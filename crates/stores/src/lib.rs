@@ -15,6 +15,7 @@ mod catalog_row;
 #[cfg(all(feature = "http", feature = "postgres", feature = "redis"))]
 mod contract;
 pub mod disk_cache;
+mod fault;
 pub mod files;
 #[cfg(feature = "http")]
 pub mod http;

@@ -12,6 +12,7 @@ use sekisho_certs::store::Result;
 use sekisho_certs::{Catalog, HostName, Store, StoreError};
 use tokio::runtime::Handle;
 
+use crate::fault::unavailable;
 use crate::files::Files;
 #[cfg(feature = "http")]
 use crate::http::{self, Http};
@@ -71,9 +72,9 @@ pub fn open(url: &Url, options: &Options, runtime: &Handle) -> Result<OpenStore>
 /// If that can't be told, or the store is no catalog.
 pub async fn exists(url: &Url, runtime: &Handle) -> Result<bool> {
     match &url.0 {
-        Kind::Sqlite(path) => path.try_exists().map_err(|error| {
-            StoreError::Unavailable(format!("{}: {error}", path.display()).into())
-        }),
+        Kind::Sqlite(path) => path
+            .try_exists()
+            .map_err(|error| unavailable(format!("{}: {error}", path.display()))),
         #[cfg(feature = "postgres")]
         Kind::Postgres(url) => Postgres::is_there(url, runtime).await,
         Kind::Files(_) => Err(no_catalog(url)),

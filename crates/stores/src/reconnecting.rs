@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep};
 use sekisho_certs::store::{BoxFuture, Result, StoreError};
 
 use crate::backoff::Backoff;
+use crate::fault::unavailable;
 use crate::lock::lock;
 use crate::worker;
 
@@ -103,8 +104,7 @@ impl<C: Clone + Send + Sync + 'static> Reconnecting<C> {
                 return Err(why);
             }
             if state.changed().await.is_err() {
-                let text = "the background runtime has ended";
-                return Err(StoreError::Unavailable(text.into()));
+                return Err(unavailable("the background runtime has ended"));
             }
         }
     }

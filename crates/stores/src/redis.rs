@@ -6,7 +6,7 @@ mod cluster;
 pub(crate) mod connection;
 pub(crate) mod dial;
 pub(crate) mod keys;
-mod read;
+pub(crate) mod read;
 mod reply_limit;
 mod target;
 #[cfg(test)]

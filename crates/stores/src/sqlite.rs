@@ -45,6 +45,7 @@ use self::rows::Step;
 use self::slot::{Role, Slot};
 use self::watch::Watch;
 use crate::catalog_row;
+use crate::fault::unavailable;
 use crate::lineage_row;
 pub use crate::options::Mode;
 use crate::threads::Threads;
@@ -56,7 +57,7 @@ use sekisho_certs::record::HostRecord;
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
     Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, DocumentId,
-    DocumentKind, LogPosition, Result, StoreError,
+    DocumentKind, LogPosition, Result,
 };
 
 /// A catalog in one file. Reads and writes run on a few threads of its own;
@@ -71,22 +72,9 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Makes a new store; the file is readable by its owner only.
-    ///
-    /// # Errors
-    /// [`StoreError::Conflict`] if something lies there already; else as
-    /// [`Sqlite::open`].
-    pub fn create(path: &Path) -> Result<Self> {
-        if path.symlink_metadata().is_ok() {
-            return Err(StoreError::Conflict(
-                format!("{} exists already", path.display()).into(),
-            ));
-        }
-        Self::open(path, Mode::Create)
-    }
-
     /// Opens a store with the default options. It blocks for as long as the
-    /// first page takes to read, however many hosts there are.
+    /// first page takes to read, however many hosts there are. A new file is readable
+    /// by its owner only.
     ///
     /// # Errors
     /// Names the file, what is wrong with it and what to do.
@@ -106,7 +94,7 @@ impl Sqlite {
         let inline = Arc::new(InlineReaders::new(&file));
         let threads = |error: io::Error| {
             let path = path.display();
-            StoreError::Unavailable(format!("can't start the threads for {path}: {error}").into())
+            unavailable(format!("can't start the threads for {path}: {error}"))
         };
         Ok(Self {
             readers: Threads::start("sqlite-read", readers, MAX_WAITING).map_err(threads)?,

@@ -13,6 +13,7 @@ use std::thread;
 use crossbeam_channel::Sender;
 use tokio::sync::oneshot;
 
+use crate::fault::unavailable;
 use sekisho_certs::store::{Result, StoreError};
 
 /// Threads that each own a state `S` and take jobs from one queue. They end
@@ -61,7 +62,7 @@ impl<S: Send + 'static> Threads<S> {
             .map_err(|_| StoreError::Overloaded)?;
         answered
             .await
-            .unwrap_or_else(|_| Err(StoreError::Unavailable("a store's thread ended".into())))
+            .unwrap_or_else(|_| Err(unavailable("a store's thread ended")))
     }
 }
 

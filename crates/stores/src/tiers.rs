@@ -10,8 +10,9 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::backoff::Backoff;
-use crate::breaker::{Breaker, BreakerOpen};
+use crate::breaker::Breaker;
 use crate::disk_cache::DiskCache;
+use crate::fault::unavailable;
 pub use crate::options::STORE_TIMEOUT;
 #[cfg(feature = "redis")]
 use crate::redis_cache::{CachePosition, RedisCache};
@@ -227,10 +228,9 @@ impl Tiers {
                 return sealer.open_answer(answer).await;
             }
         }
-        Err(StoreError::Unavailable(
+        Err(unavailable(
             "the store answered from an older state than this server has seen, or from \
-             another log"
-                .into(),
+             another log",
         ))
     }
 
@@ -282,13 +282,14 @@ impl Tiers {
             }
             Ok(_) => Err(failed),
             // A copy that can't be used says nothing of what the store has.
-            Err(why) => Err(StoreError::Unavailable(why.to_string().into())),
+            Err(why) => Err(unavailable(why)),
         }
     }
 
     async fn bounded<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        let unavailable = |open: BreakerOpen| StoreError::Unavailable(open.to_string().into());
-        let permit = self.breaker.allow().map_err(unavailable)?;
+        let permit = self.breaker.allow().ok_or_else(|| {
+            unavailable("it failed several times in a row and is left alone for a moment")
+        })?;
         let outcome = timeout(self.deadline, call).await;
         let outcome = outcome.unwrap_or(Err(StoreError::TimedOut(self.deadline)));
         match &outcome {

@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use crate::fault;
 use crate::lock::lock;
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::store::{Result, StoreError};
@@ -104,7 +105,7 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
 }
 
 fn unavailable(path: &Path, what: impl Display) -> StoreError {
-    StoreError::Unavailable(format!("{}: {what}", path.display()).into())
+    fault::unavailable(format!("{}: {what}", path.display()))
 }
 
 const EMPTY: &str = "the folder is empty: is its file system mounted?";

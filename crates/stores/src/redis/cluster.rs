@@ -17,11 +17,12 @@ use redis::{ClientTlsConfig, Cmd, ErrorKind, TlsCertificates, TlsMode, Value, fr
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
-use super::connection::{CONNECT, keep_up, unavailable};
+use super::connection::{CONNECT, keep_up};
 use super::dial::REPLY;
 use super::read::{Reply, reply};
 use super::url::{Node, RedisUrl, TlsFiles};
 use crate::announced::Announced;
+use crate::fault::unavailable;
 use crate::pem_pair::MAX_HALF;
 use crate::reconnecting::{Connected, Reconnecting};
 use sekisho_certs::store::Result;

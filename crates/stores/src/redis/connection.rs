@@ -1,7 +1,6 @@
 //! Connections to one Redis server, one for the process and one for each worker
 //! ([`Reconnecting`]).
 
-use std::fmt::Display;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +13,9 @@ use tokio::time::timeout;
 
 use super::target::Target;
 use super::url::RedisUrl;
+use crate::fault::unavailable;
 use crate::reconnecting::{Connected, Reconnecting};
-use sekisho_certs::store::{Result, StoreError};
+use sekisho_certs::store::Result;
 
 /// Connections to one server, each up or being made.
 #[derive(Debug)]
@@ -115,10 +115,6 @@ where
     let connections = Reconnecting::new(runtime, name, usize::MAX, connect);
     connections.start();
     connections
-}
-
-pub(super) fn unavailable(why: impl Display) -> StoreError {
-    StoreError::Unavailable(why.to_string().into())
 }
 
 /// Name, TCP, TLS and password in all; below the deadline of a call, so that

@@ -3,9 +3,10 @@
 use redis::{ServerError, Value};
 use zeroize::Zeroizing;
 
-use super::connection::{RedisConnection, unavailable};
+use super::connection::RedisConnection;
 use super::dial::text;
 use super::reply_limit::TOO_LONG;
+use crate::fault::unavailable;
 use crate::pem_pair::{Bytes, MAX_HALF};
 use sekisho_certs::store::{Result, StoreError};
 
@@ -87,6 +88,6 @@ pub(super) fn refused(error: &ServerError) -> StoreError {
     unavailable(format!("Redis says {}{hint}", text(error)))
 }
 
-pub(super) fn strange() -> StoreError {
+pub(crate) fn strange() -> StoreError {
     unavailable("Redis answered in a form that was not asked for")
 }

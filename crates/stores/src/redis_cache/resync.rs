@@ -9,9 +9,10 @@ use tokio::time::{Instant, sleep};
 use super::server::{CachePosition, Space};
 use super::{Shared, in_time};
 use crate::backoff::Backoff;
+use crate::fault::unavailable;
 use crate::lock::lock;
 use sekisho_certs::Noted;
-use sekisho_certs::store::{LogPosition, Result, StoreError};
+use sekisho_certs::store::{LogPosition, Result};
 
 /// Works whenever Redis was lost, at first too.
 pub(super) async fn keep(shared: Arc<Shared>) {
@@ -142,10 +143,6 @@ impl Shared {
         }
         holds
     }
-}
-
-fn unavailable(why: &str) -> StoreError {
-    StoreError::Unavailable(why.into())
 }
 
 /// Changes in one page: some 2,000 keys in a script, a few milliseconds.

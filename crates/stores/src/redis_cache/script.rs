@@ -3,8 +3,10 @@
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use redis::{Pipeline, ServerError, Value};
 
+use crate::fault::unavailable;
 use crate::redis::connection::RedisConnection;
 use crate::redis::dial::text;
+use crate::redis::read::strange;
 use sekisho_certs::store::{Result, StoreError};
 
 /// Known to a server by the digest of its text, once it has seen the text.
@@ -41,7 +43,7 @@ impl Script {
                 None => break,
             }
         }
-        Err(unexpected())
+        Err(strange())
     }
 
     /// Runs one that answers with a word: whether that is `done`.
@@ -53,7 +55,7 @@ impl Script {
     ) -> Result<bool> {
         match self.run(connection, key, args).await? {
             Value::BulkString(word) => Ok(word == b"done"),
-            _ => Err(unexpected()),
+            _ => Err(strange()),
         }
     }
 }
@@ -67,9 +69,5 @@ fn refused(error: &ServerError) -> StoreError {
         "OOM" => "; its memory is full, set maxmemory-policy allkeys-lru",
         _ => "",
     };
-    StoreError::Unavailable(format!("Redis says {}{hint}", text(error)).into())
-}
-
-pub(super) fn unexpected() -> StoreError {
-    StoreError::Unavailable("Redis answered in a form that was not asked for".into())
+    unavailable(format!("Redis says {}{hint}", text(error)))
 }

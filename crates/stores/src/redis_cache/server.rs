@@ -42,11 +42,12 @@ use redis::{Pipeline, Value};
 use tokio::runtime::Handle;
 
 use super::entry::{Entry, read, touched};
-use super::script::{Script, unexpected};
+use super::script::Script;
 use crate::random::random;
 use crate::redis::RedisUrl;
 use crate::redis::connection::RedisConnection;
 use crate::redis::keys::Keys;
+use crate::redis::read::strange;
 use crate::redis::url::Kind;
 use crate::stored::{FORM, FormError};
 use sekisho_certs::SealedBytes;
@@ -114,7 +115,7 @@ impl CacheServer {
         };
         let reply = GET.run(&self.connection, &at.space.state, args).await?;
         let Value::Array(parts) = reply else {
-            return Err(unexpected());
+            return Err(strange());
         };
         match parts.split_first() {
             Some((Value::BulkString(word), values)) => match word.as_slice() {
@@ -122,9 +123,9 @@ impl CacheServer {
                     .map_or_else(Got::Damaged, |found| Got::Found(Box::new(found)))),
                 b"miss" => Ok(Got::Miss),
                 b"behind" | b"none" => Ok(Got::Behind),
-                _ => Err(unexpected()),
+                _ => Err(strange()),
             },
-            _ => Err(unexpected()),
+            _ => Err(strange()),
         }
     }
 
@@ -177,7 +178,7 @@ impl CacheServer {
     pub(crate) async fn state(&self, space: &Arc<Space>) -> Result<Option<(CachePosition, u64)>> {
         let reply = STATE.run(&self.connection, &space.state, |_| ()).await?;
         let Value::Array(parts) = reply else {
-            return Err(unexpected());
+            return Err(strange());
         };
         match &parts[..] {
             [] => Ok(None),
@@ -192,11 +193,11 @@ impl CacheServer {
                     generation: generation.as_slice().into(),
                     number: upto
                         .and_then(|upto| upto.parse().ok())
-                        .ok_or_else(unexpected)?,
+                        .ok_or_else(strange)?,
                 };
-                Ok(Some((at, mark_of(last).ok_or_else(unexpected)?)))
+                Ok(Some((at, mark_of(last).ok_or_else(strange)?)))
             }
-            _ => Err(unexpected()),
+            _ => Err(strange()),
         }
     }
 

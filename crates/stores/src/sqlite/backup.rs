@@ -8,6 +8,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::fault::explain;
 use super::read::StoreConnection;
 use super::schema;
+use crate::fault::unavailable;
 use sekisho_certs::store::{Result, StoreError};
 
 impl StoreConnection {
@@ -28,9 +29,7 @@ impl StoreConnection {
         copy.close().map_err(|(_, error)| fault(error))?;
         let synced = File::open(to).and_then(|file| file.sync_all());
         synced.map_err(|error| {
-            StoreError::Unavailable(
-                format!("{} can't be made durable: {error}", to.display()).into(),
-            )
+            unavailable(format!("{} can't be made durable: {error}", to.display()))
         })
     }
 }

@@ -7,12 +7,12 @@ use std::path::Path;
 use rusqlite::ErrorCode;
 
 use super::schema::{self, Header};
+use crate::fault::unavailable;
 use sekisho_certs::store::StoreError;
 
 /// Explains an error of SQLite, and says what to do.
 pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
     let path = path.display();
-    let unavailable = |text: String| StoreError::Unavailable(text.into());
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => unavailable(format!(
             "{path} is kept locked by another process; see who has it open (fuser {path}) and try again"
@@ -76,7 +76,7 @@ pub(super) fn unreachable_file(path: &Path, error: &io::Error) -> StoreError {
         ),
         _ => format!("{shown} can't be opened: {error}"),
     };
-    StoreError::Unavailable(text.into())
+    unavailable(text)
 }
 
 /// Makes the error of a file that this user can't write.
@@ -85,7 +85,7 @@ pub(super) fn read_only(path: &Path) -> StoreError {
 }
 
 fn read_only_text(path: &str) -> StoreError {
-    StoreError::Unavailable(format!(
+    unavailable(format!(
         "{path} can't be written: this user may not, or the file system is read-only; servers and commands write it (leases, tickets)"
-    ).into())
+    ))
 }

@@ -16,8 +16,9 @@ use super::read::StoreConnection;
 use super::schema::{self, Header};
 use super::slot::{Role, Slot};
 use super::{Mode, Options};
+use crate::fault::unavailable;
 use crate::lock::lock;
-use sekisho_certs::store::{CatalogId, Result, StoreError};
+use sekisho_certs::store::{CatalogId, Result};
 
 /// The store file and every connection to it in this process.
 #[derive(Debug)]
@@ -241,10 +242,11 @@ impl StoreFile {
         schema::switch_to_wal(&connection, role.busy_timeout(&self.options)).map_err(fault)?;
         let catalog = schema::catalog_id(&connection).map_err(fault)?;
         if *self.catalog.get_or_init(|| catalog) != catalog {
-            return Err(StoreError::Unavailable(format!(
-                "{} was replaced by the file of another catalog; restart to serve that one, or put the right file back",
+            return Err(unavailable(format!(
+                "{} was replaced by the file of another catalog; restart to serve that one, or \
+                 put the right file back",
                 self.path.display()
-            ).into()));
+            )));
         }
         let generation = self.same_file()?;
         lock(&self.current).wal = identity(&self.beside("-wal"));
@@ -259,15 +261,13 @@ impl StoreFile {
     pub(super) fn same_file(&self) -> Result<u64> {
         let current = lock(&self.current);
         if current.closed {
-            return Err(StoreError::Unavailable("the store is being closed".into()));
+            return Err(unavailable("the store is being closed"));
         }
         if identity(&self.path) == current.identity {
             return Ok(current.generation);
         }
         let path = self.path.display();
-        Err(StoreError::Unavailable(
-            format!("{path} is just being replaced").into(),
-        ))
+        Err(unavailable(format!("{path} is just being replaced")))
     }
 }
 

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use super::Options;
 use super::file::StoreFile;
 use super::read::StoreConnection;
+use crate::fault::unavailable;
 use crate::lock::lock;
-use sekisho_certs::store::{Result, StoreError};
+use sekisho_certs::store::Result;
 
 /// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,9 +69,7 @@ impl Slot {
             let done = work(connection)?;
             if self.file.same_file()? != connection.generation() {
                 let path = self.file.path.display();
-                return Err(StoreError::Unavailable(
-                    format!("{path} was just replaced").into(),
-                ));
+                return Err(unavailable(format!("{path} was just replaced")));
             }
             Ok(done)
         })

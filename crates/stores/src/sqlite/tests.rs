@@ -13,7 +13,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::*;
-use sekisho_certs::store::{Precondition, Write};
+use sekisho_certs::store::{Precondition, StoreError, Write};
 use sekisho_testkit::contract::fixture::{host_with, pattern, sealed};
 
 /// A store file in a folder of its own.
@@ -29,7 +29,7 @@ impl Folder {
     }
 
     fn create(&self) -> Sqlite {
-        Sqlite::create(&self.path()).unwrap()
+        Sqlite::open(&self.path(), Mode::Create).unwrap()
     }
 
     fn open(&self) -> Result<Sqlite> {
