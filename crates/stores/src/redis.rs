@@ -24,7 +24,7 @@ use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::seal::OpenKey;
 use sekisho_certs::store::{Answer, BoxFuture, Result, Store, StoreError};
 
-pub use self::client::{Hash, RedisClient};
+pub use self::client::Hash;
 pub use self::url::RedisUrl;
 
 /// An entrance for fuzzing, which sets this.

@@ -20,7 +20,7 @@ use sekisho_hook::{
 };
 use sekisho_https::{BodyError, HttpsClient, Timeouts, body, roots};
 use sekisho_stores::postgres::{self, Database, Value};
-use sekisho_stores::redis::{RedisClient, RedisUrl};
+use sekisho_stores::redis::{Redis as RedisClient, RedisUrl};
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;

@@ -1,30 +1,16 @@
 //! Reads for an operator's script: strings and hashes under keys of its choice.
 
 use super::read::{Reply, refused, reply, strange};
-use super::url::RedisUrl;
 use super::{Redis, Server};
 use crate::pem_pair::Bytes;
 use redis::{Pipeline, Value};
 use sekisho_certs::store::{Result, StoreError};
-use tokio::runtime::Handle;
-
-/// Reads strings and hashes, over connections that are kept like those of [`Redis`]. A
-/// value has at most 1 MiB, and a reply at most 4 MiB.
-#[derive(Debug)]
-pub struct RedisClient(Redis);
 
 /// The fields of a hash, each with its value.
 pub type Hash = Vec<(Bytes, Bytes)>;
 
-impl RedisClient {
-    /// Starts to connect, and does not wait for it.
-    ///
-    /// # Errors
-    /// [`StoreError::Refused`] names a file for TLS that can't be used.
-    pub fn open(url: &RedisUrl, runtime: &Handle) -> Result<Self> {
-        Redis::open(url, runtime).map(Self)
-    }
-
+/// Values have at most 1 MiB, and replies at most 4 MiB.
+impl Redis {
     /// Reads the strings of some keys, in their order; None for a key that does not
     /// exist. On a Cluster each key is read by itself.
     ///
@@ -32,7 +18,7 @@ impl RedisClient {
     /// [`StoreError::Failed`] if a key holds no string, or one over 1 MiB, else what keeps
     /// the server from answering.
     pub async fn strings(&self, keys: &[String]) -> Result<Vec<Option<Bytes>>> {
-        let replies = match &self.0.server {
+        let replies = match &self.server {
             // MGET would not tell a key of another type from a missing one.
             Server::One(connection) => {
                 let mut commands = redis::pipe();
@@ -55,7 +41,7 @@ impl RedisClient {
     /// # Errors
     /// Like [`Self::strings`], and on a Cluster, where a hash has no bound.
     pub async fn hash(&self, key: &str) -> Result<Option<Hash>> {
-        let Server::One(connection) = &self.0.server else {
+        let Server::One(connection) = &self.server else {
             let why = "hgetall is not available on a Redis Cluster, whose hashes have no bound: \
                        keep strings, and read them with get or mget";
             return Err(StoreError::Refused(why.into()));
@@ -80,14 +66,6 @@ impl RedisClient {
             hash.push((field, value));
         }
         Ok((!hash.is_empty()).then_some(hash))
-    }
-
-    /// Tells whether there is a connection; waits for the first attempt to make one.
-    ///
-    /// # Errors
-    /// Says why there is none.
-    pub async fn reach(&self) -> Result<()> {
-        self.0.reach().await
     }
 }
 

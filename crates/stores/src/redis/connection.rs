@@ -1,7 +1,6 @@
 //! Connections to one Redis server, one for the process and one for each worker
 //! ([`Reconnecting`]).
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,12 +27,9 @@ struct Link {
     failed: Arc<AtomicBool>,
 }
 
-/// A new connection, and the future that reads and writes for it: no request is
-/// answered unless that is polled. Its result is the reason why it ended.
-pub(super) struct Dialled {
-    pub(super) connection: MultiplexedConnection,
-    pub(super) driver: Pin<Box<dyn Future<Output = String> + Send>>,
-}
+/// A new connection. `ended` reads and writes for it: no request is answered unless that
+/// is polled.
+pub(super) type Dialled = Connected<MultiplexedConnection>;
 
 impl RedisConnection {
     /// Keeps connections up to the one server that a URL names, until this is
@@ -55,7 +51,7 @@ impl RedisConnection {
                         connection: dialled.connection,
                         failed: Arc::default(),
                     },
-                    ended: dialled.driver,
+                    ended: dialled.ended,
                 })
             }
         };

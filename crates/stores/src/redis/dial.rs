@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, ServerError, Value};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, join, split};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
@@ -55,7 +55,8 @@ impl Dialer {
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(QUEUE);
-        let stream = ReplyLimit::new(stream, MAX_HALF);
+        let (read, write) = split(stream);
+        let stream = join(ReplyLimit::new(read, MAX_HALF), write);
         let made = MultiplexedConnection::new_with_config(&self.login, stream, config).await;
         let (connection, driver) = made.map_err(|error| match error.kind() {
             ErrorKind::AuthenticationFailed => "wrong user or password".to_owned(),
@@ -64,7 +65,7 @@ impl Dialer {
         let pinged = connection.clone();
         let mut dialled = Dialled {
             connection,
-            driver: Box::pin(async {
+            ended: Box::pin(async {
                 tokio::select! {
                     () = driver => "it was closed or broke off".to_owned(),
                     why = watch(pinged) => why,
@@ -82,7 +83,7 @@ impl Dialled {
     /// Sends one command and drives the connection until its reply is there.
     pub(super) async fn ask(&mut self, command: &Cmd) -> Result<Value, String> {
         tokio::select! {
-            why = &mut self.driver => Err(why),
+            why = &mut self.ended => Err(why),
             reply = self.connection.send_packed_command(command) => {
                 reply.map_err(|error| error.to_string())
             }

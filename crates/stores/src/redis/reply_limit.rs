@@ -9,13 +9,13 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use zeroize::Zeroizing;
 
 /// Code of the error that stands for a value over a bound.
 pub(super) const TOO_LONG: &str = "TOOLONG";
 
-/// A connection whose answers are bounded.
+/// The reading half of a connection, whose answers are bounded.
 pub(super) struct ReplyLimit<S> {
     stream: S,
     filter: Filter,
@@ -62,24 +62,6 @@ impl<S: AsyncRead + Unpin> AsyncRead for ReplyLimit<S> {
         into.put_slice(&rest[..some]);
         this.given += some;
         Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for ReplyLimit<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

@@ -2,13 +2,13 @@
 
 use super::*;
 
-fn client(server: &RedisServer, scheme: &str) -> RedisClient {
+fn client(server: &RedisServer, scheme: &str) -> Redis {
     let url = format!("{scheme}://127.0.0.1:{}", server.port());
     let url = RedisUrl::parse(&url, Path::new("/")).unwrap();
-    RedisClient::open(&url, &Handle::current()).unwrap()
+    Redis::open(&url, &Handle::current()).unwrap()
 }
 
-async fn strings(client: &RedisClient, keys: &[&str]) -> Result<Vec<Option<String>>> {
+async fn strings(client: &Redis, keys: &[&str]) -> Result<Vec<Option<String>>> {
     let keys: Vec<String> = keys.iter().map(|&key| key.into()).collect();
     let read = client.strings(&keys).await?;
     let text = |bytes: crate::pem_pair::Bytes| String::from_utf8(bytes.to_vec()).unwrap();
