@@ -20,7 +20,10 @@ use sekisho_certs::store::{
 pub(crate) struct Subjects<'a> {
     pub(crate) credentials: Vec<CredentialId>,
     pub(crate) hosts: Vec<&'a HostPattern>,
+    /// Documents that are written.
     pub(crate) documents: Vec<&'a DocumentId>,
+    /// Documents of which a state is required.
+    pub(crate) required: Vec<&'a DocumentId>,
     pub(crate) lineages: Vec<&'a LineageName>,
 }
 
@@ -38,12 +41,21 @@ impl<'a> Subjects<'a> {
                 }
                 Write::RemoveHost(pattern, _) => subjects.hosts.push(pattern),
                 Write::PutDocument(document, _) => subjects.documents.push(&document.id),
-                Write::RemoveDocument(id, _) | Write::Require(id, _) => subjects.documents.push(id),
+                Write::RemoveDocument(id, _) => subjects.documents.push(id),
+                Write::Require(id, _) => subjects.required.push(id),
                 Write::PutLineage(lineage, _) => subjects.lineages.push(&lineage.name),
                 Write::RemoveLineage(name, _) => subjects.lineages.push(name),
             }
         }
         subjects
+    }
+
+    /// Tells whether a write of these may take a number of the log.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn may_announce(&self) -> bool {
+        let is_announced = |id: &&DocumentId| id.kind.is_announced();
+        let has_announced = self.documents.iter().any(is_announced);
+        has_announced || !self.credentials.is_empty() || !self.hosts.is_empty()
     }
 }
 

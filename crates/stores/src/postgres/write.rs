@@ -108,7 +108,7 @@ async fn begin(
     now_ms: Option<i64>,
 ) -> Step<(Stored, There)> {
     let subjects = Subjects::of(writes);
-    let number = match writes.iter().any(may_announce) {
+    let number = match subjects.may_announce() {
         true => LOCK,
         false => NUMBER,
     };
@@ -120,7 +120,7 @@ async fn begin(
         try_join(on.run(BEGIN), on.query(number, &[])),
         on.list_if(!ids.is_empty(), CREDENTIALS, &[&ids], credential),
         on.list_if(!patterns.is_empty(), HOSTS, &[&patterns], host),
-        documents(on, writes, seconds(now_ms)),
+        documents(on, &subjects, seconds(now_ms)),
         lineages::held(on, &subjects.lineages, now_ms),
     )
     .await?;
@@ -141,37 +141,14 @@ async fn begin(
     Ok((stored, there))
 }
 
-/// Tells whether a write may take a number of the log.
-fn may_announce(write: &Write<SealedBytes>) -> bool {
-    match write {
-        Write::PutCredential(..) | Write::PutHost(..) | Write::RemoveHost(..) => true,
-        Write::PutDocument(document, _) => document.id.kind.is_announced(),
-        Write::RemoveDocument(id, _) => id.kind.is_announced(),
-        Write::PutLineage(..) | Write::RemoveLineage(..) | Write::Require(..) => false,
-    }
-}
-
 /// Reads the documents that a batch writes or requires, with their versions and whether
 /// they are alive. Locks both: a required one shared, so that many batches may require
 /// the check value at once.
 async fn documents(
     on: &Connection,
-    writes: &[Write<SealedBytes>],
+    subjects: &Subjects<'_>,
     now: Option<i64>,
 ) -> Step<Vec<(DocumentId, u64, bool)>> {
-    let (mut written, mut required) = (Vec::new(), Vec::new());
-    for write in writes {
-        match write {
-            Write::PutDocument(document, _) => written.push(&document.id),
-            Write::RemoveDocument(id, _) => written.push(id),
-            Write::Require(id, _) => required.push(id),
-            Write::PutCredential(..)
-            | Write::PutHost(..)
-            | Write::RemoveHost(..)
-            | Write::PutLineage(..)
-            | Write::RemoveLineage(..) => {}
-        }
-    }
     let read = async |ids: &[&DocumentId], text| {
         let kinds = column(ids, |id| id.kind.as_str());
         let keys = column(ids, |id| &*id.key);
@@ -179,8 +156,8 @@ async fn documents(
             .await
     };
     let (mut all, written) = try_join(
-        read(&required, REQUIRED_DOCUMENTS),
-        read(&written, DOCUMENTS),
+        read(&subjects.required, REQUIRED_DOCUMENTS),
+        read(&subjects.documents, DOCUMENTS),
     )
     .await?;
     all.extend(written);

@@ -70,7 +70,7 @@ fn stored(sql: &Transaction<'_>, writes: &[Write<SealedBytes>], now_ms: i64) -> 
         stored.hosts.extend(found);
     }
     let now = now_ms.div_euclid(1000);
-    for id in subjects.documents {
+    for id in subjects.documents.into_iter().chain(subjects.required) {
         let values = (id.kind.as_str(), &*id.key, now);
         let found = list(sql, DOCUMENT, values, |row| Ok((id.clone(), row.get(0)?)))?;
         stored.documents.extend(found);
