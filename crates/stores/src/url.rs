@@ -166,8 +166,7 @@ impl Url {
             Kind::Postgres(url) => url.servers(),
             #[cfg(feature = "http")]
             Kind::Http(template) => {
-                let (host, port) = template.server();
-                vec![StoreServer::Https(host, port)]
+                vec![StoreServer::Https(template.host.clone(), template.port)]
             }
             #[cfg(feature = "redis")]
             Kind::Redis(url) => url.servers(),

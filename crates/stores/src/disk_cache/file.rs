@@ -15,7 +15,7 @@ use crate::sqlite::nowait;
 /// A path that this process alone uses for copies, for as long as it lives.
 #[derive(Debug)]
 pub(super) struct CacheFile {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     size: u64,
     /// The system frees it with the process, however that ends.
     _lock: File,
@@ -42,10 +42,6 @@ impl CacheFile {
             size: size.max(MIN_SIZE),
             _lock: lock,
         })
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Notes of names below wildcards that may lie in the file: a sixteenth of

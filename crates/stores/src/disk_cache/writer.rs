@@ -138,7 +138,7 @@ impl Writer {
     }
 
     fn failed(&mut self, error: &rusqlite::Error) {
-        let file = self.file.path().display();
+        let file = self.file.path.display();
         if is_damage(error) {
             tracing::warn!(%file, %error, "the disk cache is damaged and started anew");
             self.make();
@@ -188,7 +188,7 @@ impl Writer {
         };
         self.shared.stats.copies.set(copies);
         self.measure();
-        let file = self.file.path().display();
+        let file = self.file.path.display();
         tracing::info!(%file, copies, "the disk cache answers should the store be down");
     }
 

@@ -20,16 +20,11 @@ pub struct Template {
     /// True if certificates are verified; if not, `host` is a loopback address.
     pub(super) is_tls: bool,
     /// A name or an address, without brackets.
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub(crate) host: String,
+    pub(crate) port: u16,
 }
 
 impl Template {
-    /// Returns the server, which may be a name.
-    pub(crate) fn server(&self) -> (String, u16) {
-        (self.host.clone(), self.port)
-    }
-
     /// The whole URL for a host, a wildcard being `_.example.com`.
     pub(super) fn url(&self, host: &HostPattern) -> String {
         self.url.fill(&segment(host))

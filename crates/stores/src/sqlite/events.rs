@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,8 @@ use rustix::io::Errno;
 /// of both folders count.
 #[derive(Debug)]
 pub(super) struct FileEvents {
-    events: OwnedFd,
+    /// Readable while events wait.
+    pub(super) fd: OwnedFd,
     /// Names that the store has in its folders.
     names: BTreeSet<OsString>,
 }
@@ -38,20 +39,20 @@ impl FileEvents {
     /// # Errors
     /// If the system has no inotify, or no more room for it.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
-        let events = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let mut names = BTreeSet::new();
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         for path in [path, &target] {
-            inotify::add_watch(&events, folder(path), wanted())?;
+            inotify::add_watch(&fd, folder(path), wanted())?;
             names.extend(path.file_name().map(OsString::from));
         }
-        Ok(Self { events, names })
+        Ok(Self { fd, names })
     }
 
     /// Reads what has happened, without waiting.
     pub(super) fn read(&self) -> Happened {
         let mut buffer = [MaybeUninit::uninit(); BUFFER];
-        let mut reader = Reader::new(&self.events, &mut buffer);
+        let mut reader = Reader::new(&self.fd, &mut buffer);
         let mut happened = Happened::Nothing;
         let mut read = 0;
         // Events that the reader holds already would be lost with it.
@@ -81,12 +82,6 @@ impl FileEvents {
             Some(rest) => rest.is_empty() || rest[0] == b'-',
             None => false,
         })
-    }
-}
-
-impl AsFd for FileEvents {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.events.as_fd()
     }
 }
 

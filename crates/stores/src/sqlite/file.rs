@@ -116,7 +116,7 @@ impl StoreFile {
         }
         let mut slots = self.slots();
         // The one that is most likely kept delays no other.
-        slots.sort_by_key(|slot| !slot.is_writer());
+        slots.sort_by_key(|slot| slot.role != Role::Writer);
         let deadline = Instant::now() + MAX_TAKING;
         let taken = slots.iter().map(|slot| slot.lock_until(deadline));
         let Some(mut taken) = taken.collect::<Option<Vec<_>>>() else {

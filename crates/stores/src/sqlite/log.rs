@@ -11,7 +11,7 @@ use sekisho_certs::store::{ChangePage, LogId, LogPosition, ReadAt, Result};
 
 impl StoreConnection {
     pub(super) fn position(&mut self) -> Result<LogPosition> {
-        let generation = self.generation();
+        let generation = self.generation;
         self.run(|connection| {
             let mut statement = connection.prepare_cached(POSITION)?;
             position(statement.query(())?.next()?, generation)
@@ -19,7 +19,7 @@ impl StoreConnection {
     }
 
     pub(super) fn changes(&mut self, after: u64, limit: usize) -> Result<ChangePage> {
-        let generation = self.generation();
+        let generation = self.generation;
         self.snapshot(|snapshot| {
             let mut statement = snapshot.prepare_cached(POSITION)?;
             let mut rows = statement.query(())?;

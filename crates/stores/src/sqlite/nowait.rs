@@ -26,10 +26,10 @@ pub(super) enum Attempt<T> {
     Unsupported,
 }
 
-/// Makes attempts possible; before the first connection, since SQLite reads
-/// the table without a lock. False where it can't be done.
-pub(crate) fn prepare() -> bool {
-    *INSTALLED.get_or_init(install)
+/// Makes attempts possible, where they can be; before the first connection, since SQLite
+/// reads the table without a lock.
+pub(crate) fn prepare() {
+    INSTALLED.get_or_init(install);
 }
 
 /// Runs `work` with reads that take only what is in memory. It must not write.
@@ -37,9 +37,10 @@ pub(super) fn attempt<T>(work: impl FnOnce() -> T) -> Attempt<T> {
     if !INSTALLED.get().is_some_and(|installed| *installed) {
         return Attempt::Unsupported;
     }
-    let armed = Armed::new();
+    MODE.set(ReadMode::NoWait);
+    let _armed = Armed;
     let given = work();
-    match armed.mode() {
+    match MODE.get() {
         ReadMode::Missed => Attempt::WouldWait,
         ReadMode::Refused => Attempt::Unsupported,
         ReadMode::Waiting | ReadMode::NoWait => Attempt::Done(given),
@@ -55,19 +56,8 @@ enum ReadMode {
     Refused,
 }
 
-/// Armed as long as it lives, also through a panic.
+/// Ends [`ReadMode::NoWait`] when it is dropped, also through a panic.
 struct Armed;
-
-impl Armed {
-    fn new() -> Self {
-        MODE.set(ReadMode::NoWait);
-        Self
-    }
-
-    fn mode(&self) -> ReadMode {
-        MODE.get()
-    }
-}
 
 impl Drop for Armed {
     fn drop(&mut self) {

@@ -8,7 +8,7 @@ use rusqlite::{Connection, Params, Row, Transaction, TransactionBehavior};
 use super::find::find;
 #[cfg(test)]
 use super::lineages;
-use super::rows::{Step, at};
+use super::rows::Step;
 use super::statements::list;
 use crate::catalog_row::{credential_columns, document_columns, host_columns};
 use sekisho_certs::credential::SealedBytes;
@@ -19,7 +19,8 @@ use sekisho_certs::store::{Answer, Result};
 pub(crate) struct StoreConnection {
     connection: Connection,
     path: PathBuf,
-    generation: u64,
+    /// Which of the files that lay at the path this one is.
+    pub(super) generation: u64,
 }
 
 impl StoreConnection {
@@ -31,14 +32,9 @@ impl StoreConnection {
         }
     }
 
-    /// Which of the files that lay at the path this one is.
-    pub(super) fn generation(&self) -> u64 {
-        self.generation
-    }
-
     /// Reads with a connection whose fault gets the file's name.
     pub(super) fn run<T>(&mut self, work: impl FnOnce(&mut Connection) -> Step<T>) -> Result<T> {
-        at(&self.path, work(&mut self.connection))
+        work(&mut self.connection).map_err(|fault| fault.at(&self.path))
     }
 
     /// Finds what answers for this name, and the position of that state.

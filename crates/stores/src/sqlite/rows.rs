@@ -7,7 +7,7 @@ use rusqlite::{Error, Row};
 
 use super::fault::explain;
 use crate::catalog_row::{CatalogRow, Damaged};
-use sekisho_certs::store::{Result, StoreError};
+use sekisho_certs::store::StoreError;
 
 /// Error of a step, before the file's name is known.
 pub(crate) enum Fault {
@@ -20,6 +20,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// Adds the file's name.
     pub(super) fn at(self, path: &Path) -> StoreError {
         match self {
             Self::Sql(error) => explain(path, &error),
@@ -51,11 +52,6 @@ impl From<StoreError> for Fault {
 
 /// Result of a step of a call.
 pub(crate) type Step<T> = std::result::Result<T, Fault>;
-
-/// Adds the file's name to a step's fault.
-pub(super) fn at<T>(path: &Path, step: Step<T>) -> Result<T> {
-    step.map_err(|fault| fault.at(path))
-}
 
 impl CatalogRow for Row<'_> {
     type Fault = Fault;

@@ -42,7 +42,7 @@ impl Role {
 #[derive(Debug)]
 pub(crate) struct Slot {
     file: Arc<StoreFile>,
-    role: Role,
+    pub(super) role: Role,
     connection: Mutex<Option<StoreConnection>>,
 }
 
@@ -67,7 +67,7 @@ impl Slot {
     ) -> Result<T> {
         self.with(|connection| {
             let done = work(connection)?;
-            if self.file.same_file()? != connection.generation() {
+            if self.file.same_file()? != connection.generation {
                 let path = self.file.path.display();
                 return Err(unavailable(format!("{path} was just replaced")));
             }
@@ -89,10 +89,6 @@ impl Slot {
         let done = work(&mut connection);
         *open = Some(connection);
         done
-    }
-
-    pub(super) fn is_writer(&self) -> bool {
-        self.role == Role::Writer
     }
 
     /// Tells whether no connection is open; false while a thread uses it.

@@ -27,7 +27,7 @@ use super::slot::{Role, Slot};
 /// dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
-    changed: Arc<watch::Sender<()>>,
+    changed: watch::Sender<()>,
     _stop: UnixStream,
 }
 
@@ -52,9 +52,9 @@ impl Watch {
         events: Option<FileEvents>,
         slow: Duration,
     ) -> io::Result<Self> {
-        let changed = Arc::new(watch::Sender::new(()));
         let (stop, stopped) = UnixStream::pair()?;
-        let watcher = Watcher::new(file, inline, Arc::clone(&changed), events, slow);
+        let watcher = Watcher::new(file, inline, events, slow);
+        let changed = watcher.changed.clone();
         thread::Builder::new()
             .name("sqlite-watch".to_owned())
             .spawn(move || watcher.run(&stopped))?;
@@ -67,15 +67,13 @@ impl Watch {
     /// Resolves at the next change from now on.
     pub(super) fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut changes = self.changed.subscribe();
-        async move {
-            // The sender lives as long as the store that was asked.
-            let _ = changes.changed().await;
-        }
+        // The sender lives as long as the store that was asked.
+        async move { _ = changes.changed().await }
     }
 
     /// Spares the store's own writes the wait for the next look.
-    pub(super) fn notify(&self) -> Arc<watch::Sender<()>> {
-        Arc::clone(&self.changed)
+    pub(super) fn notify(&self) -> watch::Sender<()> {
+        self.changed.clone()
     }
 }
 
@@ -84,7 +82,7 @@ struct Watcher {
     file: Arc<StoreFile>,
     slot: Arc<Slot>,
     inline: Arc<InlineReaders>,
-    changed: Arc<watch::Sender<()>>,
+    changed: watch::Sender<()>,
     /// Events of the store's files; without them, each pause is short.
     events: Option<FileEvents>,
     slow: Duration,
@@ -100,7 +98,6 @@ impl Watcher {
     fn new(
         file: Arc<StoreFile>,
         inline: Arc<InlineReaders>,
-        changed: Arc<watch::Sender<()>>,
         events: Option<FileEvents>,
         slow: Duration,
     ) -> Self {
@@ -109,7 +106,7 @@ impl Watcher {
             slot: file.slot(None, Role::Reader),
             file,
             inline,
-            changed,
+            changed: watch::Sender::new(()),
             events,
             slow,
             seen: None,
@@ -213,7 +210,7 @@ enum Woken {
 /// Waits for `pause`, or until there are events or the watch is dropped.
 fn wait(stopped: &UnixStream, events: Option<&FileEvents>, pause: Duration) -> Woken {
     // Without events, the first descriptor stands for them too.
-    let events = events.map_or(stopped.as_fd(), FileEvents::as_fd);
+    let events = events.map_or(stopped.as_fd(), |events| events.fd.as_fd());
     let mut waited =
         [stopped.as_fd(), events].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
     // A pause that is too long for a `Timespec` has no end.

@@ -34,7 +34,7 @@ impl Writer {
                 self.shared.count_copies(0, dropped.copies);
             }
             Err(error) => {
-                let file = self.file.path().display();
+                let file = self.file.path.display();
                 tracing::warn!(%file, %error, "copies on disk can't be dropped one by one, all are");
                 self.make();
             }

@@ -101,8 +101,7 @@ async fn a_folder_that_is_moved_is_watched_anew() {
 fn watcher(path: &Path, events: Option<FileEvents>) -> Watcher {
     let (file, _) = StoreFile::open(path, Mode::Create, &Options::default()).unwrap();
     let inline = Arc::new(InlineReaders::new(&file));
-    let changed = Arc::new(watch::Sender::new(()));
-    let mut watcher = Watcher::new(file, inline, changed, events, NEVER);
+    let mut watcher = Watcher::new(file, inline, events, NEVER);
     watcher.look();
     watcher
 }
