@@ -121,9 +121,11 @@ async fn tiers(inner: Fixture) -> Names {
     let caches: [Arc<dyn Follower>; 2] = [redis.clone(), disk.clone()];
     let feed = Feed::new(catalog, seen).first(caches, CACHE_TIMEOUT);
     let feed = tokio::spawn(feed.then(Arc::new(sealer.clone())).run());
-    let tiers = Tiers::catalog(sealer.clone())
+    let mut tiers = Tiers::catalog(sealer.clone())
         .redis(Some(redis))
         .disk(Some(disk));
+    // A busy machine must not fail the suite.
+    tiers.deadline = Duration::from_secs(30);
     let keep = (
         inner.keep,
         server,
@@ -132,8 +134,7 @@ async fn tiers(inner: Fixture) -> Names {
     );
     let number = AtomicU64::new(1);
     Names {
-        // A busy machine must not fail the suite.
-        store: Arc::new(tiers.deadline(Duration::from_secs(30))),
+        store: Arc::new(tiers),
         put: Box::new(move |name| {
             let _lives = &keep;
             let number = number.fetch_add(1, Ordering::Relaxed);
@@ -190,7 +191,7 @@ mod tiers_redis {
         let (disk, folder) = disk_cache(Arc::default());
         let put = redis.put;
         Names {
-            store: Arc::new(Tiers::plain(redis.store).disk_sealed(disk, ring())),
+            store: Arc::new(Tiers::plain_with_disk(redis.store, disk, ring())),
             put: Box::new(move |name| {
                 let _lives = &folder;
                 put(name)

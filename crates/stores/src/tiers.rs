@@ -31,7 +31,8 @@ pub struct Tiers {
     #[cfg(feature = "redis")]
     redis: Option<Arc<RedisCache>>,
     disk: Option<Arc<DiskCache>>,
-    deadline: Duration,
+    /// Bound of each call of the store.
+    pub(crate) deadline: Duration,
     breaker: Breaker,
 }
 
@@ -67,6 +68,13 @@ impl Tiers {
         Self::of(Origin::Plain(store, None))
     }
 
+    /// Asks a store that others write, and this cache where it failed with a retryable
+    /// error. Keys in the cache are sealed under that ring.
+    #[must_use]
+    pub fn plain_with_disk(store: Arc<dyn Store>, disk: Arc<DiskCache>, ring: KeyRing) -> Self {
+        Self::of(Origin::Plain(store, Some(ring))).disk(Some(disk))
+    }
+
     fn of(origin: Origin) -> Self {
         Self {
             origin,
@@ -90,27 +98,6 @@ impl Tiers {
     #[must_use]
     pub fn disk(self, disk: Option<Arc<DiskCache>>) -> Self {
         Self { disk, ..self }
-    }
-
-    /// Asks this cache where the plain store failed with a retryable error, and
-    /// seals its keys under that ring.
-    #[must_use]
-    pub fn disk_sealed(self, disk: Arc<DiskCache>, ring: KeyRing) -> Self {
-        let origin = match self.origin {
-            Origin::Plain(store, _) => Origin::Plain(store, Some(ring)),
-            catalog @ Origin::Catalog(_) => catalog,
-        };
-        Self {
-            origin,
-            disk: Some(disk),
-            ..self
-        }
-    }
-
-    /// Gives each call of the store that much time.
-    #[must_use]
-    pub fn deadline(self, deadline: Duration) -> Self {
-        Self { deadline, ..self }
     }
 }
 

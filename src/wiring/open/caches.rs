@@ -74,21 +74,23 @@ pub(super) fn plain(
     store: Arc<dyn Store>,
     with_disk: bool,
 ) -> (Tiers, Option<Arc<DiskCache>>) {
-    let tiers = Tiers::plain(store);
     let file = config.cache.disk.as_ref().filter(|_| with_disk);
     let Some((cache, file)) = file.and_then(|file| Some((disk(config, &Arc::default())?, file)))
     else {
-        return (tiers, None);
+        return (Tiers::plain(store), None);
     };
     let ring = match &config.keys {
         Some(source) => source.load(),
         None => own_ring(&file.path),
     };
     match ring {
-        Ok(ring) => (tiers.disk_sealed(Arc::clone(&cache), ring), Some(cache)),
+        Ok(ring) => {
+            let tiers = Tiers::plain_with_disk(store, Arc::clone(&cache), ring);
+            (tiers, Some(cache))
+        }
         Err(error) => {
             without(&error, "copies are sealed under it");
-            (tiers, None)
+            (Tiers::plain(store), None)
         }
     }
 }

@@ -86,12 +86,13 @@ impl Bench {
         let cache = Arc::new(cache);
         let feed = Feed::new(catalog.clone(), seen);
         let feed = feed.first([cache.clone() as Arc<dyn Follower>], waits.advance);
-        let tiers = Tiers::catalog(sealer.clone()).redis(Some(cache.clone()));
+        let mut tiers = Tiers::catalog(sealer.clone()).redis(Some(cache.clone()));
+        tiers.deadline = Duration::from_secs(20);
         Server {
             catalog,
             sealer,
             cache,
-            tiers: Arc::new(tiers.deadline(Duration::from_secs(20))),
+            tiers: Arc::new(tiers),
             feed: feed.into(),
         }
     }

@@ -49,9 +49,9 @@ struct Plain {
 impl Plain {
     async fn over(rig: &Rig, said: &Arc<Said>, key: u8) -> Self {
         let disk = rig.disk(&Arc::default()).await;
-        let tiers = Tiers::plain(Arc::clone(said) as Arc<dyn Store>);
+        let (store, ring) = (Arc::clone(said), KeyRing::new(master(key)));
         Self {
-            tiers: tiers.disk_sealed(disk.clone(), KeyRing::new(master(key))),
+            tiers: Tiers::plain_with_disk(store, disk.clone(), ring),
             disk,
         }
     }
