@@ -233,11 +233,10 @@ impl Endpoint {
     }
 
     fn failed(&self, host: &HostPattern, failure: Failure) -> StoreError {
+        let url = self.template.url(host);
         match failure {
-            Failure::Endpoint(why) => unavailable(format!("{}: {why}", self.template.url(host))),
-            Failure::Host(why) => {
-                StoreError::Failed(format!("{}: {why}", self.template.url(host)).into())
-            }
+            Failure::Endpoint(why) => unavailable(format!("{url}: {why}")),
+            Failure::Host(why) => StoreError::Failed(format!("{url}: {why}").into()),
             Failure::Answer(why) => StoreError::Corrupt(self.describe(host, &why).into()),
         }
     }

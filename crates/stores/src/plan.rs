@@ -79,7 +79,7 @@ pub(crate) struct Stored {
 
 /// Contents to write, in the order of the keys. Of several writes of one subject,
 /// the last counts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) stored: Stored,
     pub(crate) credentials: BTreeMap<CredentialId, StoredCredential<SealedBytes>>,
@@ -102,12 +102,7 @@ impl Plan {
     pub(crate) fn new(stored: Stored, writes: Vec<Write<SealedBytes>>) -> Result<Self> {
         let mut plan = Self {
             stored,
-            credentials: BTreeMap::new(),
-            hosts: BTreeMap::new(),
-            documents: BTreeMap::new(),
-            lineages: BTreeMap::new(),
-            changes: Vec::new(),
-            dropped: BTreeSet::new(),
+            ..Self::default()
         };
         for write in writes {
             plan.apply(write)?;

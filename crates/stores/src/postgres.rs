@@ -188,7 +188,8 @@ impl Catalog for Postgres {
 
     fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
         let (now_ms, keep) = (self.now_ms(), self.options().keep);
-        let notify = self.watch.get().map(Watch::notify);
+        // Spares the store's own writes the way over the server.
+        let notify = self.watch.get().map(|watch| watch.changed.clone());
         let write = async move |on: Arc<Connection>| {
             let written = write::write(&on, batch, now_ms, keep).await?;
             if let Some(notify) = notify.filter(|_| written.is_announced) {

@@ -219,7 +219,8 @@ impl Catalog for Sqlite {
 
     fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
         let Options { clock, keep, .. } = self.file.options.clone();
-        let notify = self.watch.notify();
+        // Spares the store's own writes the wait for the next look.
+        let notify = self.watch.changed.clone();
         self.change(move |connection| {
             let number = connection.write(batch, clock.now_ms(), keep)?;
             notify.send_replace(());

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_postgres::types::{BorrowToSql, ToSql, Type};
-use tokio_postgres::{AsyncMessage, CancelToken, Client, Row, RowStream, Statement};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{AsyncMessage, CancelToken, Client, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::Options;
@@ -117,7 +117,7 @@ type Said = Option<std::result::Result<AsyncMessage, tokio_postgres::Error>>;
 
 /// A connection to the server, driven by a task of its own until it is dropped.
 pub(super) struct Connection {
-    client: Client,
+    pub(super) client: Client,
     /// [`find::FIND`]; none behind PgBouncer.
     prepared: Option<Statement>,
     /// Identity of the catalog's log as it is stored; none where no catalog was looked for.
@@ -167,15 +167,6 @@ impl Connection {
         Ok(self.client.query_typed(sql, &typed).await?)
     }
 
-    /// Runs a statement like [`Self::query`], and gives its rows as they come.
-    pub(super) async fn stream<P: BorrowToSql>(
-        &self,
-        sql: &str,
-        params: impl IntoIterator<Item = (P, Type)>,
-    ) -> Step<RowStream> {
-        Ok(self.client.query_typed_raw(sql, params).await?)
-    }
-
     /// Runs a statement and reads each of its rows.
     pub(super) async fn list<T>(
         &self,
@@ -218,11 +209,6 @@ impl Connection {
     /// Runs statements without parameters and without rows.
     pub(super) async fn run(&self, text: &str) -> Step<()> {
         Ok(self.client.batch_execute(text).await?)
-    }
-
-    /// Returns what ends this connection's query at the server, by another connection.
-    pub(super) fn cancel_token(&self) -> CancelToken {
-        self.client.cancel_token()
     }
 
     /// Tells whether further calls may use it.

@@ -83,7 +83,7 @@ impl Database {
             let mut under_way = UnderWay {
                 pool,
                 cancels,
-                cancel: Some(on.cancel_token()),
+                cancel: Some(on.client.cancel_token()),
                 on: Arc::clone(&on),
             };
             let rows = rows(&on, &text, parameters).await;
@@ -147,7 +147,7 @@ async fn rows(on: &Connection, text: &str, parameters: Vec<Value>) -> Step<Vec<C
 /// Reads the rows as they come, within the bound of an answer.
 async fn read(on: &Connection, text: &str, parameters: Vec<Value>) -> Step<Vec<Columns>> {
     let typed = parameters.into_iter().map(Value::typed);
-    let mut stream = pin!(on.stream(text, typed).await?);
+    let mut stream = pin!(on.client.query_typed_raw(text, typed).await?);
     let (mut rows, mut size) = (Vec::new(), 0);
     while let Some(row) = stream.try_next().await? {
         size += row.raw_size_bytes();

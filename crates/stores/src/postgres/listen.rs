@@ -19,7 +19,7 @@ use crate::backoff::Backoff;
 /// Waits for others' writes, by a task that ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
-    changed: watch::Sender<()>,
+    pub(super) changed: watch::Sender<()>,
     _task: JoinSet<()>,
 }
 
@@ -39,11 +39,6 @@ impl Watch {
         let mut changes = self.changed.subscribe();
         // The sender lives as long as the store that was asked.
         async move { _ = changes.changed().await }
-    }
-
-    /// Spares the store's own writes the way over the server.
-    pub(super) fn notify(&self) -> watch::Sender<()> {
-        self.changed.clone()
     }
 }
 

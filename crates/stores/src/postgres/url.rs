@@ -131,9 +131,14 @@ fn pool_size(value: &str) -> Result<usize, String> {
 }
 
 fn sslmode(value: &str) -> Result<Security, String> {
-    let known = SSLMODES.iter().find(|(name, _)| *name == value);
-    let known = known.map(|(_, security)| *security);
-    known.ok_or_else(|| "sslmode is disable, prefer, require, verify-ca or verify-full".into())
+    match value {
+        "disable" => Ok(Security::Disable),
+        "prefer" => Ok(Security::Prefer),
+        "require" => Ok(Security::Require),
+        "verify-ca" => Ok(Security::VerifyCa),
+        "verify-full" => Ok(Security::VerifyFull),
+        _ => Err("sslmode is disable, prefer, require, verify-ca or verify-full".into()),
+    }
 }
 
 /// Sets what the URL does not say itself.
@@ -168,13 +173,6 @@ fn settle(config: &mut Config, security: Security) {
 const PASSED: &str = "user, password, dbname, options, application_name, sslnegotiation, host, \
                       hostaddr, port, connect_timeout, tcp_user_timeout, keepalives, \
                       keepalives_idle, keepalives_interval, target_session_attrs, channel_binding";
-const SSLMODES: [(&str, Security); 5] = [
-    ("disable", Security::Disable),
-    ("prefer", Security::Prefer),
-    ("require", Security::Require),
-    ("verify-ca", Security::VerifyCa),
-    ("verify-full", Security::VerifyFull),
-];
 const ATTRS: &str = "target_session_attrs is read-write: a standby lags behind the log";
 const EXAMPLE: &str = "write \"postgres://USER:PASSWORD@HOST:PORT/DATABASE\"";
 /// Enough for some ten thousand loads per second; a hundred servers with it

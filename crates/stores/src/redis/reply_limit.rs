@@ -78,6 +78,7 @@ pub fn bounded(reply: &[u8], piece: usize) -> Option<Vec<u8>> {
 }
 
 /// Follows the protocol (RESP2) just far enough to know where values begin.
+#[derive(Default)]
 struct Filter {
     most: usize,
     /// Items of the list under way that are still to come.
@@ -96,11 +97,7 @@ impl Filter {
     fn new(most: usize) -> Self {
         Self {
             most,
-            items: 0,
-            room: 0,
-            line: Vec::new(),
-            rest: 0,
-            passes: false,
+            ..Self::default()
         }
     }
 

@@ -12,6 +12,7 @@ use sekisho_certs::store::StoreError;
 
 /// Explains an error of SQLite, and says what to do.
 pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
+    let file = path;
     let path = path.display();
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => unavailable(format!(
@@ -23,7 +24,7 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
         Some(ErrorCode::DatabaseCorrupt) => StoreError::Corrupt(
             format!("{path} is damaged ({error}); restore it from a backup").into(),
         ),
-        Some(ErrorCode::ReadOnly) => read_only_text(&path.to_string()),
+        Some(ErrorCode::ReadOnly) => read_only(file),
         Some(ErrorCode::DiskFull) => unavailable(format!(
             "{path}: the disk is full; nothing was written; free some space and try again"
         )),
@@ -81,10 +82,7 @@ pub(super) fn unreachable_file(path: &Path, error: &io::Error) -> StoreError {
 
 /// Makes the error of a file that this user can't write.
 pub(super) fn read_only(path: &Path) -> StoreError {
-    read_only_text(&path.display().to_string())
-}
-
-fn read_only_text(path: &str) -> StoreError {
+    let path = path.display();
     unavailable(format!(
         "{path} can't be written: this user may not, or the file system is read-only; servers and commands write it (leases, tickets)"
     ))

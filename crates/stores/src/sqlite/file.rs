@@ -31,7 +31,7 @@ pub(crate) struct StoreFile {
 }
 
 /// The file that lies at the path now, and the connections to it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Current {
     /// Identity of the file; none while it is missing.
     identity: Option<Identity>,
@@ -59,10 +59,7 @@ impl StoreFile {
             options: options.clone(),
             current: Mutex::new(Current {
                 identity: identity(path),
-                generation: 0,
-                wal: None,
-                slots: Vec::new(),
-                closed: false,
+                ..Current::default()
             }),
             catalog: OnceLock::new(),
         });

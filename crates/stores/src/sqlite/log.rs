@@ -13,26 +13,23 @@ impl StoreConnection {
     pub(super) fn position(&mut self) -> Result<LogPosition> {
         let generation = self.generation;
         self.run(|connection| {
-            let mut statement = connection.prepare_cached(POSITION)?;
-            position(statement.query(())?.next()?, generation)
+            let read = |row: &Row<'_>| position(row, generation);
+            first(connection, POSITION, (), read)?.ok_or_else(no_meta)
         })
     }
 
     pub(super) fn changes(&mut self, after: u64, limit: usize) -> Result<ChangePage> {
         let generation = self.generation;
         self.snapshot(|snapshot| {
-            let mut statement = snapshot.prepare_cached(POSITION)?;
-            let mut rows = statement.query(())?;
-            let row = rows.next()?.ok_or_else(no_meta)?;
-            let forgotten: u64 = row.get(3)?;
-            let LogPosition { log, number, .. } = position(Some(row), generation)?;
+            let read = |row: &Row<'_>| Ok((position(row, generation)?, row.get::<_, u64>(3)?));
+            let (at, forgotten) = first(snapshot, POSITION, (), read)?.ok_or_else(no_meta)?;
             let values = (signed(after), catalog_row::limit(limit));
             let changes = list(snapshot, CHANGES, values, |row| log_row::read(row, 0))?;
             let mark_last = changes.last().map(|last| mark_of(snapshot, last.number));
             Ok(ChangePage {
-                log,
-                last: number,
-                gap: after < forgotten || after > number,
+                log: at.log,
+                last: at.number,
+                gap: after < forgotten || after > at.number,
                 mark_before: mark_of(snapshot, after)?,
                 mark_last: mark_last.transpose()?.flatten(),
                 changes,
@@ -61,7 +58,7 @@ impl StoreConnection {
 }
 
 /// Reads a state from the first two columns, log and number.
-pub(super) fn read_at(row: &Row<'_>, generation: u64) -> Step<ReadAt> {
+pub(super) fn read_at(row: &Row<'_>, generation: u64) -> rusqlite::Result<ReadAt> {
     Ok(ReadAt {
         log: log_id(row.get(0)?, generation),
         number: row.get(1)?,
@@ -69,13 +66,10 @@ pub(super) fn read_at(row: &Row<'_>, generation: u64) -> Step<ReadAt> {
 }
 
 /// Reads a row of [`POSITION`].
-fn position(row: Option<&Row<'_>>, generation: u64) -> Step<LogPosition> {
-    let row = row.ok_or_else(no_meta)?;
-    Ok(LogPosition {
-        log: log_id(row.get(0)?, generation),
-        number: row.get(1)?,
-        mark: row.get::<_, i64>(2)?.cast_unsigned(),
-    })
+fn position(row: &Row<'_>, generation: u64) -> rusqlite::Result<LogPosition> {
+    let ReadAt { log, number } = read_at(row, generation)?;
+    let mark = row.get::<_, i64>(2)?.cast_unsigned();
+    Ok(LogPosition { log, number, mark })
 }
 
 /// The mark of the change with that number; none if it is not kept.

@@ -27,7 +27,7 @@ use super::slot::{Role, Slot};
 /// dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
-    changed: watch::Sender<()>,
+    pub(super) changed: watch::Sender<()>,
     _stop: UnixStream,
 }
 
@@ -69,11 +69,6 @@ impl Watch {
         let mut changes = self.changed.subscribe();
         // The sender lives as long as the store that was asked.
         async move { _ = changes.changed().await }
-    }
-
-    /// Spares the store's own writes the wait for the next look.
-    pub(super) fn notify(&self) -> watch::Sender<()> {
-        self.changed.clone()
     }
 }
 
