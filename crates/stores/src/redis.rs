@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use self::cluster::Cluster;
 use self::connection::RedisConnection;
 use self::keys::Keys;
-use self::read::Reply;
+use self::read::{NoHalf, Reply};
 use crate::pem_pair::{Half, PairRead, pair, read_until_fit};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::seal::OpenKey;
@@ -129,16 +129,17 @@ fn pair_of(
     key: (String, Reply),
 ) -> Result<Option<PairRead>> {
     match (chain, key) {
-        ((_, Reply::Failed(error)), _) | (_, (_, Reply::Failed(error))) => Err(error),
-        ((_, Reply::Unfit(why)), _) | (_, (_, Reply::Unfit(why))) => {
+        ((_, Err(NoHalf::Failed(error))), _) | (_, (_, Err(NoHalf::Failed(error)))) => Err(error),
+        ((_, Err(NoHalf::Unfit(why))), _) | (_, (_, Err(NoHalf::Unfit(why)))) => {
             Ok(Some(PairRead::Unfit(format!("host {host}: {why}"))))
         }
-        (chain, key) => {
-            let half = |(place, reply): (String, Reply)| Half {
-                place,
-                bytes: reply.bytes(),
+        ((place, Ok(bytes)), (key_place, Ok(key))) => {
+            let chain = Half { place, bytes };
+            let key = Half {
+                place: key_place,
+                bytes: key,
             };
-            Ok(pair(host, half(chain), half(key)))
+            Ok(pair(host, chain, key))
         }
     }
 }

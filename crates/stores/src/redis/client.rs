@@ -1,6 +1,6 @@
 //! Reads for an operator's script: strings and hashes under keys of its choice.
 
-use super::read::{Reply, refused, reply, strange};
+use super::read::{NoHalf, Reply, refused, reply, strange};
 use super::{Redis, Server};
 use crate::pem_pair::Bytes;
 use redis::{Pipeline, Value};
@@ -70,10 +70,8 @@ impl Redis {
 }
 
 fn string(reply: Reply) -> Result<Option<Bytes>> {
-    match reply {
-        Reply::There(bytes) => Ok(Some(bytes)),
-        Reply::Missing => Ok(None),
-        Reply::Unfit(why) => Err(StoreError::Failed(why.into())),
-        Reply::Failed(error) => Err(error),
-    }
+    reply.map_err(|none| match none {
+        NoHalf::Unfit(why) => StoreError::Failed(why.into()),
+        NoHalf::Failed(error) => error,
+    })
 }

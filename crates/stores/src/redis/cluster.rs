@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use super::connection::{CONNECT, keep_up};
 use super::dial::REPLY;
-use super::read::{Reply, reply};
+use super::read::{NoHalf, Reply, reply};
 use super::url::{Node, RedisUrl, TlsFiles};
 use crate::announced::Announced;
 use crate::fault::unavailable;
@@ -63,7 +63,7 @@ impl Cluster {
         let mut read = Vec::with_capacity(keys.len());
         while let Some(reply) = replies.next().await {
             read.push(reply);
-            if let [Reply::There(_), Reply::There(_)] = &read[..] {
+            if let [Ok(Some(_)), Ok(Some(_))] = &read[..] {
                 break;
             }
         }
@@ -117,8 +117,8 @@ async fn get(connection: &ClusterConnection, key: &str) -> Reply {
     let mut exists = redis::cmd("EXISTS");
     exists.arg(key);
     match tokio::join!(ask(connection, &range), ask(connection, &exists)) {
-        (Err(error), _) | (_, Err(error)) => Reply::Failed(error),
-        (Ok(Value::BulkString(bytes)), Ok(Value::Int(0))) if bytes.is_empty() => Reply::Missing,
+        (Err(error), _) | (_, Err(error)) => Err(NoHalf::Failed(error)),
+        (Ok(Value::BulkString(bytes)), Ok(Value::Int(0))) if bytes.is_empty() => Ok(None),
         (Ok(_), Ok(error @ Value::ServerError(_))) => reply(key, error),
         (Ok(value), Ok(_)) => reply(key, value),
     }

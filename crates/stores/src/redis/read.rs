@@ -10,31 +10,15 @@ use crate::fault::unavailable;
 use crate::pem_pair::{Bytes, MAX_HALF};
 use sekisho_certs::store::{Result, StoreError};
 
-/// A server's reply about half a pair.
-pub(super) enum Reply {
-    There(Bytes),
-    /// There is no such key.
-    Missing,
+/// A server's reply about half a pair; none if there is no such key.
+pub(super) type Reply = std::result::Result<Option<Bytes>, NoHalf>;
+
+/// Reason why a reply is no half of a pair.
+pub(super) enum NoHalf {
     /// The key holds something else: says what, and where.
     Unfit(String),
     /// The server gave no answer.
     Failed(StoreError),
-}
-
-impl Reply {
-    fn too_long(key: &str) -> Self {
-        Self::Unfit(format!(
-            "{key} has over 1 MiB, or 4 MiB with others: no certificate or key"
-        ))
-    }
-
-    /// Returns the bytes of a half that is there.
-    pub(super) fn bytes(self) -> Option<Bytes> {
-        match self {
-            Self::There(bytes) => Some(bytes),
-            Self::Missing | Self::Unfit(_) | Self::Failed(_) => None,
-        }
-    }
 }
 
 /// Reads all keys by one MGET. Its reply for a key that holds no string is that
@@ -57,7 +41,8 @@ pub(super) async fn read(connection: &RedisConnection, keys: &[String]) -> Resul
     let all_are_strings = usize::try_from(existing).is_ok_and(|existing| existing <= strings);
     let halves = keys.iter().zip(values).map(|(key, value)| match value {
         Value::Nil if !all_are_strings => {
-            Reply::Unfit(format!("one of {} holds no string", keys.join(", ")))
+            let keys = keys.join(", ");
+            Err(NoHalf::Unfit(format!("one of {keys} holds no string")))
         }
         value => reply(key, value),
     });
@@ -66,16 +51,21 @@ pub(super) async fn read(connection: &RedisConnection, keys: &[String]) -> Resul
 
 /// Takes the value of one key.
 pub(super) fn reply(key: &str, value: Value) -> Reply {
+    let too_long = || {
+        NoHalf::Unfit(format!(
+            "{key} has over 1 MiB, or 4 MiB with others: no certificate or key"
+        ))
+    };
     match value {
-        Value::BulkString(bytes) if bytes.len() > MAX_HALF => Reply::too_long(key),
-        Value::BulkString(bytes) => Reply::There(Zeroizing::new(bytes)),
-        Value::Nil => Reply::Missing,
-        Value::ServerError(error) => match error.code() {
-            TOO_LONG => Reply::too_long(key),
-            "WRONGTYPE" => Reply::Unfit(format!("{key} holds no string")),
-            _ => Reply::Failed(refused(&error)),
-        },
-        _ => Reply::Failed(strange()),
+        Value::BulkString(bytes) if bytes.len() > MAX_HALF => Err(too_long()),
+        Value::BulkString(bytes) => Ok(Some(Zeroizing::new(bytes))),
+        Value::Nil => Ok(None),
+        Value::ServerError(error) => Err(match error.code() {
+            TOO_LONG => too_long(),
+            "WRONGTYPE" => NoHalf::Unfit(format!("{key} holds no string")),
+            _ => NoHalf::Failed(refused(&error)),
+        }),
+        _ => Err(NoHalf::Failed(strange())),
     }
 }
 
