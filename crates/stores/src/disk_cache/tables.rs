@@ -5,7 +5,7 @@ use rusqlite::{Connection, Result, Row, params};
 use crate::catalog_row::{document, document_columns};
 use crate::sqlite::documents;
 use crate::sqlite::rows::Step;
-use crate::sqlite::statements::{first, list, run};
+use crate::sqlite::statements::{change, first, list, run};
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
@@ -76,7 +76,7 @@ pub(super) fn meta(connection: &Connection) -> Result<Meta> {
 pub(super) fn set_position(connection: &Connection, position: LogPosition) -> Result<()> {
     let LogPosition { log, number, mark } = position;
     let sql = "UPDATE meta SET log = ?1, number = ?2, mark = ?3";
-    run(connection, sql, params![log.0, number, mark.cast_signed()]).map(|_| ())
+    run(connection, sql, params![log.0, number, mark.cast_signed()])
 }
 
 pub(super) fn count(connection: &Connection) -> Result<u64> {
@@ -133,13 +133,13 @@ pub(super) fn put(
     ];
     let sql = "INSERT INTO copies (pattern, digest, shadowed, ecdsa, ed25519, rsa, bytes)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    run(connection, sql, values).map(|_| ())
+    run(connection, sql, values)
 }
 
 /// Drops the copy of a pattern; says whether there was one.
 pub(super) fn drop_pattern(connection: &Connection, pattern: &str) -> Result<usize> {
     let sql = "DELETE FROM copies WHERE pattern = ?1";
-    run(connection, sql, [pattern])
+    change(connection, sql, [pattern])
 }
 
 /// Drops at most `limit` copies that hold this credential; says how many.
@@ -150,26 +150,26 @@ pub(super) fn drop_credential(
 ) -> Result<usize> {
     let sql = "DELETE FROM copies WHERE id IN
                (SELECT id FROM copies WHERE ecdsa = ?1 OR ed25519 = ?1 OR rsa = ?1 LIMIT ?2)";
-    run(connection, sql, (id.as_u64(), limit))
+    change(connection, sql, (id.as_u64(), limit))
 }
 
 /// Drops the copies that were put the longest ago; says how many.
 pub(super) fn drop_oldest(connection: &Connection, limit: usize) -> Result<usize> {
     let sql = "DELETE FROM copies WHERE id IN (SELECT id FROM copies ORDER BY id LIMIT ?1)";
-    run(connection, sql, [limit])
+    change(connection, sql, [limit])
 }
 
 /// Makes a wildcard's copy answer no name that was not noted.
 pub(super) fn shadow(connection: &Connection, pattern: &str) -> Result<usize> {
     let sql = "UPDATE copies SET shadowed = 1 WHERE pattern = ?1 AND shadowed = 0";
-    run(connection, sql, [pattern])
+    change(connection, sql, [pattern])
 }
 
 /// Notes that the store answered this name with the wildcard above. The oldest
 /// notes make room: names below one wildcard take no place from hosts.
 pub(super) fn note(connection: &Connection, name: &HostName, most: i64) -> Result<()> {
     let sql = "INSERT INTO notes (name, parent) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING";
-    if run(connection, sql, (name.as_str(), name.parent()))? > 0 {
+    if change(connection, sql, (name.as_str(), name.parent()))? > 0 {
         // Numbers grow by one with each note, and what is below the window goes.
         let window = connection.last_insert_rowid() - most;
         let sql = "DELETE FROM notes WHERE id IN (SELECT id FROM notes WHERE id <= ?1 LIMIT 2)";
@@ -179,13 +179,13 @@ pub(super) fn note(connection: &Connection, name: &HostName, most: i64) -> Resul
 }
 
 pub(super) fn drop_note(connection: &Connection, name: &str) -> Result<usize> {
-    run(connection, "DELETE FROM notes WHERE name = ?1", [name])
+    change(connection, "DELETE FROM notes WHERE name = ?1", [name])
 }
 
 /// Drops at most `limit` notes of names one label below; says how many.
 pub(super) fn drop_notes(connection: &Connection, parent: &str, limit: usize) -> Result<usize> {
     let sql = "DELETE FROM notes WHERE id IN (SELECT id FROM notes WHERE parent = ?1 LIMIT ?2)";
-    run(connection, sql, (parent, limit))
+    change(connection, sql, (parent, limit))
 }
 
 pub(super) fn all_documents(connection: &Connection) -> Step<Vec<Document<SealedBytes>>> {

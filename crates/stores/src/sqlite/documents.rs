@@ -36,5 +36,5 @@ pub(crate) fn put(connection: &Connection, document: &Document<SealedBytes>) -> 
     let (kind, key) = (document.id.kind.as_str(), &document.id.key);
     let (expires, version) = (document.expires, document.version);
     let values = params![kind, key, key_id, nonce, bytes, expires, version];
-    run(connection, sql, values).map(|_| ())
+    run(connection, sql, values)
 }

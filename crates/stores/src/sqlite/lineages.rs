@@ -123,9 +123,7 @@ pub(super) fn put(sql: &Transaction<'_>, plan: &Plan) -> Step<()> {
     for (name, lineage) in &plan.lineages {
         match lineage {
             Some(lineage) => put_one(sql, lineage)?,
-            None => {
-                run(sql, REMOVE, [name.as_str()])?;
-            }
+            None => run(sql, REMOVE, [name.as_str()])?,
         }
     }
     for name in plan.released() {
@@ -134,7 +132,7 @@ pub(super) fn put(sql: &Transaction<'_>, plan: &Plan) -> Step<()> {
     Ok(())
 }
 
-fn put_one(sql: &Transaction<'_>, lineage: &Lineage<SealedBytes>) -> Step<()> {
+fn put_one(sql: &Transaction<'_>, lineage: &Lineage<SealedBytes>) -> rusqlite::Result<()> {
     let (wishes, error) = (&lineage.wishes, lineage.last_error.as_ref());
     let order = lineage.order.as_ref();
     let values = params![
@@ -156,8 +154,7 @@ fn put_one(sql: &Transaction<'_>, lineage: &Lineage<SealedBytes>) -> Step<()> {
         order.map(|order| &order.bytes),
         lineage.issued_by,
     ];
-    run(sql, PUT, values)?;
-    Ok(())
+    run(sql, PUT, values)
 }
 
 macro_rules! select {

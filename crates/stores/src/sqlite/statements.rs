@@ -4,8 +4,13 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use super::rows::Step;
 
-/// Runs a statement, and says how many rows it changed.
-pub(crate) fn run(sql: &Connection, text: &str, values: impl Params) -> rusqlite::Result<usize> {
+/// Runs a statement.
+pub(crate) fn run(sql: &Connection, text: &str, values: impl Params) -> rusqlite::Result<()> {
+    change(sql, text, values).map(|_| ())
+}
+
+/// Runs a statement, and returns how many rows it changed.
+pub(crate) fn change(sql: &Connection, text: &str, values: impl Params) -> rusqlite::Result<usize> {
     sql.prepare_cached(text)?.execute(values)
 }
 

@@ -7,7 +7,7 @@ use super::lineages;
 use super::log;
 use super::read::StoreConnection;
 use super::rows::Step;
-use super::statements::{first, list, run};
+use super::statements::{change, first, list, run};
 use crate::catalog_row;
 use crate::log_row;
 use crate::plan::{self, MIN_PRUNED, Plan, Stored, Subjects};
@@ -30,7 +30,7 @@ impl StoreConnection {
                 reseal(&sql, one)?;
             }
             for id in std::mem::take(&mut plan.dropped) {
-                if run(&sql, DROP_ORPHAN, [id.as_u64()])? > 0 {
+                if change(&sql, DROP_ORPHAN, [id.as_u64()])? > 0 {
                     plan.announce(Subject::Credential(id), What::Removed);
                 }
             }
@@ -91,23 +91,22 @@ fn put_contents(sql: &Transaction<'_>, plan: &Plan) -> Step<()> {
     for (pattern, record) in &plan.hosts {
         match record {
             Some(record) => put_host(sql, record)?,
-            None => {
-                run(sql, REMOVE_HOST, [pattern.as_str()])?;
-            }
+            None => run(sql, REMOVE_HOST, [pattern.as_str()])?,
         }
     }
     for (id, document) in &plan.documents {
         match document {
             Some(document) => documents::put(sql, document)?,
-            None => {
-                run(sql, REMOVE_DOCUMENT, (id.kind.as_str(), &*id.key))?;
-            }
+            None => run(sql, REMOVE_DOCUMENT, (id.kind.as_str(), &*id.key))?,
         }
     }
     lineages::put(sql, plan)
 }
 
-fn put_credential(sql: &Transaction<'_>, credential: &StoredCredential<SealedBytes>) -> Step<()> {
+fn put_credential(
+    sql: &Transaction<'_>,
+    credential: &StoredCredential<SealedBytes>,
+) -> rusqlite::Result<()> {
     let key = &credential.key;
     let values = params![
         credential.id.as_u64(),
@@ -121,13 +120,15 @@ fn put_credential(sql: &Transaction<'_>, credential: &StoredCredential<SealedByt
         credential.not_before,
         credential.not_after,
     ];
-    run(sql, PUT_CREDENTIAL, values)?;
-    Ok(())
+    run(sql, PUT_CREDENTIAL, values)
 }
 
 /// Stores the issuers of a credential once, and returns their row; none if there
 /// are none.
-fn issuers(sql: &Transaction<'_>, credential: &StoredCredential<SealedBytes>) -> Step<Option<i64>> {
+fn issuers(
+    sql: &Transaction<'_>,
+    credential: &StoredCredential<SealedBytes>,
+) -> rusqlite::Result<Option<i64>> {
     let Some((digest, chain)) = plan::issuers(&credential.chain) else {
         return Ok(None);
     };
@@ -141,7 +142,7 @@ fn issuers(sql: &Transaction<'_>, credential: &StoredCredential<SealedBytes>) ->
     Ok(Some(sql.last_insert_rowid()))
 }
 
-fn put_host(sql: &Transaction<'_>, record: &HostRecord) -> Step<()> {
+fn put_host(sql: &Transaction<'_>, record: &HostRecord) -> rusqlite::Result<()> {
     let [ecdsa, ed25519, rsa] =
         KeyType::ALL.map(|key_type| record.references.of(key_type).map(CredentialId::as_u64));
     let values = params![
@@ -157,11 +158,10 @@ fn put_host(sql: &Transaction<'_>, record: &HostRecord) -> Step<()> {
         rsa,
         record.version,
     ];
-    run(sql, PUT_HOST, values)?;
-    Ok(())
+    run(sql, PUT_HOST, values)
 }
 
-fn reseal(sql: &Transaction<'_>, reseal: &Reseal) -> Step<()> {
+fn reseal(sql: &Transaction<'_>, reseal: &Reseal) -> rusqlite::Result<()> {
     let Reseal {
         of,
         version,
@@ -181,25 +181,24 @@ fn reseal(sql: &Transaction<'_>, reseal: &Reseal) -> Step<()> {
         SecretOf::Credential(id) => {
             let id = id.as_u64();
             values.push(&id);
-            run(sql, RESEAL_CREDENTIAL, &*values)?;
+            run(sql, RESEAL_CREDENTIAL, &*values)
         }
         SecretOf::Document(id) => {
             let kind = id.kind.as_str();
             values.extend([&kind as &dyn ToSql, &id.key]);
-            run(sql, RESEAL_DOCUMENT, &*values)?;
+            run(sql, RESEAL_DOCUMENT, &*values)
         }
         SecretOf::Lineage(name) => {
             let name = name.as_str();
             values.push(&name);
-            run(sql, lineages::RESEAL, &*values)?;
+            run(sql, lineages::RESEAL, &*values)
         }
     }
-    Ok(())
 }
 
 /// Announces the changes, cuts the log and what has expired a bounded piece at a
 /// time, and stores the number.
-fn put_changes(sql: &Transaction<'_>, plan: &Plan, now: i64, keep: u64) -> Step<()> {
+fn put_changes(sql: &Transaction<'_>, plan: &Plan, now: i64, keep: u64) -> rusqlite::Result<()> {
     let mark = i64::from_be_bytes(random());
     for change in &plan.changes {
         let (subject, kind, key) = log_row::columns(&change.subject);
@@ -211,8 +210,7 @@ fn put_changes(sql: &Transaction<'_>, plan: &Plan, now: i64, keep: u64) -> Step<
     run(sql, CUT_LOG, [floor])?;
     run(sql, PRUNE_DOCUMENTS, (now, MIN_PRUNED))?;
     let text = "UPDATE meta SET number = ?1, forgotten = ?2";
-    run(sql, text, (plan.stored.number, floor))?;
-    Ok(())
+    run(sql, text, (plan.stored.number, floor))
 }
 
 // Statements name their columns: a later version may add some.
