@@ -18,7 +18,7 @@ use crate::lock::lock;
 /// Only the trial ends an open state: late answers to calls from before say
 /// nothing of the store as it is now.
 #[derive(Debug)]
-pub struct Breaker {
+pub(crate) struct Breaker {
     failures: u32,
     backoff: Backoff,
     state: Mutex<State>,
@@ -39,8 +39,7 @@ enum State {
 impl Breaker {
     /// Opens after `failures` in a row, at least one, for the delays of
     /// `backoff`.
-    #[must_use]
-    pub fn new(failures: u32, backoff: Backoff) -> Self {
+    pub(crate) fn new(failures: u32, backoff: Backoff) -> Self {
         Self {
             failures: failures.max(1),
             backoff,
@@ -50,7 +49,7 @@ impl Breaker {
 
     /// Lets a call pass, which then reports its outcome to the permit; none while the
     /// store is left alone.
-    pub fn allow(&self) -> Option<Permit<'_>> {
+    pub(crate) fn allow(&self) -> Option<Permit<'_>> {
         let mut state = lock(&self.state);
         let is_trial = match &mut *state {
             State::Closed(_) => false,
@@ -73,14 +72,14 @@ impl Breaker {
 /// except that another call may be the trial.
 #[derive(Debug)]
 #[must_use = "a permit reports the outcome of its call"]
-pub struct Permit<'a> {
+pub(crate) struct Permit<'a> {
     breaker: &'a Breaker,
     is_trial: bool,
 }
 
 impl Permit<'_> {
     /// The store has answered, even if the answer is of no use.
-    pub fn succeeded(self) {
+    pub(crate) fn succeeded(self) {
         let mut state = lock(&self.breaker.state);
         if self.is_trial || matches!(*state, State::Closed(_)) {
             *state = State::Closed(0);
@@ -88,7 +87,7 @@ impl Permit<'_> {
     }
 
     /// The store could not be reached, or did not answer in time.
-    pub fn failed(self) {
+    pub(crate) fn failed(self) {
         let mut state = lock(&self.breaker.state);
         let mut delays = match &*state {
             State::Closed(before) if before + 1 < self.breaker.failures => {

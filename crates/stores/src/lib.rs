@@ -9,7 +9,7 @@
 
 pub mod announced;
 pub mod backoff;
-pub mod breaker;
+mod breaker;
 mod catalog_row;
 #[cfg(test)]
 #[cfg(all(feature = "http", feature = "postgres", feature = "redis"))]

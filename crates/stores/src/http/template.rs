@@ -71,12 +71,10 @@ impl FromStr for Template {
                  than those of a URL are percent-encoded"
             ));
         }
-        let host = self::host(server).ok_or_else(|| {
+        let (host, port) = address(server).ok_or_else(|| {
             format!("{server:?} is no server: it is HOST or HOST:PORT, an IPv6 one in brackets")
         })?;
         let is_tls = is_encrypted(scheme, &host)?;
-        let port = server.parse().ok();
-        let port = port.and_then(|server: Authority| server.port_u16());
         Ok(Self {
             port: port.unwrap_or(if is_tls { 443 } else { 80 }),
             is_tls,
@@ -86,14 +84,13 @@ impl FromStr for Template {
     }
 }
 
-/// Takes the host of an authority, without brackets.
-fn host(authority: &str) -> Option<String> {
+/// Takes the host of an authority, without brackets, and its port.
+fn address(authority: &str) -> Option<(String, Option<u16>)> {
     let authority: Authority = authority.parse().ok()?;
-    let host = authority.host();
-    let is_port = authority.port_u16().is_some_and(|port| port != 0);
-    (is_port || host == authority.as_str())
-        .then(|| host.trim_matches(['[', ']']).to_owned())
-        .filter(|host| !host.is_empty())
+    let (host, port) = (authority.host(), authority.port_u16());
+    let is_whole = port.is_some_and(|port| port != 0) || host == authority.as_str();
+    let host = host.trim_matches(['[', ']']);
+    (is_whole && !host.is_empty()).then(|| (host.to_owned(), port))
 }
 
 fn is_encrypted(scheme: &str, host: &str) -> Result<bool, String> {

@@ -4,7 +4,6 @@
 //! from there on no other such writer takes a number until our commit. Any other batch,
 //! of lineages, challenges or quotas, waits only for writers of the same rows.
 
-mod reseal;
 pub(super) mod send;
 
 use std::collections::HashSet;
@@ -62,7 +61,7 @@ async fn attempt(
             return Err(conflict.into());
         }
     };
-    reseal::reseal(on, reseals).await?;
+    send::reseal(on, reseals).await?;
     let Some(orphans) = send::contents(on, &plan, &there).await? else {
         on.run("ROLLBACK").await?;
         return Ok(None);

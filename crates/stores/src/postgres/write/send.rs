@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::future::{try_join, try_join3, try_join5};
+use futures_util::future::{try_join, try_join_all, try_join3, try_join5};
 use tokio_postgres::Row;
 
 use super::super::connection::Connection;
 use super::super::fault::Step;
 use super::super::lineages;
-use super::super::params::column;
+use super::super::params::{Param, column};
 use super::super::read::now;
 use super::There;
 use crate::catalog_row::{self, signed};
@@ -17,7 +17,7 @@ use crate::plan::{self, MIN_PRUNED, Plan};
 use crate::random::random;
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
 use sekisho_certs::record::HostRecord;
-use sekisho_certs::store::{Document, What};
+use sekisho_certs::store::{Document, Reseal, SecretOf, What};
 
 /// Writes credentials, hosts, documents and lineages; returns the credentials that it
 /// deleted since no host refers to them any more. None if a row that is not `there` was
@@ -195,6 +195,41 @@ async fn put_documents(
     Ok(rows.len())
 }
 
+/// Replaces the sealed bytes of secrets that are still as they were read, in
+/// one more round trip.
+pub(super) async fn reseal(on: &Connection, reseals: &[Reseal]) -> Step<()> {
+    try_join_all(reseals.iter().map(|one| replace(on, one))).await?;
+    Ok(())
+}
+
+async fn replace(on: &Connection, one: &Reseal) -> Step<()> {
+    let (old, new, version) = (columns(&one.from), columns(&one.to), signed(one.version));
+    let mut params: Vec<&dyn Param> = vec![&version, &old.0, &old.1, &old.2];
+    params.extend([&new.0 as &dyn Param, &new.1, &new.2]);
+    match &one.of {
+        SecretOf::Credential(id) => {
+            let id = signed(id.as_u64());
+            params.push(&id);
+            on.query(RESEAL_CREDENTIAL, &params).await?;
+        }
+        SecretOf::Document(id) => {
+            let (kind, key) = (id.kind.as_str(), &*id.key);
+            params.extend([&kind as &dyn Param, &key]);
+            on.query(RESEAL_DOCUMENT, &params).await?;
+        }
+        SecretOf::Lineage(name) => {
+            let name = name.as_str();
+            params.push(&name);
+            on.query(lineages::RESEAL, &params).await?;
+        }
+    }
+    Ok(())
+}
+
+fn columns(sealed: &SealedBytes) -> (i64, &[u8], &[u8]) {
+    (i64::from(sealed.key_id), &sealed.nonce, &sealed.bytes)
+}
+
 const PUT_ISSUERS: &str =
     "INSERT INTO sekisho.issuers (digest, chain) SELECT * FROM unnest($1::bytea[], $2::bytea[])
            ON CONFLICT (digest) DO NOTHING";
@@ -255,6 +290,14 @@ const DROP_ORPHANS: &str = "DELETE FROM sekisho.credentials c WHERE c.id = ANY (
            AND NOT EXISTS (SELECT 1 FROM sekisho.hosts h WHERE h.ed25519 = c.id)
            AND NOT EXISTS (SELECT 1 FROM sekisho.hosts h WHERE h.rsa = c.id)
            RETURNING c.id";
+
+const RESEAL_CREDENTIAL: &str = "
+UPDATE sekisho.credentials SET key_id = $5, nonce = $6, key = $7
+WHERE version = $1 AND key_id = $2 AND nonce = $3 AND key = $4 AND id = $8";
+
+const RESEAL_DOCUMENT: &str = "
+UPDATE sekisho.documents SET key_id = $5, nonce = $6, bytes = $7
+WHERE version = $1 AND key_id = $2 AND nonce = $3 AND bytes = $4 AND kind = $8 AND key = $9";
 
 const LOG: &str = "INSERT INTO sekisho.changes (number, subject, kind, key, removed, mark)
            SELECT c.*, $6
