@@ -59,7 +59,7 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::file::CacheFile;
@@ -102,9 +102,9 @@ pub struct Options {
 #[derive(Debug)]
 pub struct DiskCache {
     inner: Arc<Inner>,
-    writing: JoinHandle<()>,
+    _writing: JoinSet<()>,
     /// Follows a catalog's log.
-    resync: OnceLock<JoinHandle<()>>,
+    resync: OnceLock<JoinSet<()>>,
 }
 
 #[derive(Debug)]
@@ -180,8 +180,10 @@ impl DiskCache {
             start,
             outage: Mutex::default(),
         });
+        let mut writing = JoinSet::new();
+        writing.spawn_on(Arc::clone(&inner).keep_pending(), runtime);
         Ok(Self {
-            writing: runtime.spawn(Arc::clone(&inner).keep_pending()),
+            _writing: writing,
             inner,
             resync: OnceLock::new(),
         })
@@ -189,9 +191,11 @@ impl DiskCache {
 
     /// Follows this catalog's log once a feed tells of it.
     pub fn keep_up(&self, catalog: Arc<dyn Catalog>, runtime: &Handle) {
-        let inner = Arc::clone(&self.inner);
-        self.resync
-            .get_or_init(|| runtime.spawn(inner.keep_up(catalog)));
+        self.resync.get_or_init(|| {
+            let mut resync = JoinSet::new();
+            resync.spawn_on(Arc::clone(&self.inner).keep_up(catalog), runtime);
+            resync
+        });
     }
 
     /// Registers the metrics of copies and of answers from them.
@@ -305,15 +309,6 @@ impl Shared {
 
     fn count_dropped(&self, answers: usize) {
         self.stats.dropped.inc_by(answers as u64);
-    }
-}
-
-impl Drop for DiskCache {
-    fn drop(&mut self) {
-        self.writing.abort();
-        if let Some(resync) = self.resync.get() {
-            resync.abort();
-        }
     }
 }
 

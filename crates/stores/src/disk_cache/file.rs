@@ -90,12 +90,12 @@ impl CacheFile {
                 .open(&fresh)
         });
         made.map_err(|error| self.fault(&error))?;
-        let create = || {
+        let fill = || {
             let connection = Connection::open_with_flags(&fresh, flags())?;
             tables::create(&connection, meta)?;
             connection.close().map_err(|(_, error)| error)
         };
-        create().map_err(|error| self.fault(&error))?;
+        fill().map_err(|error| self.fault(&error))?;
         fs::rename(&fresh, &self.path).map_err(|error| self.fault(&error))?;
         self.connect().map_err(|error| self.fault(&error))
     }
