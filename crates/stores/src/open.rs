@@ -39,8 +39,8 @@ pub enum OpenStore {
 /// If a file is missing or can't be used, or an option does not fit; says which.
 pub fn open(url: &Url, options: &Options, runtime: &Handle) -> Result<OpenStore> {
     Ok(match &url.0 {
-        Kind::Sqlite(path) => catalog(Sqlite::open(path, options.mode)?),
-        Kind::Files(pattern) => plain(Files::new(pattern.clone())?),
+        Kind::Sqlite(path) => OpenStore::Catalog(Arc::new(Sqlite::open(path, options.mode)?)),
+        Kind::Files(pattern) => OpenStore::Plain(Arc::new(Files::new(pattern.clone())?)),
         #[cfg(feature = "postgres")]
         Kind::Postgres(url) => {
             let defaults = postgres::Options::default();
@@ -51,17 +51,16 @@ pub fn open(url: &Url, options: &Options, runtime: &Handle) -> Result<OpenStore>
                 retired: options.retired.clone(),
                 ..defaults
             };
-            catalog(Postgres::new(url, &options, runtime)?)
+            OpenStore::Catalog(Arc::new(Postgres::new(url, &options, runtime)?))
         }
         #[cfg(feature = "http")]
-        Kind::Http(template) => plain(Http::new(
-            template.clone(),
-            options,
-            http::DEADLINE,
-            runtime.clone(),
-        )?),
+        Kind::Http(template) => {
+            let (template, runtime) = (template.clone(), runtime.clone());
+            let http = Http::new(template, options, http::DEADLINE, runtime)?;
+            OpenStore::Plain(Arc::new(http))
+        }
         #[cfg(feature = "redis")]
-        Kind::Redis(url) => plain(Redis::open(url, runtime)?),
+        Kind::Redis(url) => OpenStore::Plain(Arc::new(Redis::open(url, runtime)?)),
     })
 }
 
@@ -109,14 +108,6 @@ pub async fn probe(url: &Url, store: &dyn Store, runtime: &Handle) -> Result<()>
 async fn find_nobody(store: &dyn Store) -> Result<()> {
     let name = HostName::parse(NOBODY).expect("it is a name");
     store.find(&name).await.map(drop)
-}
-
-fn catalog(catalog: impl Catalog + 'static) -> OpenStore {
-    OpenStore::Catalog(Arc::new(catalog))
-}
-
-fn plain(store: impl Store + 'static) -> OpenStore {
-    OpenStore::Plain(Arc::new(store))
 }
 
 /// Under a domain that nobody can have (RFC 2606, section 2).

@@ -55,17 +55,15 @@ pub(crate) fn pair<P: Display>(
     key: Half<P>,
 ) -> Option<PairRead> {
     let (at_chain, at_key) = (chain.place, key.place);
+    let half = |there: &P, missing: &P| {
+        let text = format!("host {host}: {there} is there, but {missing} is missing");
+        Some(PairRead::Unfit(text))
+    };
     let (chain, key) = match (chain.bytes, key.bytes) {
         (None, None) => return None,
+        (Some(_), None) => return half(&at_chain, &at_key),
+        (None, Some(_)) => return half(&at_key, &at_chain),
         (Some(chain), Some(key)) => (chain, key),
-        (chain, _) => {
-            let (there, missing) = match chain {
-                Some(_) => (at_chain, at_key),
-                None => (at_key, at_chain),
-            };
-            let text = format!("host {host}: {there} is there, but {missing} is missing");
-            return Some(PairRead::Unfit(text));
-        }
     };
     Some(match found(host, &chain, &key) {
         Ok(found) => PairRead::Answer(Answer::found(found)),

@@ -10,6 +10,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::tables::{self, APPLICATION_ID, Meta};
+use crate::own_file::{beside, create};
 use crate::sqlite::nowait;
 
 /// A path that this process alone uses for copies, for as long as it lives.
@@ -81,14 +82,7 @@ impl CacheFile {
         // The file has its name only when it is whole: what has that name and
         // does not say what it is was never ours.
         let fresh = beside(&self.path, ".new");
-        let made = clear(&fresh).and_then(|()| {
-            let mut options = OpenOptions::new();
-            options
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&fresh)
-        });
+        let made = clear(&fresh).and_then(|()| create(&fresh));
         made.map_err(|error| self.fault(&error))?;
         let fill = || {
             let connection = Connection::open_with_flags(&fresh, flags())?;
@@ -221,12 +215,6 @@ fn locked(path: &Path) -> std::result::Result<File, TryLockError> {
 
 fn flags() -> OpenFlags {
     OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.to_owned().into_os_string();
-    name.push(suffix);
-    name.into()
 }
 
 fn clear(path: &Path) -> io::Result<()> {

@@ -77,9 +77,7 @@ impl Url {
             config,
         })
     }
-}
 
-impl Url {
     /// Returns the servers that the URL names.
     #[must_use]
     pub fn servers(&self) -> Vec<StoreServer> {

@@ -1,8 +1,8 @@
 //! The file: making it, opening it, and noticing that it is gone or another.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ use super::slot::{Role, Slot};
 use super::{Mode, Options};
 use crate::fault::unavailable;
 use crate::lock::lock;
+use crate::own_file::{beside, create};
 use sekisho_certs::store::{CatalogId, Result};
 
 /// The store file and every connection to it in this process.
@@ -129,7 +130,7 @@ impl StoreFile {
         if current
             .wal
             .take()
-            .is_some_and(|wal| identity(&self.beside("-wal")) == Some(wal))
+            .is_some_and(|wal| identity(&beside(&self.path, "-wal")) == Some(wal))
         {
             self.clear_wal(emptied);
         }
@@ -141,12 +142,12 @@ impl StoreFile {
     /// Removes the write-ahead log that an old file left at the path. If it could
     /// not be emptied, it may be all there is of a commit, and is kept aside.
     fn clear_wal(&self, emptied: bool) {
-        let wal = self.beside("-wal");
+        let wal = beside(&self.path, "-wal");
         let cleared = match emptied {
             true => fs::remove_file(&wal),
-            false => fs::rename(&wal, self.beside("-wal.old")),
+            false => fs::rename(&wal, beside(&self.path, "-wal.old")),
         };
-        if let Err(error) = cleared.and_then(|()| fs::remove_file(self.beside("-shm"))) {
+        if let Err(error) = cleared.and_then(|()| fs::remove_file(beside(&self.path, "-shm"))) {
             let wal = wal.display();
             tracing::warn!("{wal} of the file that was replaced can't be cleared away: {error}");
         }
@@ -169,12 +170,6 @@ impl StoreFile {
         for mut connection in taken {
             drop(connection.take());
         }
-    }
-
-    fn beside(&self, suffix: &str) -> PathBuf {
-        let mut name = self.path.clone().into_os_string();
-        name.push(suffix);
-        name.into()
     }
 
     /// Opens one more connection to the same file and checks its header.
@@ -246,7 +241,7 @@ impl StoreFile {
             )));
         }
         let generation = self.same_file()?;
-        lock(&self.current).wal = identity(&self.beside("-wal"));
+        lock(&self.current).wal = identity(&beside(&self.path, "-wal"));
         connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
             .map_err(fault)?;
@@ -271,12 +266,7 @@ impl StoreFile {
 /// Makes the file if it is missing, for its owner only. SQLite gives its
 /// write-ahead log the same mode.
 fn make(path: &Path) -> Result<()> {
-    let made = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path);
-    match made {
+    match create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             Err(unreachable_file(path, &error))
         }
