@@ -52,6 +52,7 @@ struct Question<'a> {
     #[cfg(feature = "redis")]
     redis: Option<CachePosition>,
     /// True if Redis is asked before the store.
+    #[cfg(feature = "redis")]
     redis_first: bool,
 }
 
@@ -117,6 +118,7 @@ impl Store for Tiers {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<OpenKey>>> {
         Box::pin(async move {
             let question = self.note(name);
+            #[cfg(feature = "redis")]
             if question.redis_first
                 && let Some(answer) = self.ask_redis(&question).await
             {
@@ -163,8 +165,6 @@ impl Tiers {
             redis: redis.and_then(|redis| redis.position(noted)),
             #[cfg(feature = "redis")]
             redis_first: redis.is_some_and(|redis| redis.is_feed_healthy()),
-            #[cfg(not(feature = "redis"))]
-            redis_first: false,
         }
     }
 
@@ -180,12 +180,6 @@ impl Tiers {
         opened
             .inspect_err(|why| redis.count_unusable(question.name, why))
             .ok()
-    }
-
-    /// Has no Redis to ask in this build.
-    #[cfg(not(feature = "redis"))]
-    async fn ask_redis(&self, _: &Question<'_>) -> Option<Answer<OpenKey>> {
-        None
     }
 
     /// Step 3: asks the store, and offers its answer to the caches.
@@ -243,6 +237,7 @@ impl Tiers {
         question: &Question<'_>,
         failed: StoreError,
     ) -> Result<Answer<OpenKey>> {
+        #[cfg(feature = "redis")]
         if !question.redis_first
             && let Some(answer) = self.ask_redis(question).await
         {
