@@ -36,7 +36,7 @@ use self::fault::Step;
 use self::listen::Watch;
 use self::params::{Owned, Param, column};
 use self::pool::Pool;
-use crate::catalog_row::{self, signed};
+use crate::catalog_row::{self, listed_credential, listed_host, signed};
 use crate::lineage_row;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
@@ -202,9 +202,7 @@ impl Catalog for Postgres {
 
     fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
         let patterns = Box::new(column(patterns, HostPattern::to_string));
-        self.list(read::HOSTS, vec![patterns], |row| {
-            catalog_row::listed_host(row, 0)
-        })
+        self.list(read::HOSTS, vec![patterns], |row| listed_host(row, 0))
     }
 
     fn list_hosts<'a>(
@@ -214,9 +212,7 @@ impl Catalog for Postgres {
     ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
         let (after, limit) = (text(after), catalog_row::limit(limit));
         let params: Owned = vec![Box::new(after), Box::new(limit)];
-        self.list(read::LIST_HOSTS, params, |row| {
-            catalog_row::listed_host(row, 0)
-        })
+        self.list(read::LIST_HOSTS, params, |row| listed_host(row, 0))
     }
 
     fn hosts_of<'a>(
@@ -236,7 +232,7 @@ impl Catalog for Postgres {
     ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
         let ids = Box::new(column(ids, |id| signed(id.as_u64())));
         self.list(read::CREDENTIALS, vec![ids], |row| {
-            catalog_row::listed_credential(row, 0)
+            listed_credential(row, 0)
         })
     }
 
@@ -248,7 +244,7 @@ impl Catalog for Postgres {
         let after = after.map_or(-1, |id| signed(id.as_u64()));
         let params: Owned = vec![Box::new(after), Box::new(catalog_row::limit(limit))];
         self.list(read::LIST_CREDENTIALS, params, |row| {
-            catalog_row::listed_credential(row, 0)
+            listed_credential(row, 0)
         })
     }
 

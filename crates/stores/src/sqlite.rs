@@ -44,7 +44,7 @@ use self::read::{
 use self::rows::Step;
 use self::slot::{Role, Slot};
 use self::watch::Watch;
-use crate::catalog_row;
+use crate::catalog_row::{self, listed_credential, listed_host};
 use crate::fault::unavailable;
 use crate::lineage_row;
 pub use crate::options::Mode;
@@ -230,7 +230,7 @@ impl Catalog for Sqlite {
 
     fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
         let patterns: Vec<_> = patterns.iter().map(|one| [one.to_string()]).collect();
-        self.list_each(HOST, patterns, |row| catalog_row::listed_host(row, 0))
+        self.list_each(HOST, patterns, |row| listed_host(row, 0))
     }
 
     fn list_hosts<'a>(
@@ -239,7 +239,7 @@ impl Catalog for Sqlite {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
         let values = (text(after), catalog_row::limit(limit));
-        self.list(HOSTS, values, |row| catalog_row::listed_host(row, 0))
+        self.list(HOSTS, values, |row| listed_host(row, 0))
     }
 
     fn hosts_of<'a>(
@@ -257,9 +257,7 @@ impl Catalog for Sqlite {
         ids: &'a [CredentialId],
     ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
         let ids: Vec<_> = ids.iter().map(|id| [id.as_u64()]).collect();
-        self.list_each(CREDENTIAL, ids, |row| {
-            catalog_row::listed_credential(row, 0)
-        })
+        self.list_each(CREDENTIAL, ids, |row| listed_credential(row, 0))
     }
 
     fn list_credentials(
@@ -269,9 +267,7 @@ impl Catalog for Sqlite {
     ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>> {
         let after = after.map_or(-1, |id| id.as_u64().cast_signed());
         let values = (after, catalog_row::limit(limit));
-        self.list(CREDENTIALS, values, |row| {
-            catalog_row::listed_credential(row, 0)
-        })
+        self.list(CREDENTIALS, values, |row| listed_credential(row, 0))
     }
 
     fn document<'a>(
