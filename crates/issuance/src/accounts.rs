@@ -9,7 +9,6 @@ mod change;
 mod create;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use tokio::time::{Instant, sleep};
 use crate::acme::{self, Account, Ca, ExternalAccount, NewAccount};
 
 /// Accounts of a catalog, each read or made with its first use.
+#[derive(Debug)]
 pub struct Accounts {
     sealer: Sealer,
     contact: Vec<String>,
@@ -30,7 +30,7 @@ pub struct Accounts {
 }
 
 /// State of an account in this process.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Slot {
     account: Option<Account>,
     /// Last failure and its time, for those who were waiting by then.
@@ -154,19 +154,14 @@ impl Accounts {
         external: Option<&ExternalAccount>,
         align: bool,
     ) -> Result<Account, AccountError> {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            match self.stored(ca).await? {
-                Some(account) if align => return Ok(self.align(account).await),
-                Some(account) => return Ok(account),
-                None => {}
-            }
-            if let Some(lease) = self.lease(ca).await? {
-                let made = self.make(ca, external).await;
-                release(lease, ca).await;
-                return made;
-            }
-            self.pause(ca, until).await?;
+        let account = match self.stored(ca).await? {
+            Some(account) => account,
+            None => self.alone(ca, self.make(ca, external)).await?,
+        };
+        // Another server may have made it meanwhile.
+        match align {
+            true => Ok(self.align(account).await),
+            false => Ok(account),
         }
     }
 
@@ -227,37 +222,31 @@ impl Accounts {
         }
     }
 
-    async fn lease(&self, ca: &Ca) -> Result<Option<Lease>, StoreError> {
-        Lease::take(&self.sealer, id(ca).to_string(), LEASE_TIME, &self.clock).await
-    }
-
-    /// Waits before another look at what another process does.
-    async fn pause(&self, ca: &Ca, until: Instant) -> Result<(), AccountError> {
-        if Instant::now() >= until {
-            return Err(AccountError::Busy(ca.name().into()));
+    /// Waits for the lease, and works while holding it.
+    async fn alone<T>(
+        &self,
+        ca: &Ca,
+        work: impl Future<Output = Result<T, AccountError>>,
+    ) -> Result<T, AccountError> {
+        let until = Instant::now() + PATIENCE;
+        let name = id(ca).to_string();
+        let lease = loop {
+            match Lease::take(&self.sealer, name.clone(), LEASE_TIME, &self.clock).await? {
+                Some(lease) => break lease,
+                None if Instant::now() < until => sleep(POLL).await,
+                None => return Err(AccountError::Busy(ca.name().into())),
+            }
+        };
+        let done = work.await;
+        if let Err(error) = lease.release().await {
+            tracing::debug!(ca = ca.name(), %error, "lease of the account not released");
         }
-        sleep(POLL).await;
-        Ok(())
+        done
     }
 
     fn slot(&self, ca: &Ca) -> Arc<tokio::sync::Mutex<Slot>> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(slots.entry(ca.directory().to_owned()).or_default())
-    }
-}
-
-impl fmt::Debug for Accounts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Accounts")
-            .field("contact", &self.contact)
-            .field("agree", &self.agree)
-            .finish_non_exhaustive()
-    }
-}
-
-async fn release(lease: Lease, ca: &Ca) {
-    if let Err(error) = lease.release().await {
-        tracing::debug!(ca = ca.name(), %error, "lease of the account not released");
     }
 }
 

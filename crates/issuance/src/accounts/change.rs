@@ -1,9 +1,8 @@
 //! Changes of an account: its contact, its key, its end.
 
 use sekisho_certs::store::{Precondition, Write};
-use tokio::time::Instant;
 
-use super::{AccountError, Accounts, PATIENCE, id, release};
+use super::{AccountError, Accounts, id};
 use crate::acme::{self, Account, Ca};
 
 impl Accounts {
@@ -78,24 +77,6 @@ impl Accounts {
 
     async fn expected(&self, ca: &Ca) -> Result<Account, AccountError> {
         self.stored(ca).await?.ok_or_else(|| absent(ca))
-    }
-
-    /// Waits for the lease, and works while holding it.
-    async fn alone<T>(
-        &self,
-        ca: &Ca,
-        work: impl Future<Output = Result<T, AccountError>>,
-    ) -> Result<T, AccountError> {
-        let until = Instant::now() + PATIENCE;
-        let lease = loop {
-            match self.lease(ca).await? {
-                Some(lease) => break lease,
-                None => self.pause(ca, until).await?,
-            }
-        };
-        let done = work.await;
-        release(lease, ca).await;
-        done
     }
 }
 

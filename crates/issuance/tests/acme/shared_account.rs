@@ -342,6 +342,17 @@ async fn the_configured_contact_is_told_once_per_start() {
 }
 
 #[tokio::test]
+async fn a_server_that_waited_for_the_account_tells_its_contact() {
+    let (fixture, cluster) = (Fixture::start(), Cluster::start().await);
+    let contacts = ["mailto:one@example.com", "mailto:two@example.com"];
+    let [one, two] = contacts.map(|contact| cluster.with_contact(contact));
+    let (of_one, of_two) = tokio::join!(one.get(&fixture.ca, None), two.get(&fixture.ca, None));
+    for (account, contact) in [of_one, of_two].into_iter().zip(contacts) {
+        assert_eq!(account.unwrap().contact(), [contact]);
+    }
+}
+
+#[tokio::test]
 async fn an_external_account_is_bound() {
     let key = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
     let fixture = Fixture::with(&PebbleOptions {
