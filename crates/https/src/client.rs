@@ -3,7 +3,6 @@
 //! caller bounds the time.
 
 use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +24,7 @@ use crate::describe::describe;
 
 /// Sends at most `REQUESTS` at a time. All of it runs on the runtime that
 /// polls it.
+#[derive(Debug)]
 pub struct HttpsClient {
     pool: Client<Connector, Full<Bytes>>,
     requests: Arc<Semaphore>,
@@ -77,14 +77,6 @@ impl HttpsClient {
             (true, Some(cause)) => format!("no connection: {}", describe(cause)),
             _ => describe(&error),
         })
-    }
-}
-
-impl fmt::Debug for HttpsClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpsClient")
-            .field("permits", &self.requests.available_permits())
-            .finish_non_exhaustive()
     }
 }
 

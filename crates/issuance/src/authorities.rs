@@ -9,15 +9,13 @@
 mod gauge;
 mod outage;
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sekisho_certs::metrics::Registry;
 use tokio::time::{Instant, timeout};
 
-use crate::acme::{self, Ca, ExternalAccount, Fault, Meta};
-use crate::quota::Quotas;
+use crate::acme::{self, Ca, Fault, Meta};
 use crate::settings::{CaOptions, SettingError};
 use gauge::PassedOver;
 use outage::{BUSY, Outage, is_busy};
@@ -27,21 +25,16 @@ use outage::{BUSY, Outage, is_busy};
 pub struct Authorities(Vec<Arc<Authority>>);
 
 /// CA with what is particular to it.
+#[derive(Debug)]
 pub struct Authority {
     /// Client of the CA.
     pub ca: Ca,
-    /// Account of another kind that ours is bound to.
-    pub external: Option<ExternalAccount>,
-    /// Profile of certificates; the CA's choice if none.
-    pub profile: Option<String>,
-    /// Common name of the root that chains should lead to.
-    pub chain: Option<String>,
-    /// Limits of the CA.
-    pub quotas: Quotas,
+    /// As the configuration describes it.
+    pub options: CaOptions,
     state: Mutex<State>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     /// Description that the CA gave last.
     meta: Option<Meta>,
@@ -271,10 +264,7 @@ impl Authority {
     fn new(options: CaOptions) -> Result<Self, SettingError> {
         Ok(Self {
             ca: Ca::new(&options.ca)?,
-            external: options.external,
-            profile: options.profile,
-            chain: options.chain,
-            quotas: options.quotas,
+            options,
             state: Mutex::default(),
         })
     }
@@ -312,17 +302,6 @@ impl Authority {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for Authority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Authority")
-            .field("ca", &self.ca)
-            .field("profile", &self.profile)
-            .field("chain", &self.chain)
-            .field("quotas", &self.quotas)
-            .finish_non_exhaustive()
     }
 }
 

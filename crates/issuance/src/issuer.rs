@@ -60,7 +60,6 @@ mod turns;
 mod under_way;
 mod working;
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -94,6 +93,7 @@ pub use under_way::{end_of, left_of};
 use working::Working;
 
 /// Issuer of one process. Its connections belong to the runtime that polls it.
+#[derive(Debug)]
 pub struct Issuer {
     sealer: Sealer,
     challenges: Arc<Challenges>,
@@ -297,7 +297,7 @@ impl Issuer {
 
     /// Returns the account at a CA.
     async fn account(&self, authority: &Authority) -> Result<Account, Failure> {
-        let external = authority.external.as_ref();
+        let external = authority.options.external.as_ref();
         Ok(self.accounts.get(&authority.ca, external).await?)
     }
 
@@ -316,14 +316,6 @@ impl Issuer {
             },
             None => Ok(None),
         }
-    }
-}
-
-impl fmt::Debug for Issuer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Issuer")
-            .field("holder", &self.holder)
-            .finish_non_exhaustive()
     }
 }
 

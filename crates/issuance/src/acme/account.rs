@@ -16,7 +16,7 @@ use super::order::{NewOrder, Order};
 
 /// Account at a CA. The CA knows it by its key: whoever has the key can order and
 /// revoke in its name.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Account {
     pub(super) ca: Ca,
     id: String,
@@ -300,13 +300,4 @@ struct Stored<'a> {
     #[serde(flatten)]
     credentials: &'a AccountCredentials,
     contact: &'a [String],
-}
-
-impl fmt::Debug for Account {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Account")
-            .field("ca", &self.ca.name)
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
 }

@@ -1,6 +1,5 @@
 //! A CA: where it is, whom its clients trust, and what it offers.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use sekisho_https::{HttpsClient, Timeouts, roots};
 
 /// CA; cheap to clone. All clones share connections, which belong to the runtime
 /// that sends the requests.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Ca {
     pub(super) name: Arc<str>,
     pub(super) transport: Arc<Transport>,
@@ -132,15 +131,6 @@ impl Ca {
     pub(super) async fn endpoints(&self) -> Result<Directory, Fault> {
         let json = self.transport.directory().await?;
         Directory::parse(&json)
-    }
-}
-
-impl fmt::Debug for Ca {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ca")
-            .field("name", &self.name)
-            .field("directory", &self.transport.directory)
-            .finish_non_exhaustive()
     }
 }
 

@@ -23,6 +23,7 @@ use super::retry_after;
 use sekisho_https::{BodyError, HttpsClient, body};
 
 /// State that all requests to a CA share.
+#[derive(Debug)]
 pub(super) struct Transport {
     pub(super) client: HttpsClient,
     /// URL of the directory.
@@ -36,7 +37,7 @@ pub(super) struct Transport {
 }
 
 /// The directory.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Read {
     /// Its text, and when it was read.
     last: Option<(Instant, Bytes)>,

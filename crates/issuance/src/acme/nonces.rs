@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 ///
 /// Orders in a burst would ask for a nonce each: Let's Encrypt answers 20 such requests
 /// per second and address, 10 of them at once, and refuses the others with 503.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Nonces {
     kept: Mutex<Vec<(Instant, HeaderValue)>>,
     /// Time of the next request for a new one.

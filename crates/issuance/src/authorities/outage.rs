@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use crate::acme::{self, Fault, Retry};
 
 /// Failure of a CA that no success has followed.
+#[derive(Debug)]
 pub(super) struct Outage {
     /// Failures in a row.
     failures: u32,

@@ -71,14 +71,14 @@ impl Attempt<'_> {
         if kind != Kind::Replaces {
             let names = self.names.iter();
             let failures: Vec<_> = names
-                .filter_map(|name| authority.quotas.failure(name))
+                .filter_map(|name| authority.options.quotas.failure(name))
                 .collect();
             let room = ledger
                 .has_room(ca, &failures, self.failures_share())
                 .await?;
             room.map_err(|retry| Failure::closed(ca, retry))?;
         }
-        let charges = authority.quotas.charges(kind, &self.names);
+        let charges = authority.options.quotas.charges(kind, &self.names);
         let taken = ledger.take(ca, &charges, self.share()).await?;
         taken.map_err(|retry| Failure::closed(ca, retry))?;
         Ok(charges)
@@ -105,7 +105,7 @@ impl Attempt<'_> {
         let ca = authority.ca.name();
         let is_about = |name: &&HostPattern| problem.is_bare() || problem.names(name.as_str());
         for name in self.names.iter().filter(is_about) {
-            let Some(charge) = authority.quotas.failure(name) else {
+            let Some(charge) = authority.options.quotas.failure(name) else {
                 continue;
             };
             if let Err(error) = self.issuer.ledger.charge(ca, &charge).await {
@@ -149,7 +149,10 @@ impl Issuer {
         let (Some(authority), Some(kind)) = (authority, saved.kind()) else {
             return;
         };
-        let charges = authority.quotas.certificate_charges(kind, &saved.names());
+        let charges = authority
+            .options
+            .quotas
+            .certificate_charges(kind, &saved.names());
         self.give_back_charges(authority, &charges).await;
     }
 

@@ -63,7 +63,7 @@ impl Attempt<'_> {
         let wanted = Wanted {
             key: &key.to_pkcs8(),
             names: &self.names,
-            chain: authority.chain.as_deref(),
+            chain: authority.options.chain.as_deref(),
             now: self.now(),
             roots: &[],
         };
@@ -110,7 +110,10 @@ impl Attempt<'_> {
                     kind = kind.without_replaces();
                 }
                 Err(error) => {
-                    let certificate = authority.quotas.certificate_charges(kind.kind, &self.names);
+                    let certificate = authority
+                        .options
+                        .quotas
+                        .certificate_charges(kind.kind, &self.names);
                     let unused = match may_have_begun(&error) {
                         true => &certificate,
                         false => &charges,
@@ -139,7 +142,7 @@ impl Attempt<'_> {
         let profile = self.lineage.wishes.profile.as_deref();
         NewOrder {
             names: &self.names,
-            profile: profile.or(authority.profile.as_deref()),
+            profile: profile.or(authority.options.profile.as_deref()),
             replaces: kind.replaces.as_ref(),
         }
     }
@@ -152,7 +155,7 @@ impl Attempt<'_> {
             return error.into();
         };
         let detail = error.problem().map_or("", |problem| &problem.detail);
-        let closed = authority.quotas.closed_by(detail, &self.names);
+        let closed = authority.options.quotas.closed_by(detail, &self.names);
         if !error.is_rate_limit() || closed.is_empty() {
             return error.into();
         }

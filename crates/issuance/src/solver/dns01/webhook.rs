@@ -30,6 +30,7 @@ pub struct WebhookSettings {
     pub login: Option<(String, Secret)>,
 }
 
+#[derive(Debug)]
 pub(super) struct Webhook {
     url: String,
     login: Option<HeaderValue>,
@@ -91,12 +92,6 @@ impl Webhook {
 impl fmt::Display for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "webhook {}", self.url)
-    }
-}
-
-impl fmt::Debug for Webhook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Webhook({})", self.url)
     }
 }
 
