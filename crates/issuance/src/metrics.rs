@@ -1,47 +1,28 @@
 //! Counters of issuance.
 
-use sekisho_certs::metrics::{Counter, Counters, Gauge, InGauge, Registry};
-
-use crate::acme::Blame;
+use sekisho_certs::metrics::{Counter, Counters, Gauge, Registry};
 
 /// Counters that only grow, and orders in flight. Clones share them. No label grows
 /// with names or tenants.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Metrics {
-    issued: Counter,
-    renewed: Counter,
-    failed_ca: Counter,
-    failed_host: Counter,
-    failed_operator: Counter,
-    failed_quota: Counter,
-    failed_store: Counter,
-    access_allowed: Counter,
-    access_refused: Counter,
-    access_failed: Counter,
-    information_answered: Counter,
-    information_failed: Counter,
-    late: Counter,
-    panics: Counter,
-    in_flight: Gauge,
-}
-
-/// Reason of an attempt without a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// Somebody must change something, or the CA failed.
-    Blame(Blame),
-    /// Limits or pauses allow nothing yet.
-    Quota,
-    /// The catalog failed.
-    Store,
-}
-
-/// Decision about the certificate of a first visitor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decided {
-    Allowed,
-    Refused,
-    Failed,
+    pub(crate) issued: Counter,
+    pub(crate) renewed: Counter,
+    pub(crate) failed_ca: Counter,
+    pub(crate) failed_host: Counter,
+    pub(crate) failed_operator: Counter,
+    /// Attempts for which limits or pauses allow nothing yet.
+    pub(crate) failed_quota: Counter,
+    pub(crate) failed_store: Counter,
+    pub(crate) access_allowed: Counter,
+    pub(crate) access_refused: Counter,
+    pub(crate) access_failed: Counter,
+    pub(crate) information_answered: Counter,
+    pub(crate) information_failed: Counter,
+    /// Attempts past the deadline of a certificate.
+    pub(crate) late: Counter,
+    pub(crate) panics: Counter,
+    pub(crate) in_flight: Gauge,
 }
 
 impl Metrics {
@@ -80,50 +61,5 @@ impl Metrics {
         registry.register("acme_renewal_panics", help, self.panics.clone());
         let help = "Orders that this server works on";
         registry.register("acme_orders_in_flight", help, self.in_flight.clone());
-    }
-
-    /// Counts an attempt past the deadline of a certificate.
-    pub(crate) fn late(&self) {
-        self.late.inc();
-    }
-
-    pub(crate) fn renewal_panicked(&self) {
-        self.panics.inc();
-    }
-
-    pub(crate) fn in_flight(&self) -> InGauge {
-        InGauge::new(&self.in_flight)
-    }
-
-    pub(crate) fn issued(&self, is_renewal: bool) {
-        match is_renewal {
-            true => self.renewed.inc(),
-            false => self.issued.inc(),
-        };
-    }
-
-    pub(crate) fn failed(&self, reason: Reason) {
-        match reason {
-            Reason::Blame(Blame::Ca) => self.failed_ca.inc(),
-            Reason::Blame(Blame::Host) => self.failed_host.inc(),
-            Reason::Blame(Blame::Operator) => self.failed_operator.inc(),
-            Reason::Quota => self.failed_quota.inc(),
-            Reason::Store => self.failed_store.inc(),
-        };
-    }
-
-    pub(crate) fn decided(&self, decided: Decided) {
-        match decided {
-            Decided::Allowed => self.access_allowed.inc(),
-            Decided::Refused => self.access_refused.inc(),
-            Decided::Failed => self.access_failed.inc(),
-        };
-    }
-
-    pub(crate) fn renewal_information(&self, is_answered: bool) {
-        match is_answered {
-            true => self.information_answered.inc(),
-            false => self.information_failed.inc(),
-        };
     }
 }

@@ -99,7 +99,7 @@ impl Issuer {
         }
         let now = attempt.now();
         if attempt.validity().is_some_and(|it| it.deadline() <= now) {
-            self.metrics.late();
+            self.metrics.late.inc();
         }
         match attempt.run(&task.issuers).await {
             Ok((credential, ca)) => attempt.issued(credential, &ca).await,
@@ -221,7 +221,7 @@ impl<'a> Attempt<'a> {
         for solver in first {
             match self.as_account(authority, *solver).await {
                 Err(failure) if failure.is_validation() => {
-                    let (solver, why) = (solver.as_str(), failure.why());
+                    let (solver, why) = (solver.as_str(), failure);
                     tracing::info!(lineage = %self.lineage.name, solver, %why, "trying the next challenge");
                 }
                 done => return self.proved_by(*solver, done),

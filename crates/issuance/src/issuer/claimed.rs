@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sekisho_certs::metrics::InGauge;
 use sekisho_certs::store::Write;
 use sekisho_certs::{Claim, Fence, Lineage, LineageName, Secret, StoreError, Tenant, ToClaim};
 use sekisho_gate::Permit;
@@ -73,7 +74,7 @@ impl Issuer {
 
     /// Makes an attempt, and prolongs the claim meanwhile.
     async fn work(&self, name: &LineageName, claim: &Claim, task: Task) -> Outcome {
-        let _order = self.metrics.in_flight();
+        let _order = InGauge::new(&self.metrics.in_flight);
         let held = Held::new(claim);
         tokio::select! {
             outcome = self.attempt(name, &held, task) => outcome,

@@ -1,28 +1,30 @@
 //! Why a lineage has no new certificate.
 
-use std::sync::Arc;
-
 use sekisho_certs::{HostPattern, StoreError};
 
 use crate::accounts::AccountError;
 use crate::acme::{self, Blame, Fault, Retry};
 use crate::authorities::{NO_CA, NoAuthority};
-use crate::metrics::Reason;
+use crate::metrics::Metrics;
 use crate::quota::RetryAt;
 use crate::schedule;
 use crate::settings::SettingError;
 use crate::solver::{Solvers, dns01};
 
 /// Failure of one attempt.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// At the CA, or on the way to it.
-    Acme(acme::Error),
+    #[error(transparent)]
+    Acme(#[from] acme::Error),
     /// While the records of DNS-01 were written.
-    Dns(dns01::Error),
+    #[error("dns-01: {0}")]
+    Dns(#[from] dns01::Error),
     /// The catalog did not do its part.
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// Nothing allows an order before this Unix second.
+    #[error("{why}")]
     Closed {
         until: i64,
         why: String,
@@ -30,13 +32,17 @@ pub(super) enum Failure {
         is_limit: bool,
     },
     /// Somebody must change the configuration or the wishes of the lineage.
+    #[error("{0}")]
     Setting(String),
     /// This server's configuration lacks what another's may have: a zone, a challenge, a
     /// CA.
+    #[error("{0}")]
     Lacking(String),
     /// The claim has ended: another process has it, or removed the lineage.
+    #[error("{CLAIM_LOST}")]
     ClaimLost,
     /// No host refers to the certificate any more.
+    #[error("no host refers to the certificate")]
     Unused,
 }
 
@@ -97,20 +103,6 @@ impl Failure {
         matches!(self, Self::Closed { is_limit: true, .. })
     }
 
-    /// Returns the reason in words.
-    pub(super) fn why(&self) -> Arc<str> {
-        match self {
-            Self::Acme(error) => error.to_string().into(),
-            Self::Dns(error) => format!("dns-01: {error}").into(),
-            Self::Store(error) => error.to_string().into(),
-            Self::Closed { why, .. } | Self::Setting(why) | Self::Lacking(why) => {
-                why.as_str().into()
-            }
-            Self::ClaimLost => CLAIM_LOST.into(),
-            Self::Unused => "no host refers to the certificate".into(),
-        }
-    }
-
     /// Returns who must change something.
     pub(super) fn blame(&self) -> Blame {
         match self {
@@ -152,13 +144,16 @@ impl Failure {
         }
     }
 
-    /// Returns how it is counted.
-    pub(super) fn reason(&self) -> Reason {
-        match self {
-            Self::Closed { .. } => Reason::Quota,
-            Self::Store(_) | Self::ClaimLost => Reason::Store,
-            _ => Reason::Blame(self.blame()),
-        }
+    /// Counts it, by who must change something.
+    pub(super) fn count(&self, metrics: &Metrics) {
+        let counter = match (self, self.blame()) {
+            (Self::Closed { .. }, _) => &metrics.failed_quota,
+            (Self::Store(_) | Self::ClaimLost, _) => &metrics.failed_store,
+            (_, Blame::Ca) => &metrics.failed_ca,
+            (_, Blame::Host) => &metrics.failed_host,
+            (_, Blame::Operator) => &metrics.failed_operator,
+        };
+        counter.inc();
     }
 
     /// Returns what the schedule makes of it. `now` is in Unix seconds.
@@ -231,12 +226,6 @@ impl Failure {
     }
 }
 
-impl From<acme::Error> for Failure {
-    fn from(error: acme::Error) -> Self {
-        Self::Acme(error)
-    }
-}
-
 impl From<AccountError> for Failure {
     fn from(error: AccountError) -> Self {
         match error {
@@ -247,18 +236,6 @@ impl From<AccountError> for Failure {
                 Self::Store(StoreError::Unavailable(error.to_string().into()))
             }
         }
-    }
-}
-
-impl From<dns01::Error> for Failure {
-    fn from(error: dns01::Error) -> Self {
-        Self::Dns(error)
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
     }
 }
 
@@ -300,7 +277,7 @@ mod tests {
 
     #[test]
     fn the_cause_of_a_failure_outlives_closed_limits() {
-        let why = Failure::closed("ca", RetryAt(9)).why();
+        let why = Failure::closed("ca", RetryAt(9)).to_string();
         assert_eq!(cause(&why), None);
         let refused = "ca: validating a.example: connection: refused";
         assert_eq!(cause(refused), Some(refused));

@@ -19,7 +19,6 @@ use super::under_way::UnderWay;
 use super::working::Outcome;
 use super::{Issuer, NoCertificate};
 use crate::admission::{Allowed, Decision};
-use crate::metrics::Decided;
 
 /// Issuer as the lookup asks it. Its work is done on a runtime of its own.
 #[derive(Debug)]
@@ -48,7 +47,7 @@ impl Obtain for OnDemand {
         }
         let tenant = record.map(|record| record.tenant.clone());
         let Some(permit) = self.issuer.visits.try_enter(tenant) else {
-            return Box::pin(std::future::ready(busy("too many first visits at once")));
+            return Box::pin(std::future::ready(failed("too many first visits at once")));
         };
         let (issuer, name, record) = (Arc::clone(&self.issuer), name.clone(), record.cloned());
         let visit = async move {
@@ -57,10 +56,8 @@ impl Obtain for OnDemand {
         };
         let visit = self.runtime.spawn(visit);
         Box::pin(async move {
-            visit.await.unwrap_or_else(|error| Obtained::Failed {
-                why: format!("the work was broken off: {error}").into(),
-                retry_after: SOON,
-            })
+            let broken_off = |error| failed(format!("the work was broken off: {error}"));
+            visit.await.unwrap_or_else(broken_off)
         })
     }
 }
@@ -70,24 +67,21 @@ impl Issuer {
     async fn visited(self: &Arc<Self>, name: &HostName, record: Option<&HostRecord>) -> Obtained {
         let cas = self.authorities.metas().await;
         let decision = self.admission.decide(name, record, &cas).await;
-        self.metrics.decided(match &decision {
-            Decision::Allowed(_) => Decided::Allowed,
-            Decision::Refused { .. } => Decided::Refused,
-            Decision::Failed { .. } => Decided::Failed,
-        });
         match decision {
             Decision::Refused { why, retry_after } => {
+                self.metrics.access_refused.inc();
                 self.refused(name, record, &why).await;
                 Obtained::Refused { retry_after }
             }
-            Decision::Failed { why, retry_after } => Obtained::Failed { why, retry_after },
-            Decision::Allowed(allowed) => match self.admitted(&allowed, record.is_none()).await {
-                Ok(obtained) => obtained,
-                Err(error) => Obtained::Failed {
-                    why: error.to_string().into(),
-                    retry_after: SOON,
-                },
-            },
+            Decision::Failed { why, retry_after } => {
+                self.metrics.access_failed.inc();
+                Obtained::Failed { why, retry_after }
+            }
+            Decision::Allowed(allowed) => {
+                self.metrics.access_allowed.inc();
+                let obtained = self.admitted(&allowed, record.is_none()).await;
+                obtained.unwrap_or_else(|error| failed(error.to_string()))
+            }
         }
     }
 
@@ -156,7 +150,7 @@ impl Issuer {
         let (Some(of_tenant), Ok(order)) = (of_tenant, order) else {
             // The lineage is due: it is taken up in its turn.
             self.due.notify_one();
-            return Ok(Visited::Done(busy("too many orders are in flight")));
+            return Ok(Visited::Done(failed("too many orders are in flight")));
         };
         let task = Task {
             when: When::IfDue,
@@ -256,10 +250,7 @@ impl From<Outcome> for Visited {
                 next: Some(next),
                 ..
             }) => Self::Again(why, next),
-            Err(NoCertificate { why, .. }) => Self::Done(Obtained::Failed {
-                why,
-                retry_after: SOON,
-            }),
+            Err(NoCertificate { why, .. }) => Self::Done(failed(why)),
         }
     }
 }
@@ -277,8 +268,8 @@ fn own_name(allowed: &Allowed) -> LineageName {
     LineageName::parse(&name).expect("a name of a lineage")
 }
 
-/// Returns the answer where there is no place.
-fn busy(why: &str) -> Obtained {
+/// Returns a failure after which the next visitor may try again soon.
+fn failed(why: impl Into<Arc<str>>) -> Obtained {
     Obtained::Failed {
         why: why.into(),
         retry_after: SOON,

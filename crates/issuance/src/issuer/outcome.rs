@@ -28,7 +28,10 @@ impl Attempt<'_> {
                 let (lineage, names) = (&self.lineage.name, self.names.len());
                 let renewal = self.current.is_some();
                 tracing::info!(%lineage, names, %credential, renewal, "certificate stored");
-                self.issuer.metrics.issued(self.current.is_some());
+                match renewal {
+                    true => self.issuer.metrics.renewed.inc(),
+                    false => self.issuer.metrics.issued.inc(),
+                };
                 Ok(Issued {
                     credential,
                     names: self.names.clone(),
@@ -44,12 +47,11 @@ impl Attempt<'_> {
     pub(super) async fn failed(&mut self, failure: Failure) -> Outcome {
         let (why, now) = (self.why(&failure), self.now());
         let setting = failure.setting(&self.issuer.solvers, &self.names);
-        if !matches!(failure, Failure::Unused) {
-            self.issuer.metrics.failed(failure.reason());
-        }
         if matches!(failure, Failure::Unused) {
             self.abandon_order().await;
             self.clean_up().await;
+        } else {
+            failure.count(&self.issuer.metrics);
         }
         let (write, next) = match failure {
             Failure::Store(error) => return Err(self.issuer.no_store(&error)),
@@ -71,8 +73,7 @@ impl Attempt<'_> {
             None => {}
         }
         self.held.end().await;
-        if let Err(failure) = self.write(vec![write]).await {
-            let error = failure.why();
+        if let Err(error) = self.write(vec![write]).await {
             tracing::warn!(%lineage, %error, "the failure was not stored");
         }
         Err(NoCertificate {
@@ -85,13 +86,12 @@ impl Attempt<'_> {
     /// Returns the reason in words. Beside a closed limit stands the failure before it,
     /// which tells what to mend.
     fn why(&self, failure: &Failure) -> Arc<str> {
-        let why = failure.why();
         let before = self.lineage.last_error.as_ref();
         match before.and_then(|error| cause(&error.text)) {
             Some(cause) if matches!(failure, Failure::Closed { .. }) => {
-                format!("{why}{BEFORE}{cause}").into()
+                format!("{failure}{BEFORE}{cause}").into()
             }
-            _ => why,
+            _ => failure.to_string().into(),
         }
     }
 

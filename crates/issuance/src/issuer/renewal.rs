@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use sekisho_certs::metrics::Counter;
 use sekisho_certs::{StoreError, ToClaim};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -20,7 +21,7 @@ impl Issuer {
     /// most urgent first, those of dead servers too.
     pub async fn renew_due(self: Arc<Self>) {
         let work = || Arc::clone(&self).renew();
-        restarted(work, || self.metrics.renewal_panicked()).await;
+        restarted(work, &self.metrics.panics).await;
     }
 
     async fn renew(self: Arc<Self>) {
@@ -142,7 +143,7 @@ impl Attempt<'_> {
             }
             match authority.ca.renewal_info(&leaf).await {
                 Ok(info) => {
-                    self.issuer.metrics.renewal_information(true);
+                    self.issuer.metrics.information_answered.inc();
                     self.lineage.issued_by = Some(authority.ca.directory().to_owned());
                     let (start, end) = (info.start, info.end);
                     self.suggested = Some(Suggested {
@@ -153,7 +154,7 @@ impl Attempt<'_> {
                     return;
                 }
                 Err(error) => {
-                    self.issuer.metrics.renewal_information(false);
+                    self.issuer.metrics.information_failed.inc();
                     if matches!(error.fault, Fault::Unreachable(_)) {
                         authorities.failed(authority, &error);
                     }
@@ -183,7 +184,7 @@ impl Attempt<'_> {
 
 /// Runs work in a task of its own, and again after each panic: else a bug would end
 /// renewal, and nobody would notice before certificates expire.
-async fn restarted<F>(work: impl Fn() -> F, panicked: impl Fn())
+async fn restarted<F>(work: impl Fn() -> F, panics: &Counter)
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -194,7 +195,7 @@ where
         let Some(Err(error)) = task.join_next().await else {
             return;
         };
-        panicked();
+        panics.inc();
         let again_in_s = RESTART.as_secs();
         tracing::error!(%error, again_in_s, "renewal panicked: starting it again");
         sleep(RESTART).await;
@@ -235,15 +236,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_panic_does_not_end_renewal() {
-        let (runs, panics) = (Arc::new(AtomicU32::new(0)), AtomicU32::new(0));
+        let (runs, panics) = (Arc::new(AtomicU32::new(0)), Counter::default());
         let work = || {
             let runs = Arc::clone(&runs);
             async move { assert!(runs.fetch_add(1, Ordering::SeqCst) == 2, "a bug") }
         };
-        let panicked = || {
-            panics.fetch_add(1, Ordering::SeqCst);
-        };
-        restarted(work, panicked).await;
-        assert_eq!((runs.load(Ordering::SeqCst), panics.into_inner()), (3, 2));
+        restarted(work, &panics).await;
+        assert_eq!((runs.load(Ordering::SeqCst), panics.get()), (3, 2));
     }
 }
