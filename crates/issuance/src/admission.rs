@@ -26,7 +26,6 @@ mod rules;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use sekisho_certs::{HostName, HostPattern, HostRecord, Obtained, Tenant};
@@ -42,7 +41,7 @@ use crate::names::registered_domain;
 use crate::setting_error::SettingError;
 use ask::Ask;
 use decision::No;
-use memory::{Denied, Granted, Memory};
+use memory::{Granted, Memory};
 use rules::Lists;
 use sekisho_dns::Resolver;
 
@@ -165,7 +164,7 @@ impl Admission {
         let retry_after = remembered.ends.saturating_duration_since(Instant::now());
         let granted = match &remembered.answer {
             Ok(granted) => granted,
-            Err(denied) => return denied.decision(retry_after),
+            Err(no) => return no.decision(retry_after),
         };
         let permits = |ca: &Meta| granted.issuers.permits(&ca.caa_identities);
         if !cas.is_empty() && !cas.iter().any(permits) {
@@ -224,29 +223,16 @@ impl Admission {
     }
 }
 
-impl Denied {
-    fn decision(&self, retry_after: Duration) -> Decision {
-        let why = Arc::clone(&self.why);
-        match self.is_failure {
-            true => Decision::Failed { why, retry_after },
-            false => Decision::Refused {
-                why,
-                retry_after: Some(retry_after),
-            },
-        }
-    }
-}
-
 /// Bounds a condition by the deadline.
 async fn within<T>(what: &str, asked: impl Future<Output = Result<T, No>>) -> Result<T, No> {
     let answer = timeout(DEADLINE, asked).await;
     let answer = answer.unwrap_or_else(|_| {
         let late = format!("no answer within {} s", DEADLINE.as_secs());
-        Err(No::Failed(late))
+        Err(No::Failed(late.into()))
     });
     answer.map_err(|no| match no {
-        No::Refused(why) => No::Refused(format!("{what}: {why}")),
-        No::Failed(why) => No::Failed(format!("{what}: {why}")),
+        No::Refused(why) => No::Refused(format!("{what}: {why}").into()),
+        No::Failed(why) => No::Failed(format!("{what}: {why}").into()),
     })
 }
 

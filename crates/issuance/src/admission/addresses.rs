@@ -19,22 +19,15 @@ pub(super) async fn check(
     let of = |kind| resolver.records(pattern.as_str(), kind);
     let (v4, v6) = tokio::join!(of(RecordType::A), of(RecordType::AAAA));
     let found: Vec<_> = [&v4, &v6].into_iter().flatten().flatten().collect();
-    let found: Vec<_> = found.into_iter().filter_map(address).collect();
+    let found: Vec<_> = found.into_iter().filter_map(RData::ip_addr).collect();
     if found.iter().any(|address| expected.contains(address)) {
         return Ok(());
     }
     // Half an answer decides nothing: the other half may hold the address.
     v4.and(v6)?;
-    Err(No::Refused(match found.as_slice() {
+    let why = match found.as_slice() {
         [] => format!("{pattern} leads to no address"),
         [first, ..] => format!("{pattern} leads to {first}, none of `addresses`"),
-    }))
-}
-
-fn address(data: &RData) -> Option<IpAddr> {
-    match data {
-        RData::A(address) => Some(address.0.into()),
-        RData::AAAA(address) => Some(address.0.into()),
-        _ => None,
-    }
+    };
+    Err(No::Refused(why.into()))
 }

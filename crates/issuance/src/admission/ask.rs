@@ -54,7 +54,7 @@ impl Ask {
     /// Asks for a pattern: 2xx means yes, 4xx no, all else is a failure. Returns
     /// the tenant that the endpoint names.
     pub(super) async fn check(&self, pattern: &HostPattern) -> Result<Option<Tenant>, No> {
-        let failed = |why: String| No::Failed(format!("{}: {why}", self.server));
+        let failed = |why: String| No::Failed(format!("{}: {why}", self.server).into());
         // Patterns need no escaping: letters, digits, '-', '_', '.' and '*' alone.
         let request =
             Request::get(format!("{}{pattern}", self.prefix)).body(Full::<Bytes>::default());
@@ -63,7 +63,8 @@ impl Ask {
         let answer = self.client.send(&request).await.map_err(failed)?;
         let status = answer.status();
         if status.is_client_error() {
-            return Err(No::Refused(format!("{} answers {status}", self.server)));
+            let why = format!("{} answers {status}", self.server);
+            return Err(No::Refused(why.into()));
         }
         if !status.is_success() {
             return Err(failed(format!("answers {status}")));

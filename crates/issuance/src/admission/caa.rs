@@ -72,7 +72,7 @@ pub(super) async fn issuers(resolver: &Resolver, pattern: &HostPattern) -> Resul
         let records: Vec<_> = records.iter().filter_map(caa).collect();
         if !records.is_empty() {
             let issuers = Issuers::of(&records, parent.is_some());
-            return issuers.map_err(|why| No::Refused(format!("{name}: {why}")));
+            return issuers.map_err(|why| No::Refused(format!("{name}: {why}").into()));
         }
         next = name.split_once('.').map(|(_, parent)| parent);
     }

@@ -47,17 +47,35 @@ pub struct Allowed {
 #[derive(Clone, Debug)]
 pub(super) enum No {
     /// A condition says no.
-    Refused(String),
+    Refused(Arc<str>),
     /// A condition could not be decided.
-    Failed(String),
+    Failed(Arc<str>),
+}
+
+impl No {
+    /// Makes the decision, which is remembered for this time.
+    pub(super) fn decision(&self, retry_after: Duration) -> Decision {
+        match self {
+            Self::Refused(why) => Decision::Refused {
+                why: Arc::clone(why),
+                retry_after: Some(retry_after),
+            },
+            Self::Failed(why) => Decision::Failed {
+                why: Arc::clone(why),
+                retry_after,
+            },
+        }
+    }
 }
 
 impl From<ResolveError> for No {
     fn from(error: ResolveError) -> Self {
         match error {
             // Faults of the customer's own zone.
-            ResolveError::Aliases(_) | ResolveError::Name(..) => Self::Refused(error.to_string()),
-            ResolveError::NoAnswer(why) => Self::Failed(why),
+            ResolveError::Aliases(_) | ResolveError::Name(..) => {
+                Self::Refused(error.to_string().into())
+            }
+            ResolveError::NoAnswer(why) => Self::Failed(why.into()),
         }
     }
 }

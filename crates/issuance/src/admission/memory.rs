@@ -20,7 +20,7 @@ pub(super) struct Memory(Cache<HostPattern, Arc<Remembered>, ByWeight, RandomSta
 /// Answer of the network about a pattern, and its end.
 #[derive(Debug)]
 pub(super) struct Remembered {
-    pub(super) answer: Result<Granted, Denied>,
+    pub(super) answer: Result<Granted, No>,
     pub(super) ends: Instant,
 }
 
@@ -30,14 +30,6 @@ pub(super) struct Granted {
     /// Tenant that the ask URL named.
     pub(super) tenant: Option<Tenant>,
     pub(super) issuers: Issuers,
-}
-
-/// Why a pattern is not allowed.
-#[derive(Debug)]
-pub(super) struct Denied {
-    pub(super) why: Arc<str>,
-    /// True if a condition could not be decided, instead of saying no.
-    pub(super) is_failure: bool,
 }
 
 impl Memory {
@@ -81,22 +73,12 @@ impl Memory {
 
 impl From<Result<Granted, No>> for Remembered {
     fn from(answer: Result<Granted, No>) -> Self {
-        let (answer, holds) = match answer {
-            Ok(granted) => (Ok(granted), DECIDED),
-            Err(No::Refused(why)) => (Err(Denied::new(why, false)), DECIDED),
-            Err(No::Failed(why)) => (Err(Denied::new(why, true)), FAILED),
+        let holds = match &answer {
+            Ok(_) | Err(No::Refused(_)) => DECIDED,
+            Err(No::Failed(_)) => FAILED,
         };
         let ends = Instant::now() + holds;
         Self { answer, ends }
-    }
-}
-
-impl Denied {
-    fn new(why: String, is_failure: bool) -> Self {
-        Self {
-            why: why.into(),
-            is_failure,
-        }
     }
 }
 
@@ -106,7 +88,7 @@ struct ByWeight;
 impl Weighter<HostPattern, Arc<Remembered>> for ByWeight {
     fn weight(&self, pattern: &HostPattern, remembered: &Arc<Remembered>) -> u64 {
         let text = match &remembered.answer {
-            Err(denied) => denied.why.len(),
+            Err(No::Refused(why) | No::Failed(why)) => why.len(),
             Ok(granted) => {
                 let tenant = granted.tenant.as_ref().map_or(0, |it| it.as_str().len());
                 let issuers = match &granted.issuers {
@@ -148,7 +130,9 @@ mod tests {
         for number in 0..10_000 {
             let name = pattern(&format!("{number}.{}.example", "a".repeat(60)));
             let long = "b".repeat(200);
-            memory.answer(&name, async || Err(No::Refused(long))).await;
+            memory
+                .answer(&name, async || Err(No::Refused(long.into())))
+                .await;
         }
         assert!(memory.0.weight() <= BYTES as u64, "{memory:?}");
         assert!(memory.0.len() > 300, "{memory:?}");
@@ -182,7 +166,7 @@ mod tests {
         let next = memory
             .answer(&other, async || Err(No::Failed("down".into())))
             .await;
-        assert!(next.answer.as_ref().is_err_and(|denied| denied.is_failure));
+        assert!(matches!(next.answer, Err(No::Failed(_))));
     }
 
     #[tokio::test(start_paused = true)]
@@ -191,7 +175,9 @@ mod tests {
         let (refused, failed) = (pattern("a.example"), pattern("b.example"));
         let ask = async |name: &HostPattern, no: No| {
             let remembered = memory.answer(name, async || Err(no)).await;
-            remembered.answer.as_ref().unwrap_err().why.to_string()
+            match remembered.answer.as_ref().unwrap_err() {
+                No::Refused(why) | No::Failed(why) => why.to_string(),
+            }
         };
         assert_eq!(ask(&refused, No::Refused("1".into())).await, "1");
         assert_eq!(ask(&failed, No::Failed("1".into())).await, "1");
