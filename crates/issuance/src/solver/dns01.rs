@@ -33,7 +33,6 @@ pub use error::{Error, Fault};
 use exec::Exec;
 pub use exec::ExecSettings;
 pub use propagation::Waiting;
-use rfc2136::Rfc2136;
 pub use rfc2136::Rfc2136Settings;
 use sekisho_dns::{PORT, Resolver};
 pub use tsig::TsigKey;
@@ -130,9 +129,7 @@ impl Dns01 {
     /// [`Fault::Setting`] names the key.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let writer = match &settings.writer {
-            WriterSettings::Rfc2136(rfc2136) => {
-                Ok(Writer::Rfc2136(Box::new(Rfc2136::new(rfc2136))))
-            }
+            WriterSettings::Rfc2136(rfc2136) => Ok(Writer::Rfc2136(rfc2136.clone())),
             WriterSettings::Exec(exec) => Ok(Writer::Exec(Exec::new(exec))),
             WriterSettings::Webhook(webhook) => {
                 Webhook::new(webhook).map(|webhook| Writer::Webhook(Box::new(webhook)))
@@ -227,7 +224,7 @@ impl Dns01 {
 
 #[derive(Debug)]
 enum Writer {
-    Rfc2136(Box<Rfc2136>),
+    Rfc2136(Box<Rfc2136Settings>),
     Exec(Exec),
     Webhook(Box<Webhook>),
 }

@@ -26,14 +26,7 @@ pub struct Rfc2136Settings {
     pub clock: Clock,
 }
 
-#[derive(Debug)]
-pub(super) struct Rfc2136(Rfc2136Settings);
-
-impl Rfc2136 {
-    pub(super) fn new(settings: &Rfc2136Settings) -> Self {
-        Self(settings.clone())
-    }
-
+impl Rfc2136Settings {
     /// Sends an update, once more if there is no answer. It may arrive twice: adding
     /// a record that is there, and removing one that is not, change nothing (RFC
     /// 2136, section 3.4.2).
@@ -46,18 +39,18 @@ impl Rfc2136 {
     }
 
     async fn send(&self, action: Action, presented: &Presented) -> Result<(), Fault> {
-        let now = || u64::try_from(self.0.clock.now()).unwrap_or(0);
-        let signed = self.0.key.sign(update(action, presented)?, now());
+        let now = || u64::try_from(self.clock.now()).unwrap_or(0);
+        let signed = self.key.sign(update(action, presented)?, now());
         let (request, mac) = signed.map_err(|error| Fault::Name(error.to_string()))?;
-        let answer = send(self.0.server, &request, TRY).await;
+        let answer = send(self.server, &request, TRY).await;
         let (answer, bytes) = answer.map_err(|why| Fault::Unreachable(format!("{self}: {why}")))?;
         let refused = |why: String| {
-            let (zone, key) = (&presented.zone, self.0.key.name());
+            let (zone, key) = (&presented.zone, self.key.name());
             Fault::Refused(format!("{self}: zone {zone}, key {key}: {why}"))
         };
         match answer.metadata.response_code {
             ResponseCode::NoError => {
-                let verified = self.0.key.verify(&bytes, &mac, now());
+                let verified = self.key.verify(&bytes, &mac, now());
                 verified.map_err(refused)
             }
             code => Err(refused(words(code, &answer))),
@@ -65,9 +58,9 @@ impl Rfc2136 {
     }
 }
 
-impl fmt::Display for Rfc2136 {
+impl fmt::Display for Rfc2136Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rfc2136 {}", self.0.server)
+        write!(f, "rfc2136 {}", self.server)
     }
 }
 

@@ -12,7 +12,6 @@ use http::{Request, Uri};
 use http_body_util::Full;
 use sekisho_certs::credential::Secret;
 use sekisho_https::{HttpsClient, Timeouts, roots};
-use serde::Serialize;
 
 use super::error::Fault;
 use super::{Action, Presented};
@@ -64,18 +63,14 @@ impl Webhook {
 
     pub(super) async fn write(&self, action: Action, presented: &Presented) -> Result<(), Fault> {
         let url = format!("{}/{}", self.url, action.as_str());
-        let record = Json {
-            fqdn: &presented.fqdn,
-            value: &presented.value,
-        };
-        let json = serde_json::to_vec(&record).expect("texts are JSON");
+        let record = serde_json::json!({ "fqdn": presented.fqdn, "value": presented.value });
         let mut request = Request::post(&url)
             .header(CONTENT_TYPE, "application/json")
             .header(USER_AGENT, AGENT);
         if let Some(login) = &self.login {
             request = request.header(AUTHORIZATION, login);
         }
-        let request = request.body(Full::new(Bytes::from(json)));
+        let request = request.body(Full::new(Bytes::from(record.to_string())));
         let request = request.expect("the URL was parsed");
         let _permit = self.client.permit().await;
         let answer = self.client.send(&request).await;
@@ -93,12 +88,6 @@ impl fmt::Display for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "webhook {}", self.url)
     }
-}
-
-#[derive(Serialize)]
-struct Json<'a> {
-    fqdn: &'a str,
-    value: &'a str,
 }
 
 fn basic((user, password): &(String, Secret)) -> HeaderValue {
