@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use super::ca::Ca;
 use super::error::{Error, Fault};
 use super::exchange::{Exchange, Noted};
-use super::order::{NewOrder, Order};
 
 /// Account at a CA. The CA knows it by its key: whoever has the key can order and
 /// revoke in its name.
@@ -125,22 +124,6 @@ impl Account {
     #[must_use]
     pub fn to_bytes(&self) -> Secret {
         self.credentials.clone()
-    }
-
-    /// Begins an order. The caller saves [`Order::url`] before anything else.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub async fn order(&self, new: &NewOrder<'_>) -> Result<Order, Error> {
-        Order::begin(self, new).await
-    }
-
-    /// Goes on with an order that any process began with this account.
-    ///
-    /// # Errors
-    /// [`Error::is_lost`] tells whether the CA does not know it any more.
-    pub async fn resume(&self, url: &str) -> Result<Order, Error> {
-        Order::resume(self, url).await
     }
 
     /// Asks the CA whether it knows the account and takes its key.

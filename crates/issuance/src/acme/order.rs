@@ -69,23 +69,33 @@ pub struct Order {
     what: String,
 }
 
-impl Order {
-    pub(super) async fn begin(account: &Account, new: &NewOrder<'_>) -> Result<Self, Error> {
+impl Account {
+    /// Begins an order. The caller saves [`Order::url`] before anything else.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn order(&self, new: &NewOrder<'_>) -> Result<Order, Error> {
         let what = listed(new.names);
-        let begun = Self::place(account, new, what.clone()).await;
-        begun.map_err(|fault| account.at(fault, format_args!("ordering {what}")))
+        let begun = Order::place(self, new, what.clone()).await;
+        begun.map_err(|fault| self.at(fault, format_args!("ordering {what}")))
     }
 
-    pub(super) async fn resume(account: &Account, url: &str) -> Result<Self, Error> {
+    /// Goes on with an order that any process began with this account.
+    ///
+    /// # Errors
+    /// [`Error::is_lost`] tells whether the CA does not know it any more.
+    pub async fn resume(&self, url: &str) -> Result<Order, Error> {
         let resumed = async {
-            let session = account.session().await?;
+            let session = self.session().await?;
             let inner = session.0.order(url.to_owned()).await?;
-            Ok(Self::new(account, session, inner, url.to_owned()))
+            Ok(Order::new(self, session, inner, url.to_owned()))
         };
         let resumed = resumed.await;
-        resumed.map_err(|fault| account.at(fault, format_args!("resuming order {url}")))
+        resumed.map_err(|fault| self.at(fault, format_args!("resuming order {url}")))
     }
+}
 
+impl Order {
     async fn place(account: &Account, new: &NewOrder<'_>, what: String) -> Result<Self, Fault> {
         let identifier = |name: &HostPattern| Identifier::Dns(name.as_str().to_owned());
         let identifiers: Vec<_> = new.names.iter().map(identifier).collect();

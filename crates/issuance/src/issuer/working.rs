@@ -56,22 +56,16 @@ impl Working {
 impl Mine {
     /// Ends the work.
     pub(super) fn end(self, outcome: Outcome) {
+        let sender = self.sender.clone();
         // Before the outcome is told: who comes after it begins anew.
-        self.working.all().remove(&self.name);
-        self.sender.send_replace(Some(outcome));
+        drop(self);
+        sender.send_replace(Some(outcome));
     }
 }
 
 impl Drop for Mine {
     fn drop(&mut self) {
-        let mut all = self.working.all();
-        // Another work may stand there by now.
-        if all
-            .get(&self.name)
-            .is_some_and(|there| there.same_channel(&self.sender.subscribe()))
-        {
-            all.remove(&self.name);
-        }
+        self.working.all().remove(&self.name);
     }
 }
 
