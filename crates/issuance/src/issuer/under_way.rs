@@ -9,37 +9,29 @@ use crate::quota::Kind;
 use crate::solver::dns01::Presented;
 
 /// Order of a lineage, as its row keeps it, sealed. Any server goes on from there.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct UnderWay {
     /// True if hosts without a record get one with the certificate.
-    #[serde(default)]
     pub(super) makes_hosts: bool,
     /// True if the certificate in use was revoked: the next one is due now and gets
     /// another key, since others may have this one.
-    #[serde(default)]
     pub(super) revoked: bool,
     /// True if a command has asked for the next certificate and got none: it is due at
     /// the next attempt, too.
-    #[serde(default)]
     pub(super) wanted: bool,
     /// True if the lineage is only there for its records: once they are removed, it is.
-    #[serde(default)]
     pub(super) ends: bool,
     /// The order, once the CA has accepted it.
-    #[serde(default)]
     pub(super) order: Option<Saved>,
     /// TXT records that may be there and are to be removed.
-    #[serde(default)]
     pub(super) records: Vec<Record>,
     /// URL of the directory of the CA that has counted a renewal as a new order: it
     /// waits for the limit of new orders there.
-    #[serde(default)]
     pub(super) counted_first: Option<String>,
     /// Attempts in a row that failed for the names, without a certificate in use.
-    #[serde(default)]
     pub(super) refusals: u32,
     /// Names that the last failures blamed by name.
-    #[serde(default)]
     pub(super) blamed: Vec<String>,
 }
 
@@ -51,7 +43,7 @@ pub(super) struct Record {
 }
 
 /// Order that a CA has accepted.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Saved {
     /// URL of the CA's directory.
     pub(super) directory: String,
@@ -104,10 +96,7 @@ impl UnderWay {
 
     /// Returns the text for the lineage; none if there is nothing to keep.
     pub(super) fn to_secret(&self) -> Option<Secret> {
-        let is_noted = self.wanted || self.refusals > 0 || self.counted_first.is_some();
-        let is_noted = is_noted || !self.blamed.is_empty();
-        let is_marked = self.makes_hosts || self.revoked || is_noted;
-        if self.order.is_none() && self.records.is_empty() && !is_marked {
+        if *self == Self::default() {
             return None;
         }
         // Growing would leave copies of the key behind.
