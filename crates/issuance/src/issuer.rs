@@ -267,7 +267,7 @@ impl Issuer {
         for _ in 0..MAX_LOOKS {
             let joined = match self.working.join(name) {
                 Some(joined) => joined,
-                None => self.start(name, Task::new(When::Now), self.permit().await),
+                None => self.start(name, None, Task::new(When::Now), self.permit().await),
             };
             let outcome = joined.outcome().await;
             let after = self.version(name).await;

@@ -10,10 +10,10 @@ use sekisho_gate::Permit;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
 
-use super::attempt::{Task, When};
+use super::attempt::Task;
 use super::failure::CLAIM_LOST;
 use super::held::Held;
-use super::working::{Joined, Mine, Outcome};
+use super::working::{Joined, Outcome};
 use super::{Issued, Issuer, NoCertificate};
 
 /// Permit of an order in flight.
@@ -25,10 +25,12 @@ pub(super) struct OrderPermit {
 }
 
 impl Issuer {
-    /// Begins to work on a lineage in a task of its own, or joins who does.
+    /// Begins to work on a lineage in a task of its own, or joins who does. The task takes
+    /// a claim that this process has got for it.
     pub(super) fn start(
         self: &Arc<Self>,
         name: &LineageName,
+        claim: Option<Claim>,
         task: Task,
         permit: OrderPermit,
     ) -> Joined {
@@ -36,32 +38,26 @@ impl Issuer {
         if let Some(mine) = mine {
             let (issuer, name) = (Arc::clone(self), name.clone());
             tokio::spawn(async move {
-                let outcome = issuer.take_up(&name, task, permit).await;
+                let outcome = issuer.take_up(&name, claim, task, permit).await;
                 mine.end(outcome);
             });
         }
         joined
     }
 
-    /// Works on a lineage that this process has claimed, in a task of its own.
-    pub(super) fn start_claimed(
-        self: &Arc<Self>,
-        name: &LineageName,
-        claim: Claim,
-        permit: OrderPermit,
-        mine: Mine,
-    ) {
-        let (issuer, name) = (Arc::clone(self), name.clone());
-        tokio::spawn(async move {
-            let outcome = issuer.work(&name, &claim, Task::new(When::IfDue)).await;
-            mine.end(outcome);
-            drop(permit);
-        });
-    }
-
     /// Claims a lineage and works on it, or waits for the process that does.
-    async fn take_up(&self, name: &LineageName, task: Task, permit: OrderPermit) -> Outcome {
-        match self.claim(name).await {
+    async fn take_up(
+        &self,
+        name: &LineageName,
+        claim: Option<Claim>,
+        task: Task,
+        permit: OrderPermit,
+    ) -> Outcome {
+        let claimed = match claim {
+            Some(claim) => Ok(Some(claim)),
+            None => self.claim(name).await,
+        };
+        match claimed {
             Ok(Some(claim)) => self.work(name, &claim, task).await,
             Ok(None) => {
                 // Another process has a place for it.
@@ -239,6 +235,7 @@ pub(super) mod tests {
     use super::*;
     use crate::acme::{ChallengeType, KeyKind};
     use crate::admission;
+    use crate::issuer::attempt::When;
     use crate::settings::{CaOptions, Settings};
 
     /// Process with the claim of a lineage that fails before any CA is asked.

@@ -160,7 +160,7 @@ impl Issuer {
             _order: order,
             _first: Some(of_tenant),
         };
-        let outcome = self.start(&name, task, permit).outcome().await;
+        let outcome = self.start(&name, None, task, permit).outcome().await;
         Ok(outcome.into())
     }
 

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Issuer;
-use super::attempt::{Attempt, Suggested};
+use super::attempt::{Attempt, Suggested, Task, When};
 use super::claimed::{CLAIM, OrderPermit};
 use crate::acme::Fault;
 use crate::quota::{Charge, Limit};
@@ -75,9 +75,7 @@ impl Issuer {
         }
         for ((name, claim), permit) in claimed.into_iter().zip(permits) {
             // Another task may have begun since the claim: it has the same one.
-            if let (_, Some(mine)) = self.working.begin(&name) {
-                self.start_claimed(&name, claim, permit, mine);
-            }
+            drop(self.start(&name, Some(claim), Task::new(When::IfDue), permit));
         }
         Ok(more)
     }
