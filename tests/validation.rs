@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustls::RootCertStore;
 use sekisho_certs::seal::{KeyRing, MasterKey};
+use sekisho_certs::store::Precondition;
 use sekisho_certs::{
     ChallengeKind, Challenges, Clock, HostPattern, KeyAuthorization, Lookup, LookupSettings,
     NeverObtain, Sealer,
@@ -81,7 +82,6 @@ async fn opened(folder: &Path) -> Sealer {
 
 /// Writes the answers of an order to the catalog, and tells the CA.
 async fn answer(order: &mut Order, kind: ChallengeKind, sealer: &Sealer) {
-    let challenges = Challenges::new(sealer.clone(), Clock::System);
     for authorization in order.authorizations().await.unwrap() {
         let offered = match kind {
             ChallengeKind::Http01 => acme::ChallengeType::Http01,
@@ -93,7 +93,8 @@ async fn answer(order: &mut Order, kind: ChallengeKind, sealer: &Sealer) {
             ChallengeKind::TlsAlpn01 => &authorization.name,
         };
         let answer = KeyAuthorization::new(&challenge.key_authorization);
-        let put = challenges.put(kind, key, answer, Clock::System.now() + 600);
+        let expires = Clock::System.now() + 600;
+        let put = Challenges::write(kind, key, &answer, expires, Precondition::Any);
         sealer.write(vec![put]).await.unwrap();
         let told = order.set_ready(&authorization.name, offered).await;
         told.unwrap();

@@ -4,6 +4,7 @@ use std::fs::{self, DirEntry};
 use std::sync::Arc;
 
 use sekisho_certs::seal::KeySource;
+use sekisho_certs::store::Precondition;
 use sekisho_certs::{ChallengeKind, Challenges, Clock, KeyAuthorization, Sealer};
 use sekisho_stores::Mode;
 use sekisho_stores::sqlite::Sqlite;
@@ -121,10 +122,10 @@ fn a_server_without_acme_answers_challenges_of_others() {
     let runtime = Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let sealer = sealer(&sandbox).await;
-        let challenges = Challenges::new(sealer.clone(), Clock::System);
         let answer = KeyAuthorization::new("thumbprint");
         let expires = Clock::System.now() + 600;
-        let put = challenges.put(ChallengeKind::Http01, TOKEN, answer, expires);
+        let kind = ChallengeKind::Http01;
+        let put = Challenges::write(kind, TOKEN, &answer, expires, Precondition::Any);
         sealer.write(vec![put]).await.expect("it is written");
     });
     let path = format!("/.well-known/acme-challenge/{TOKEN}");

@@ -87,24 +87,9 @@ impl Challenges {
         registry.register("challenge_reads", help, reads);
     }
 
-    /// Remembers a challenge for `key`, a token or a host name, and returns the
-    /// operation that tells the other servers. `expires` is in seconds since the
-    /// Unix epoch.
-    #[must_use = "other servers learn of it only by the write"]
-    pub fn put(
-        &self,
-        kind: ChallengeKind,
-        key: &str,
-        answer: KeyAuthorization,
-        expires: i64,
-    ) -> Write<Secret> {
-        let write = Self::write(kind, key, &answer, expires, Precondition::Any);
-        self.keep(kind, key, answer, expires);
-        write
-    }
-
-    /// Returns the operation that tells the other servers of a challenge. It conflicts
-    /// if the precondition does not hold for the one that is there for `key`.
+    /// Returns the operation that tells the other servers of a challenge for `key`, a token
+    /// or a host name. `expires` is in seconds since the Unix epoch. The operation conflicts
+    /// if the precondition does not hold for the challenge that is there.
     #[must_use]
     pub fn write(
         kind: ChallengeKind,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use prometheus_client::encoding::text::encode;
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::seal::{KeyRing, MasterKey};
+use sekisho_certs::store::Precondition;
 use sekisho_certs::{Catalog, ChallengeKind, Challenges, Clock, KeyAuthorization, Sealer};
 use sekisho_testkit::Memory;
 
@@ -29,8 +30,10 @@ async fn servers() -> (Challenges, Challenges, Sealer, Arc<AtomicI64>) {
 }
 
 async fn put(server: &Challenges, sealer: &Sealer, key: &str, text: &str) {
-    let put = server.put(HTTP, key, KeyAuthorization::new(text), START + 60);
+    let (answer, expires) = (KeyAuthorization::new(text), START + 60);
+    let put = Challenges::write(HTTP, key, &answer, expires, Precondition::Any);
     sealer.write(vec![put]).await.unwrap();
+    server.keep(HTTP, key, answer, expires);
 }
 
 async fn asked(server: &Challenges, key: &str) -> Option<String> {
@@ -76,8 +79,10 @@ async fn the_next_order_for_a_name_is_answered_by_all_servers() {
     let kind = ChallengeKind::TlsAlpn01;
     for text in ["first", "second"] {
         let answer = KeyAuthorization::new(text);
-        let put = one.put(kind, "a.example", answer, START + 3600);
+        let expires = START + 3600;
+        let put = Challenges::write(kind, "a.example", &answer, expires, Precondition::Any);
         sealer.write(vec![put]).await.unwrap();
+        one.keep(kind, "a.example", answer, expires);
         let answer = other.answer(kind, "a.example").await.unwrap().unwrap();
         // The next one comes within the same second.
         assert_eq!(answer.as_str(), text);
@@ -105,7 +110,7 @@ async fn memory_is_bounded_and_odd_keys_are_absent() {
     for number in numbers.clone() {
         let answer = KeyAuthorization::new("x");
         let expires = START + 60 + i64::try_from(number).unwrap();
-        let _ = one.put(HTTP, &number.to_string(), answer, expires);
+        one.keep(HTTP, &number.to_string(), answer, expires);
     }
     // The answers that expire first made room.
     let known = numbers.filter(|number| one.own(HTTP, &number.to_string()).is_some());

@@ -324,9 +324,8 @@ mod tests {
         let pattern = HostPattern::parse("a.example").expect("a name");
         let mut lineage = Lineage::new(Tenant::default(), [pattern]).expect("a name");
         lineage.order = Some(Secret::new(b"order".to_vec()));
-        let challenges = Challenges::new(source.clone(), Clock::System);
-        let answer = KeyAuthorization::new("answer");
-        let challenge = challenges.put(ChallengeKind::Http01, "token", answer, i64::MAX);
+        let (kind, answer) = (ChallengeKind::Http01, KeyAuthorization::new("answer"));
+        let challenge = Challenges::write(kind, "token", &answer, i64::MAX, Precondition::Any);
         let writes = vec![Write::PutLineage(lineage.clone(), Fence::Absent), challenge];
         source.write(writes).await.expect("it is written");
         let which = ToClaim::Named(vec![lineage.name.clone()]);

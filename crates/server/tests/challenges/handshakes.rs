@@ -106,7 +106,8 @@ async fn an_unanswered_read_refuses_a_validator() {
     let kind = ChallengeKind::TlsAlpn01;
     let own = Clock::System.now() + 60;
     let answer = KeyAuthorization::new(AUTHORIZATION);
-    let _ = fixture.orders.served.put(kind, "new.example", answer, own);
+    let served = &fixture.orders.served;
+    served.keep(kind, "new.example", answer, own);
     let seen = validated(&fixture, "new.example").await;
     assert_eq!(seen, "none: the handshake succeeded", "in memory");
     counted(&fixture.running, "failed", 3).await;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use sekisho_certs::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
 use sekisho_certs::seal::{KeyRing, MasterKey};
 use sekisho_certs::store::{
-    BoxFuture, CatalogId, ChangePage, Document, DocumentId, DocumentKind, LogPosition, Result,
+    BoxFuture, CatalogId, ChangePage, Document, DocumentId, DocumentKind, LogPosition,
+    Precondition, Result,
 };
 use sekisho_certs::{
     Answer, Batch, Catalog, ChallengeKind, Challenges, ChangeLog, Clock, CredentialId, HostName,
@@ -16,12 +17,11 @@ use sekisho_certs::{
 use sekisho_testkit::Memory;
 use tokio::sync::Semaphore;
 
-/// Challenges of two servers on one catalog.
+/// Challenges of the test's server, and a catalog that others write.
 pub struct Orders {
     pub catalog: Arc<Counted>,
     /// The server of the test.
     pub served: Arc<Challenges>,
-    other: Challenges,
     sealer: Sealer,
 }
 
@@ -38,10 +38,8 @@ impl Orders {
         let sealer = sealer.unwrap();
         sealer.ensure_open().await.unwrap();
         catalog.reads.store(0, Ordering::SeqCst);
-        let challenges = || Challenges::new(sealer.clone(), Clock::System);
         Self {
-            served: Arc::new(challenges()),
-            other: challenges(),
+            served: Arc::new(Challenges::new(sealer.clone(), Clock::System)),
             catalog,
             sealer,
         }
@@ -51,7 +49,7 @@ impl Orders {
     pub async fn put(&self, kind: ChallengeKind, key: &str, answer: &str) {
         let expires = Clock::System.now() + 600;
         let answer = KeyAuthorization::new(answer);
-        let put = self.other.put(kind, key, answer, expires);
+        let put = Challenges::write(kind, key, &answer, expires, Precondition::Any);
         self.sealer.write(vec![put]).await.unwrap();
     }
 }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::disk_cache::tests::switch::Switch;
 use sekisho_certs::seal::MasterKey;
-use sekisho_certs::store::{Catalog, ChangeLog, LogId, LogPosition, ReadAt};
+use sekisho_certs::store::{Catalog, ChangeLog, LogId, LogPosition, Precondition, ReadAt};
 use sekisho_certs::{ChallengeKind, Challenges, Clock, KeyAuthorization};
 use sekisho_testkit::Memory;
 use sekisho_testkit::contract::fixture::{put_host, record_of};
@@ -189,13 +189,8 @@ async fn challenged() -> (Arc<Switch>, Arc<Tiers>, Challenges) {
     let switch = Arc::new(Switch::new(Arc::new(Memory::new(Clock::System))));
     let ring = KeyRing::new(MasterKey::new(&[5; 32]));
     let sealer = Sealer::create(switch.clone(), ring).await.unwrap();
-    let other = Challenges::new(sealer.clone(), Clock::System);
-    let put = other.put(
-        HTTP,
-        "token",
-        KeyAuthorization::new("token.thumb"),
-        i64::MAX,
-    );
+    let answer = KeyAuthorization::new("token.thumb");
+    let put = Challenges::write(HTTP, "token", &answer, i64::MAX, Precondition::Any);
     sealer.write(vec![put]).await.unwrap();
     let tiers = Arc::new(Tiers::catalog(sealer));
     let challenges = Challenges::of(tiers.clone(), Clock::System);
