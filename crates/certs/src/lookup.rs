@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use prometheus_client::metrics::histogram::Histogram;
+
 use crate::cache::{Cache, Note, Published, Served, Tried};
 use crate::host::HostName;
 use crate::loaded::LoadedHost;
@@ -11,6 +13,7 @@ use crate::loaded::intern::Interner;
 use crate::log::Recent;
 use crate::obtain::Obtain;
 use crate::store::Store;
+use counts::CALL_BOUNDS;
 pub use counts::{Counts, LookupStats};
 use freshness::{Age, Freshness};
 pub use outcome::{LookupError, Outcome};
@@ -100,6 +103,8 @@ pub struct Lookup<V> {
     epoch: AtomicU64,
     revision: AtomicU64,
     counts: Counts,
+    /// Time of store calls. Its lock is taken once per store call.
+    call_seconds: Histogram,
 }
 
 /// Turns a loaded record into what the server keeps for it.
@@ -149,6 +154,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             epoch: AtomicU64::new(0),
             revision: AtomicU64::new(0),
             counts: Counts::default(),
+            call_seconds: Histogram::new(CALL_BOUNDS),
         })
     }
 

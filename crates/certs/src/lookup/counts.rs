@@ -2,10 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::histogram::Histogram;
 
 use super::{Lookup, LookupError, Outcome};
 use crate::cache::Usage;
@@ -35,7 +33,7 @@ pub struct LookupStats {
 }
 
 /// Counters since the start, and what goes on now. Clones share them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Lookups that the cache answered with a record.
     pub hits: BusyCounter,
@@ -56,14 +54,14 @@ pub struct Counts {
     pub calls_failed: Counter,
     /// Loads that wait for a certificate now.
     pub obtaining: Gauge,
-    /// Time of store calls. Its lock is taken once per store call.
-    call_seconds: Histogram,
 }
 
 impl<V: Send + Sync + 'static> Lookup<V> {
     /// Registers the metrics of cache, loads, store and feed.
     pub fn register(self: &Arc<Self>, registry: &mut Registry) {
         self.counts.register(registry);
+        let help = "Time of store calls";
+        registry.register("store_call_seconds", help, self.call_seconds.clone());
         registry.register_collector(Box::new(Arc::clone(self)));
     }
 }
@@ -126,8 +124,6 @@ impl Counts {
         registry.register("store_errors", help, self.calls_failed.clone());
         let help = "Loads that wait for a certificate (within in flight)";
         registry.register("loads_obtaining", help, self.obtaining.clone());
-        let help = "Time of store calls";
-        registry.register("store_call_seconds", help, self.call_seconds.clone());
     }
 
     pub(super) fn hit<V>(&self, outcome: &Outcome<V>) {
@@ -155,34 +151,9 @@ impl Counts {
     pub fn was_asked(&self) -> bool {
         self.found.get() + self.absent.get() + self.failed.get() > 0
     }
-
-    /// Counts a store call.
-    pub(super) fn asked(&self, time: Duration, failed: bool) {
-        if failed {
-            self.calls_failed.inc();
-        }
-        self.call_seconds.observe(time.as_secs_f64());
-    }
-}
-
-impl Default for Counts {
-    fn default() -> Self {
-        Self {
-            hits: BusyCounter::default(),
-            hits_absent: Counter::default(),
-            joined: Counter::default(),
-            found: Counter::default(),
-            absent: Counter::default(),
-            failed: Counter::default(),
-            stale: Counter::default(),
-            calls_failed: Counter::default(),
-            obtaining: Gauge::default(),
-            call_seconds: Histogram::new(CALL_BOUNDS),
-        }
-    }
 }
 
 /// Upper bounds of the buckets of store calls, seconds.
-const CALL_BOUNDS: [f64; 10] = [
+pub(super) const CALL_BOUNDS: [f64; 10] = [
     0.000_02, 0.000_05, 0.000_1, 0.000_25, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0,
 ];

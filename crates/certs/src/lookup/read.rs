@@ -200,7 +200,10 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     async fn find(&self, name: &HostName, begun: Begun) -> Result<Answered<V>, LookupError> {
         let asked = Instant::now();
         let answer = self.store.find(name).await;
-        self.counts.asked(asked.elapsed(), answer.is_err());
+        self.call_seconds.observe(asked.elapsed().as_secs_f64());
+        if answer.is_err() {
+            self.counts.calls_failed.inc();
+        }
         self.freshness.asked(&answer);
         let Answer {
             found, is_stale, ..
