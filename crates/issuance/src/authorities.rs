@@ -137,7 +137,11 @@ impl Authorities {
     /// [`NoAuthority::PassedOver`].
     pub fn begin(&self, authority: &Arc<Authority>) -> Result<(), NoAuthority> {
         let now = Instant::now();
-        match authority.begin(now) {
+        let mut state = authority.state();
+        let outage = state.outage.as_mut();
+        let may_begin = outage.is_none_or(|outage| outage.is_over_for_one(now));
+        drop(state);
+        match may_begin {
             true => Ok(()),
             false => Err(passed_over(&[authority], now)),
         }
@@ -294,12 +298,6 @@ impl Authority {
         outage.map_or(Duration::ZERO, |it| it.pause(now))
     }
 
-    fn begin(&self, now: Instant) -> bool {
-        let mut state = self.state();
-        let outage = state.outage.as_mut();
-        outage.is_none_or(|outage| outage.is_over_for_one(now))
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -336,12 +334,9 @@ fn passed_over(all: &[&Arc<Authority>], now: Instant) -> NoAuthority {
     let mut retry_after = Duration::MAX;
     let mut each = Vec::with_capacity(all.len());
     for one in all {
-        let state = one.state();
         // Another task's success may have ended the outage since it was looked at.
-        let pause = state
-            .outage
-            .as_ref()
-            .map_or(Duration::ZERO, |it| it.pause(now));
+        let pause = one.pause(now);
+        let state = one.state();
         let fault = state.outage.as_ref().map_or("", Outage::why);
         retry_after = retry_after.min(pause);
         each.push(format!(

@@ -216,7 +216,7 @@ impl Account {
             .await
             .map_err(|fault| self.at(fault, "revoking a certificate"));
         match done {
-            Err(error) if error.problem().is_some_and(|p| p.kind == "alreadyRevoked") => Ok(()),
+            Err(error) if error.fault.is_one_of(&["alreadyRevoked"]) => Ok(()),
             done => done,
         }
     }

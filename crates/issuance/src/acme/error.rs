@@ -134,11 +134,7 @@ impl Error {
     /// Returns the CA's own words.
     #[must_use]
     pub fn problem(&self) -> Option<&Problem> {
-        match &self.fault {
-            Fault::Refused { problem, .. } => problem.as_deref(),
-            Fault::Invalid(problem) => Some(problem),
-            _ => None,
-        }
+        self.fault.problem()
     }
 
     /// Tells whether the CA has no such order, or none for this account: the order begins
@@ -159,17 +155,8 @@ impl Error {
     /// key. Boulder and Pebble call the last one `malformed`.
     #[must_use]
     pub fn doubts_account(&self) -> bool {
-        let Fault::Refused {
-            problem: Some(problem),
-            ..
-        } = &self.fault
-        else {
-            return false;
-        };
-        matches!(
-            problem.kind.as_str(),
-            "accountDoesNotExist" | "malformed" | "unauthorized"
-        )
+        let of_account = ["accountDoesNotExist", "malformed", "unauthorized"];
+        matches!(self.fault, Fault::Refused { .. }) && self.fault.is_one_of(&of_account)
     }
 
     /// Tells whether CAA records (RFC 8659) forbid this CA to issue: another one may.
@@ -183,13 +170,27 @@ impl Error {
     /// Tells whether the CA wants fewer requests (RFC 8555, section 6.6).
     #[must_use]
     pub fn is_rate_limit(&self) -> bool {
-        let is_limit = |problem: &Problem| problem.kind == "rateLimited";
         matches!(&self.fault, Fault::Refused { status: 429, .. })
-            || self.problem().is_some_and(is_limit)
+            || self.fault.is_one_of(&["rateLimited"])
     }
 }
 
 impl Fault {
+    /// Returns the CA's own words.
+    fn problem(&self) -> Option<&Problem> {
+        match self {
+            Self::Refused { problem, .. } => problem.as_deref(),
+            Self::Invalid(problem) => Some(problem),
+            _ => None,
+        }
+    }
+
+    /// Tells whether the CA gave a problem of one of these types.
+    pub(super) fn is_one_of(&self, kinds: &[&str]) -> bool {
+        let is_it = |problem: &Problem| kinds.contains(&problem.kind.as_str());
+        self.problem().is_some_and(is_it)
+    }
+
     /// Returns the fault with its CA and step.
     pub(super) fn at(self, ca: &Arc<str>, step: impl fmt::Display) -> Error {
         Error {

@@ -246,7 +246,10 @@ impl HttpClient for Exchange {
             };
             let mut answer = answer.map_err(given_up)?;
             let refusal = refusal(&answer);
-            let is_bad_nonce = refusal.as_ref().is_some_and(is_bad_nonce);
+            // instant-acme sends it again with a fresh nonce (RFC 8555, section 6.5).
+            let is_bad_nonce = refusal
+                .as_ref()
+                .is_some_and(|fault| fault.is_one_of(&["badNonce"]));
             if is_bad_nonce {
                 transport.nonces.forget();
             }
@@ -279,19 +282,6 @@ fn refusal(answer: &Response<Bytes>) -> Option<Fault> {
         problem: Problem::parse(answer.body()).map(Box::new),
         retry_after: retry_after::of(answer.headers()),
     })
-}
-
-/// Tells whether instant-acme sends the request again with a fresh nonce (RFC 8555,
-/// section 6.5).
-fn is_bad_nonce(fault: &Fault) -> bool {
-    let Fault::Refused {
-        problem: Some(problem),
-        ..
-    } = fault
-    else {
-        return false;
-    };
-    problem.kind == "badNonce"
 }
 
 /// Returns the pause that a CA with too many requests asks for; none if it is a long one,

@@ -77,16 +77,18 @@ impl Failure {
 
     /// Returns that of two failures after which another attempt is sooner worth it.
     pub(super) fn or_sooner(self, other: Option<Self>) -> Self {
-        match (self, other) {
-            (new, None) => new,
-            (new @ Self::Closed { until, .. }, Some(Self::Closed { until: other, .. }))
-                if until < other =>
-            {
-                new
-            }
-            (Self::Closed { .. }, Some(other)) => other,
-            (new, Some(Self::Closed { .. })) => new,
-            (_, Some(other)) => other,
+        match other {
+            Some(other) if other.opens() <= self.opens() => other,
+            _ => self,
+        }
+    }
+
+    /// Returns the Unix second from which an order is allowed; the least number if nothing
+    /// is closed.
+    fn opens(&self) -> i64 {
+        match self {
+            Self::Closed { until, .. } => *until,
+            _ => i64::MIN,
         }
     }
 
