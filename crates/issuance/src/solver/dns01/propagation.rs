@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::{Name, RData, RecordType};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::error::Fault;
@@ -61,7 +60,7 @@ pub(super) async fn wait(
         Check::Off => None,
     };
     let until = Instant::now() + settings.propagation;
-    let have = Arc::new(AtomicUsize::new(0));
+    let have = AtomicUsize::new(0);
     let count = servers.as_ref().map(Vec::len);
     let told = async {
         loop {
@@ -79,34 +78,26 @@ pub(super) async fn wait(
         let _ = timeout_at(until, told).await;
         return Ok(());
     };
-    let fqdn = parse(&presented.fqdn)?;
-    let mut waits = JoinSet::new();
-    for server in servers {
-        let (fqdn, value) = (fqdn.clone(), presented.value.clone());
-        let wait = Wait {
-            server,
-            fqdn,
-            value: value.into_bytes(),
-            interval: settings.interval,
-        };
-        let have = Arc::clone(&have);
-        waits.spawn(async move {
-            let (name, seen) = wait.run(until).await;
-            if let Seen::Record = seen {
-                have.fetch_add(1, Relaxed);
-            }
-            (name, seen)
-        });
-    }
+    let record = Record {
+        fqdn: parse(&presented.fqdn)?,
+        value: presented.value.as_bytes(),
+    };
+    let all = servers.iter().map(|server| async {
+        let seen = server.wait(&record, settings.interval, until).await;
+        if let Seen::Record = seen {
+            have.fetch_add(1, Relaxed);
+        }
+        (server.name.as_str(), seen)
+    });
     tokio::select! {
-        all = waits.join_all() => judge(settings, &all),
+        all = join_all(all) => judge(settings, &all),
         never = told => never,
     }
 }
 
 /// Judges what was seen on each server.
-fn judge(settings: &Settings, all: &[(String, Seen)]) -> Result<(), Fault> {
-    let has_record = |(_, seen): &&(String, Seen)| matches!(seen, Seen::Record);
+fn judge(settings: &Settings, all: &[(&str, Seen)]) -> Result<(), Fault> {
+    let has_record = |(_, seen): &&(&str, Seen)| matches!(seen, Seen::Record);
     let lacks = all.iter().find_map(|(name, seen)| match seen {
         Seen::Nothing => Some(format!("{name} lacks the record")),
         _ => None,
@@ -193,52 +184,53 @@ enum Seen {
     NoAnswer(String),
 }
 
-/// Wait for one record on one server.
-struct Wait {
-    server: Server,
+/// Record that is waited for.
+struct Record<'a> {
     fqdn: Name,
-    value: Vec<u8>,
-    interval: Duration,
+    value: &'a [u8],
 }
 
-impl Wait {
-    async fn run(self, until: Instant) -> (String, Seen) {
-        let mut last = Seen::NoAnswer(format!("{} does not answer", self.server.name));
+impl Server {
+    /// Looks at each interval until the record is there.
+    async fn wait(&self, record: &Record<'_>, interval: Duration, until: Instant) -> Seen {
+        let mut last = Seen::NoAnswer(format!("{} does not answer", self.name));
         loop {
             // An answer that is too late tells less than the one before it.
-            if let Ok(seen) = timeout_at(until, self.look()).await {
+            if let Ok(seen) = timeout_at(until, self.look(record)).await {
                 last = seen;
             }
-            if matches!(last, Seen::Record) || Instant::now() + self.interval >= until {
-                return (self.server.name, last);
+            if matches!(last, Seen::Record) || Instant::now() + interval >= until {
+                return last;
             }
-            sleep(self.interval).await;
+            sleep(interval).await;
         }
     }
 
     /// Asks the addresses in turn until one answers.
-    async fn look(&self) -> Seen {
-        let mut question = question(&self.fqdn, RecordType::TXT);
-        question.metadata.recursion_desired = self.server.is_named;
-        let mut why = format!("{} has no address", self.server.name);
-        for address in &self.server.addresses {
+    async fn look(&self, record: &Record<'_>) -> Seen {
+        let mut question = question(&record.fqdn, RecordType::TXT);
+        question.metadata.recursion_desired = self.is_named;
+        let mut why = format!("{} has no address", self.name);
+        for address in &self.addresses {
             match send(*address, &question, TRY).await {
                 Ok((answer, _)) => match answer.metadata.response_code {
                     ResponseCode::NoError | ResponseCode::NXDomain => {
                         let mut records = answer.answers.iter();
-                        return match records.any(|record| self.is_it(&record.data)) {
+                        return match records.any(|one| record.is_it(&one.data)) {
                             true => Seen::Record,
                             false => Seen::Nothing,
                         };
                     }
-                    code => why = format!("{} ({address}): {code}", self.server.name),
+                    code => why = format!("{} ({address}): {code}", self.name),
                 },
-                Err(no) => why = format!("{} ({address}): {no}", self.server.name),
+                Err(no) => why = format!("{} ({address}): {no}", self.name),
             }
         }
         Seen::NoAnswer(why)
     }
+}
 
+impl Record<'_> {
     fn is_it(&self, data: &RData) -> bool {
         matches!(data, RData::TXT(text) if text.txt_data.concat() == self.value)
     }
