@@ -305,16 +305,16 @@ impl Issuer {
     async fn lineage(&self, name: &LineageName) -> Result<Option<Lineage<Secret>>, StoreError> {
         let names = std::slice::from_ref(name);
         let found = self.sealer.catalog().lineages(names).await?.pop();
-        match found {
-            Some(found) => match self.sealer.open_lineage(found.clone()).await {
-                // A new order replaces one that can't be read.
-                Err(StoreError::Corrupt(why)) => {
-                    tracing::warn!(lineage = %name, %why, "its order is lost");
-                    Ok(Some(found.split_order().0))
-                }
-                opened => opened.map(Some),
-            },
-            None => Ok(None),
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        match self.sealer.open_lineage(found.clone()).await {
+            // A new order replaces one that can't be read.
+            Err(StoreError::Corrupt(why)) => {
+                tracing::warn!(lineage = %name, %why, "its order is lost");
+                Ok(Some(found.split_order().0))
+            }
+            opened => opened.map(Some),
         }
     }
 }

@@ -4,7 +4,7 @@ use sekisho_certs::store::{Document, DocumentId, DocumentKind, Precondition, Wri
 use sekisho_certs::{Secret, StoreError};
 
 use super::{AccountError, Accounts};
-use crate::acme::{Account, Ca, Fault, NewAccount};
+use crate::acme::{Account, Ca, NewAccount};
 
 impl Accounts {
     /// Makes the account at the CA. One without an external account has a key that is in
@@ -17,13 +17,7 @@ impl Accounts {
         match ca.create_account_of(&key, new).await {
             // Some CAs take no account without a contact, which that request can't say.
             Err(error)
-                if matches!(
-                    error.fault,
-                    Fault::Refused {
-                        status: 400..=403,
-                        ..
-                    }
-                ) && !new.contact.is_empty() =>
+                if matches!(error.fault.status(), Some(400..=403)) && !new.contact.is_empty() =>
             {
                 Ok(ca.create_account(new).await?)
             }

@@ -141,13 +141,7 @@ impl Error {
     /// anew. Asked of errors of [`super::Account::resume`].
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        matches!(
-            &self.fault,
-            Fault::Refused {
-                status: 403 | 404 | 410,
-                ..
-            }
-        )
+        matches!(self.fault.status(), Some(403 | 404 | 410))
     }
 
     /// Tells whether the CA may have refused the account rather than the request: it
@@ -156,7 +150,7 @@ impl Error {
     #[must_use]
     pub fn doubts_account(&self) -> bool {
         let of_account = ["accountDoesNotExist", "malformed", "unauthorized"];
-        matches!(self.fault, Fault::Refused { .. }) && self.fault.is_one_of(&of_account)
+        self.fault.status().is_some() && self.fault.is_one_of(&of_account)
     }
 
     /// Tells whether CAA records (RFC 8659) forbid this CA to issue: another one may.
@@ -170,8 +164,7 @@ impl Error {
     /// Tells whether the CA wants fewer requests (RFC 8555, section 6.6).
     #[must_use]
     pub fn is_rate_limit(&self) -> bool {
-        matches!(&self.fault, Fault::Refused { status: 429, .. })
-            || self.fault.is_one_of(&["rateLimited"])
+        self.fault.status() == Some(429) || self.fault.is_one_of(&["rateLimited"])
     }
 }
 
@@ -181,6 +174,14 @@ impl Fault {
         match self {
             Self::Refused { problem, .. } => problem.as_deref(),
             Self::Invalid(problem) => Some(problem),
+            _ => None,
+        }
+    }
+
+    /// Returns the status of HTTP with which the CA refused a request.
+    pub(crate) fn status(&self) -> Option<u16> {
+        match self {
+            Self::Refused { status, .. } => Some(*status),
             _ => None,
         }
     }

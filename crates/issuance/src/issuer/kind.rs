@@ -21,20 +21,6 @@ pub(super) struct OrderKind {
     pub(super) replaces: Option<CertificateDer<'static>>,
 }
 
-impl OrderKind {
-    /// Returns the kind of the same order if it says nothing of the certificate before.
-    pub(super) fn without_replaces(&self) -> Self {
-        let kind = match self.kind {
-            Kind::First => Kind::First,
-            Kind::Renewal | Kind::Replaces => Kind::Renewal,
-        };
-        Self {
-            kind,
-            replaces: None,
-        }
-    }
-}
-
 impl Attempt<'_> {
     /// Returns what an order at this CA would be: a renewal only of a certificate that
     /// this CA issued, for exactly these names.

@@ -107,7 +107,10 @@ impl Attempt<'_> {
                 Err(error) if kind.replaces.is_some() && is_refusal(&error) => {
                     tracing::info!(lineage = %self.lineage.name, %error, "ordering without replaces");
                     self.issuer.give_back_charges(authority, &charges).await;
-                    kind = kind.without_replaces();
+                    kind.replaces = None;
+                    if kind.kind == Kind::Replaces {
+                        kind.kind = Kind::Renewal;
+                    }
                 }
                 Err(error) => {
                     let certificate = authority

@@ -68,13 +68,11 @@ impl Issuer {
         let Some(claim) = self.claim(name).await? else {
             return Ok(());
         };
-        let Some(mut lineage) = self.lineage(name).await? else {
+        // If the name was admitted, the claim may belong to an order of this process.
+        let lineage = self.lineage(name).await?;
+        let Some(mut lineage) = lineage.filter(is_refused) else {
             return Ok(());
         };
-        if !is_refused(&lineage) {
-            // The name was admitted: the claim may belong to an order of this process.
-            return Ok(());
-        }
         change(&mut lineage);
         lineage.claim = None;
         let put = Write::PutLineage(lineage, Fence::Epoch(claim.epoch));
