@@ -28,19 +28,16 @@ impl Refreshes {
     /// all permits are taken: a later hit then tries again.
     pub(super) fn begin<V>(&self, served: &Arc<Served<V>>) -> Option<Refresh<V>> {
         let refreshing = &served.state.refreshing;
-        if refreshing.swap(true, Ordering::AcqRel) {
+        // Most hits of such a record meet a refresh: a read leaves the cache line shared.
+        if refreshing.load(Ordering::Relaxed) {
             return None;
         }
-        match Arc::clone(&self.0).try_acquire_owned() {
-            Ok(permit) => Some(Refresh {
-                served: Arc::clone(served),
-                _permit: permit,
-            }),
-            Err(_) => {
-                refreshing.store(false, Ordering::Release);
-                None
-            }
-        }
+        let permit = Arc::clone(&self.0).try_acquire_owned().ok()?;
+        let is_begun = refreshing.swap(true, Ordering::AcqRel);
+        (!is_begun).then(|| Refresh {
+            served: Arc::clone(served),
+            _permit: permit,
+        })
     }
 }
 
