@@ -44,18 +44,9 @@ pub struct Quotas {
     pub duplicates: Option<Limit>,
     /// Failed validations of a name.
     pub failures: Option<Limit>,
-    /// Orders that the CA exempts.
-    pub exempt: Exempt,
-}
-
-/// Exemptions of a CA from its limits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Exempt {
-    /// Each order counts.
-    #[default]
-    Nothing,
-    /// Let's Encrypt's: see the table of this module.
-    Renewals,
+    /// True if the CA exempts renewals, as the table of this module says. Else each order
+    /// counts as a first one.
+    pub exempts_renewals: bool,
 }
 
 /// Kind of an order, as limits tell them apart.
@@ -101,7 +92,7 @@ impl Quotas {
             domains: Limit::new(50, 7 * DAY),
             duplicates: Limit::new(5, 7 * DAY),
             failures: Limit::new(5, HOUR),
-            exempt: Exempt::Renewals,
+            exempts_renewals: true,
         }
     }
 
@@ -113,7 +104,7 @@ impl Quotas {
             domains: Limit::new(30_000, 1),
             duplicates: Limit::new(30_000, 7 * DAY),
             failures: Limit::new(200, HOUR),
-            exempt: Exempt::Renewals,
+            exempts_renewals: true,
         }
     }
 
@@ -185,9 +176,9 @@ impl Quotas {
 
     /// Returns the kind that an order counts as at this CA.
     fn counted(&self, kind: Kind) -> Kind {
-        match self.exempt {
-            Exempt::Nothing => Kind::First,
-            Exempt::Renewals => kind,
+        match self.exempts_renewals {
+            true => kind,
+            false => Kind::First,
         }
     }
 

@@ -135,7 +135,7 @@ fn quotas(ca: &str, raw: &RawQuotas, builtin: &Quotas, problems: &mut Problems) 
         domains: limit("domains", &raw.domains),
         duplicates: limit("duplicates", &raw.duplicates),
         failures: limit("failures", &raw.failures),
-        exempt: builtin.exempt,
+        exempts_renewals: builtin.exempts_renewals,
     }
 }
 

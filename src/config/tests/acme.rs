@@ -90,7 +90,7 @@ fn quotas_of_lets_encrypt_keep_its_exemptions() {
     let text = format!("{SMALL}[acme.ca.letsencrypt]\nquotas = {{ domains = \"500 per 7d\" }}\n");
     let quotas = Quotas {
         domains: Limit::new(500, 7 * 86_400),
-        exempt: Quotas::letsencrypt().exempt,
+        exempts_renewals: true,
         ..Quotas::default()
     };
     assert_eq!(issuance(&text).cas[0].quotas, quotas);

@@ -8,17 +8,14 @@ use rustls_pki_types::CertificateDer;
 use super::ca::Ca;
 use super::error::Fault;
 use super::retry_after;
+use crate::schedule::Window;
 
 /// When a CA wants a certificate renewed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenewalInfo {
-    /// Start of the window, seconds since the Unix epoch. One that is over means: at
+    /// Window of renewal, which does not end before its start. One that is over means: at
     /// once.
-    pub start: i64,
-    /// End of the window, seconds since the Unix epoch; not before its start.
-    pub end: i64,
-    /// URL of a page that explains the window.
-    pub explanation: Option<String>,
+    pub window: Window,
     /// Time until the CA wants to be asked again: one minute to one day (RFC 9773,
     /// section 4.3.2), six hours if it does not say.
     pub ask_again: Duration,
@@ -37,9 +34,7 @@ pub(super) async fn ask(ca: &Ca, leaf: &CertificateDer<'_>) -> Result<RenewalInf
     }
     let ask_again = retry_after::of(answer.headers()).unwrap_or(USUAL);
     Ok(RenewalInfo {
-        start,
-        end,
-        explanation: info.explanation_url,
+        window: Window { start, end },
         ask_again: ask_again.clamp(SHORTEST, LONGEST),
     })
 }

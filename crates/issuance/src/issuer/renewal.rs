@@ -14,7 +14,7 @@ use super::attempt::{Attempt, Suggested, Task, When};
 use super::claimed::{CLAIM, OrderPermit};
 use crate::acme::Fault;
 use crate::quota::{Charge, Limit};
-use crate::schedule::{ARI_PER_SECOND, Seed, Window, ari_pause, ari_retry, renewal_due};
+use crate::schedule::{ARI_PER_SECOND, Seed, ari_pause, ari_retry, renewal_due};
 
 impl Issuer {
     /// Gets certificates for lineages that are due, for as long as it is polled: the
@@ -143,10 +143,9 @@ impl Attempt<'_> {
                 Ok(info) => {
                     self.issuer.metrics.information_answered.inc();
                     self.lineage.issued_by = Some(authority.ca.directory().to_owned());
-                    let (start, end) = (info.start, info.end);
                     self.suggested = Some(Suggested {
                         directory: authority.ca.directory().to_owned(),
-                        window: Window { start, end },
+                        window: info.window,
                         ask_again: info.ask_again,
                     });
                     return;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rustls_pki_types::CertificateDer;
 use sekisho_certs::Clock;
 use sekisho_issuance::acme::{RenewalInfo, Retry, RevocationReason};
+use sekisho_issuance::schedule::Window;
 use sekisho_testkit::TestCa;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
@@ -26,7 +27,8 @@ async fn renewal_information_is_asked_for_and_an_order_replaces_once() {
     };
     let info = fixture.ca.renewal_info(leaf(&first)).await.unwrap();
     let now = Clock::System.now();
-    assert!(now < info.start && info.start < info.end && info.end < first.not_after());
+    let Window { start, end } = info.window;
+    assert!(now < start && start < end && end < first.not_after());
     assert_eq!(info.ask_again, Duration::from_secs(6 * 60 * 60));
     let set = r#"{"suggestedWindow": {"start": "2026-01-02T03:04:05Z",
         "end": "2026-01-02T05:04:05+01:00"}, "explanationURL": "https://ca.example/why"}"#;
@@ -36,9 +38,10 @@ async fn renewal_information_is_asked_for_and_an_order_replaces_once() {
         .await;
     let info = fixture.ca.renewal_info(leaf(&first)).await.unwrap();
     let expected = RenewalInfo {
-        start: 1_767_323_045,
-        end: 1_767_326_645,
-        explanation: Some("https://ca.example/why".into()),
+        window: Window {
+            start: 1_767_323_045,
+            end: 1_767_326_645,
+        },
         ask_again: Duration::from_secs(6 * 60 * 60),
     };
     assert_eq!(info, expected);
@@ -92,7 +95,7 @@ async fn a_revoked_certificate_is_to_be_renewed_at_once() {
     // The first answer may have been lost.
     account.revoke(revoked, reason).await.unwrap();
     let info = fixture.ca.renewal_info(revoked).await.unwrap();
-    assert!(info.start < Clock::System.now());
+    assert!(info.window.start < Clock::System.now());
     let other = TestCa::new().root();
     let error = account.revoke(&other, None).await.unwrap_err();
     assert!(

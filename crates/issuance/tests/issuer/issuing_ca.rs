@@ -7,7 +7,7 @@ use sekisho_certs::Fence;
 use sekisho_certs::store::Write;
 use sekisho_issuance::issuer::Issuer;
 use sekisho_issuance::ledger::Ledger;
-use sekisho_issuance::quota::{Charge, Exempt, Limit, Quotas};
+use sekisho_issuance::quota::{Charge, Limit, Quotas};
 use sekisho_testkit::services::{CaLimits, LimitedCa, Pebble, PebbleOptions};
 
 use crate::fixture::metrics;
@@ -18,7 +18,7 @@ const NAME: &str = "a.example";
 fn one_order() -> Quotas {
     Quotas {
         orders: Limit::new(1, 3600),
-        exempt: Exempt::Renewals,
+        exempts_renewals: true,
         ..Quotas::default()
     }
 }
