@@ -207,13 +207,15 @@ fn time(der: &[u8]) -> Option<(i64, &[u8])> {
 
 /// The tag of INTEGER.
 pub const INTEGER: u8 = 0x02;
-const BIT_STRING: u8 = 0x03;
+/// The tag of BIT STRING.
+pub const BIT_STRING: u8 = 0x03;
 /// The tag of OCTET STRING.
 pub const OCTET_STRING: u8 = 0x04;
 /// The tag of SEQUENCE.
 pub const SEQUENCE: u8 = 0x30;
 const BOOLEAN: u8 = 0x01;
-const OID: u8 = 0x06;
+/// The tag of OBJECT IDENTIFIER.
+pub const OID: u8 = 0x06;
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 /// The tag of a DNS name among GeneralNames.

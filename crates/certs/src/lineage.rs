@@ -186,7 +186,8 @@ pub enum ToClaim {
 }
 
 /// What one server's configuration has of all that lineages need. Servers of one
-/// catalog may differ.
+/// catalog may differ. It suffices for a lineage if it has the CA that the lineage wishes
+/// for, and a challenge that proves all of its names: a wildcard has that of a zone alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Able {
     /// Names of its CAs, which lineages may wish for.
@@ -195,24 +196,6 @@ pub struct Able {
     pub without_dns: bool,
     /// Zones whose records it can write: these names, and all below them.
     pub zones: Vec<HostName>,
-}
-
-impl Able {
-    /// Tells whether it has the CA that a lineage wishes for, and a challenge that
-    /// proves all of its names: a wildcard has that of a zone alone.
-    #[must_use]
-    pub fn suffices<S>(&self, lineage: &Lineage<S>) -> bool {
-        let wish = lineage.wishes.ca.as_ref();
-        let is_single = |name: &HostPattern| name.wildcard_parent().is_none();
-        let is_zoned = |name: &HostPattern| {
-            let name = name.wildcard_parent().unwrap_or(name.as_str());
-            let holds = |zone: &HostName| zone.holds(name);
-            self.zones.iter().any(holds)
-        };
-        wish.is_none_or(|ca| self.cas.contains(ca))
-            && (self.without_dns && lineage.names.iter().all(is_single)
-                || lineage.names.iter().all(is_zoned))
-    }
 }
 
 /// Seconds past its due date after which any server takes a lineage, one that can't

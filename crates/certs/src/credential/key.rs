@@ -10,11 +10,11 @@ use aws_lc_rs::signature::{
 };
 use rustls::crypto::aws_lc_rs::sign;
 use rustls::sign::SigningKey;
-use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls_pki_types::PrivateKeyDer;
 
 use super::error::CredentialError;
 use super::{KeyType, Secret};
-use crate::der::{self, INTEGER, OCTET_STRING, SEQUENCE, element};
+use crate::der::{self, BIT_STRING, INTEGER, OCTET_STRING, OID, SEQUENCE, element};
 
 /// Parses a private key as `key_type` alone: trying all types in turn would
 /// parse and check an elliptic key several times.
@@ -125,19 +125,11 @@ impl Curve {
     }
 }
 
-/// Tells the encodings apart by their second element: PKCS#8 has an algorithm
-/// there (RFC 5958), SEC1 an octet string (RFC 5915), PKCS#1 an integer
-/// (RFC 8017).
+/// Tells the encodings apart: PKCS#8 (RFC 5958), SEC1 (RFC 5915) and PKCS#1 (RFC 8017).
 fn encoding(key: &[u8]) -> Option<PrivateKeyDer<'_>> {
-    let (document, behind) = element(key, SEQUENCE)?;
-    let (_, rest) = element(document, INTEGER)?;
-    match *rest.first()? {
-        _ if !behind.is_empty() => None,
-        SEQUENCE => Some(PrivatePkcs8KeyDer::from(key).into()),
-        OCTET_STRING => Some(PrivateKeyDer::Sec1(key.into())),
-        INTEGER => Some(PrivateKeyDer::Pkcs1(key.into())),
-        _ => None,
-    }
+    let (_, behind) = element(key, SEQUENCE)?;
+    let told = PrivateKeyDer::try_from(key).ok();
+    told.filter(|_| behind.is_empty())
 }
 
 /// Returns the type that a key says it is.
@@ -225,8 +217,6 @@ fn sec1_parts(sec1: &[u8]) -> Option<Sec1<'_>> {
     })
 }
 
-const BIT_STRING: u8 = 0x03;
-const OID: u8 = 0x06;
 const CURVE: u8 = 0xa0;
 const PUBLIC: u8 = 0xa1;
 

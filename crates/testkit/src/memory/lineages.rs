@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::state::State;
 use sekisho_certs::credential::SealedBytes;
-use sekisho_certs::lineage::{Claim, Fence, Lineage, LineageName, ToClaim, UNTAKEN};
+use sekisho_certs::lineage::{Able, Claim, Fence, Lineage, LineageName, ToClaim, UNTAKEN};
 use sekisho_certs::store::Result;
+use sekisho_certs::{HostName, HostPattern};
 
 impl State {
     /// Returns the lineages that are asked for by name, with claims that hold.
@@ -34,7 +35,7 @@ impl State {
         let mut found = self.lineages(now_ms, |one| match which {
             ToClaim::Due { able, .. } => one
                 .due
-                .is_some_and(|due| due <= now - UNTAKEN || due <= now && able.suffices(one)),
+                .is_some_and(|due| due <= now - UNTAKEN || due <= now && suffices(able, one)),
             ToClaim::Named(names) => names.contains(&one.name),
         });
         found.retain(|one| match which {
@@ -97,4 +98,18 @@ impl State {
 
 fn epoch(held: Option<&Option<Claim>>) -> Option<Option<u64>> {
     held.map(|claim| claim.as_ref().map(|claim| claim.epoch))
+}
+
+/// Tells whether a holder can get the certificate of a lineage.
+fn suffices(able: &Able, lineage: &Lineage<SealedBytes>) -> bool {
+    let wish = lineage.wishes.ca.as_ref();
+    let is_single = |name: &HostPattern| name.wildcard_parent().is_none();
+    let is_zoned = |name: &HostPattern| {
+        let name = name.wildcard_parent().unwrap_or(name.as_str());
+        let holds = |zone: &HostName| zone.holds(name);
+        able.zones.iter().any(holds)
+    };
+    wish.is_none_or(|ca| able.cas.contains(ca))
+        && (able.without_dns && lineage.names.iter().all(is_single)
+            || lineage.names.iter().all(is_zoned))
 }
