@@ -59,25 +59,6 @@ impl Ledger {
         .await
     }
 
-    /// Takes as many tokens as there are, at most `n`, and returns how many.
-    ///
-    /// # Errors
-    /// As [`Ledger::take`].
-    pub async fn take_up_to(&self, ca: &str, charge: &Charge, n: u32) -> Result<u32, StoreError> {
-        let charges = std::slice::from_ref(charge);
-        let taken = self.change(ca, charges, |buckets, now_ms| {
-            let mut taken = 0;
-            for Stored { limit, bucket, .. } in buckets {
-                taken = limit.available(*bucket, now_ms, Share::Whole).min(n);
-                if taken > 0 {
-                    limit.take(bucket, now_ms, taken, Share::Whole)?;
-                }
-            }
-            Ok(taken)
-        });
-        Ok(taken.await?.unwrap_or(0))
-    }
-
     /// Says whether [`Ledger::take`] would succeed, and takes nothing.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use super::Issuer;
 use super::attempt::{Attempt, Suggested, Task, When};
 use super::claimed::{CLAIM, OrderPermit};
 use crate::acme::Fault;
-use crate::quota::{Charge, Limit};
+use crate::quota::{Charge, Limit, Share};
 use crate::schedule::{ARI_PER_SECOND, Seed, ari_pause, ari_retry, renewal_due};
 
 impl Issuer {
@@ -135,7 +135,8 @@ impl Attempt<'_> {
             if !authority.is_worth_asking(Instant::now()) {
                 continue;
             }
-            if !matches!(ledger.take_up_to(ARI, &questions(), 1).await, Ok(1)) {
+            let taken = ledger.take(ARI, &[questions()], Share::Whole).await;
+            if !matches!(taken, Ok(Ok(()))) {
                 self.not_asked = true;
                 return;
             }

@@ -17,6 +17,8 @@ use sekisho_certs::{
 use sekisho_issuance::acme::{self, CaSettings, KeyKind};
 use sekisho_issuance::admission;
 use sekisho_issuance::issuer::{Issuer, OnDemand};
+use sekisho_issuance::ledger::Ledger;
+use sekisho_issuance::quota::{Charge, Share};
 use sekisho_issuance::settings::{CaOptions, Settings};
 use sekisho_testkit::Memory;
 use sekisho_testkit::services::{Pebble, PebbleOptions};
@@ -199,6 +201,20 @@ pub(crate) fn metrics(issuer: &Issuer) -> String {
     issuer.register(&mut registry);
     encode(&mut text, &registry).unwrap();
     text
+}
+
+/// Takes what is left of a limit of a CA, at most `most`. Returns how much that was.
+pub(crate) async fn take_left(ledger: &Ledger, ca: &str, charge: &Charge, most: u32) -> u32 {
+    let charges = std::slice::from_ref(charge);
+    let mut taken = 0;
+    while taken < most {
+        let done = ledger.take(ca, charges, Share::Whole).await;
+        if done.unwrap().is_err() {
+            break;
+        }
+        taken += 1;
+    }
+    taken
 }
 
 pub(crate) fn pattern(name: &str) -> HostPattern {

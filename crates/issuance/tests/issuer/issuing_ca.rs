@@ -10,7 +10,7 @@ use sekisho_issuance::ledger::Ledger;
 use sekisho_issuance::quota::{Charge, Limit, Quotas};
 use sekisho_testkit::services::{CaLimits, LimitedCa, Pebble, PebbleOptions};
 
-use crate::fixture::metrics;
+use crate::fixture::{metrics, take_left};
 use crate::limits::{Limited, lineage};
 
 const NAME: &str = "a.example";
@@ -54,7 +54,7 @@ async fn take_order(limited: &Limited) {
         key: "orders".into(),
         limit: limited.quotas.orders.unwrap(),
     };
-    ledger.take_up_to("pebble", &orders, 1).await.unwrap();
+    take_left(&ledger, "pebble", &orders, 1).await;
 }
 
 fn second(limited: &Limited) -> LimitedCa {

@@ -12,7 +12,7 @@ use sekisho_issuance::ledger::Ledger;
 use sekisho_issuance::quota::{Kind, Limit, Quotas};
 use sekisho_testkit::services::{CaLimits, LimitedCa, PebbleOptions};
 
-use crate::fixture::{Fixture, nobody, pattern, visit};
+use crate::fixture::{Fixture, nobody, pattern, take_left, visit};
 
 /// Fixture at one time, whose CA keeps to limits.
 pub(crate) struct Limited {
@@ -84,7 +84,7 @@ impl Limited {
         let charges = self
             .quotas
             .certificate_charges(Kind::Renewal, &[pattern(name)]);
-        ledger.take_up_to("pebble", &charges[0], 99).await.unwrap()
+        take_left(&ledger, "pebble", &charges[0], 99).await
     }
 
     async fn error(&self, name: &str) -> String {
@@ -185,7 +185,7 @@ async fn an_order_whose_claim_is_lost_before_it_is_saved_gives_back_what_it_took
     assert!(fixture.lineage("a.example").await.is_none(), "{failed:?}");
     let ledger = Ledger::new(fixture.sealer.clone(), Clock::System);
     let charges = quotas.certificate_charges(Kind::Renewal, &[pattern("a.example")]);
-    let left = ledger.take_up_to("pebble", &charges[0], 99).await.unwrap();
+    let left = take_left(&ledger, "pebble", &charges[0], 99).await;
     assert_eq!(left, 2, "{failed:?}");
 }
 

@@ -10,7 +10,7 @@ use sekisho_issuance::quota::{Charge, Limit};
 use sekisho_issuance::settings::{CaOptions, Settings};
 use sekisho_testkit::services::{Pebble, PebbleOptions};
 
-use crate::fixture::{Fixture, eventually, metrics, pattern, visit};
+use crate::fixture::{Fixture, eventually, metrics, pattern, take_left, visit};
 
 #[tokio::test]
 async fn what_is_due_is_renewed_in_place() {
@@ -218,10 +218,7 @@ async fn each_ca_that_is_asked_takes_from_the_limit_of_questions() {
         key: "questions".into(),
         limit: Limit::new(10, 1).unwrap(),
     };
-    let taken = ledger
-        .take_up_to("renewal-info", &questions, 9)
-        .await
-        .unwrap();
+    let taken = take_left(&ledger, "renewal-info", &questions, 9).await;
     assert_eq!(taken, 9);
     fixture.make_due("a.example").await;
     let other = Pebble::start(&PebbleOptions::default());
