@@ -32,7 +32,7 @@ pub struct Credential {
 impl Credential {
     /// Checks a chain and a key, each PEM or DER; what else stands in the
     /// files is passed over. In order: forms, key, leaf, chain, sizes, dates.
-    /// The chain's order is repaired.
+    /// The chain's order is repaired. Both may be one PEM file.
     ///
     /// # Errors
     /// The first check that failed, in words for an operator.
@@ -54,15 +54,6 @@ impl Credential {
         let certificates = pem::read(chain, Wanted::Certificates)?.certificates;
         let keys = pem::read(key, Wanted::Key)?.keys;
         Self::check(Contents { certificates, keys }, dates, roots)
-    }
-
-    /// Checks chain and key from one PEM file, in any order, as
-    /// [`Credential::parse`] does.
-    ///
-    /// # Errors
-    /// As [`Credential::parse`].
-    pub fn parse_bundle(bundle: &[u8], dates: Dates) -> Result<Self, CredentialError> {
-        Self::check(pem::read(bundle, Wanted::Certificates)?, dates, &[])
     }
 
     /// Reads a pair that others keep, at each load. Dates do not count. A chain

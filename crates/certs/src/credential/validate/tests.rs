@@ -88,7 +88,7 @@ fn der_and_bundles_pass() {
         format!("{}{}", pair.chain_pem(), pair.key_pem()),
         format!("{}{}", pair.key_pem(), pair.chain_pem()),
     ] {
-        let credential = Credential::parse_bundle(bundle.as_bytes(), VALID).unwrap();
+        let credential = Credential::parse(bundle.as_bytes(), bundle.as_bytes(), VALID).unwrap();
         assert_eq!(credential.chain(), pair.chain);
     }
     // Each file holds both: what is not asked for is passed over.
