@@ -76,16 +76,9 @@ impl TsigKey {
 
     /// Verifies an answer to the message with this signature (section 5.3).
     pub(super) fn verify(&self, answer: &[u8], request_mac: &[u8], now: u64) -> Result<(), String> {
-        let last = last_record(answer).map_err(|error| error.to_string())?;
-        let (end, tsig) = match last {
-            Some((end, record)) if record.name == self.name => match record.data {
-                RData::TSIG(tsig) => (end, tsig),
-                _ => return Err(UNSIGNED.into()),
-            },
-            _ => return Err(UNSIGNED.into()),
-        };
-        let signed = self.signed(&answer[..end], request_mac, &tsig);
+        let signed = self.signed(answer, request_mac);
         let signed = signed.map_err(|error| error.to_string())?;
+        let (signed, tsig) = signed.ok_or(UNSIGNED)?;
         hmac::verify(&self.key, &signed, &tsig.mac)
             .map_err(|_| "the answer's signature is wrong".to_owned())?;
         match tsig.time.abs_diff(now) <= u64::from(FUDGE) {
@@ -94,25 +87,44 @@ impl TsigKey {
         }
     }
 
-    /// Builds what an answer's signature covers (sections 4.3.1 to 4.3.3): the
-    /// request's signature, and the answer as it was before it was signed.
+    /// Builds what an answer's signature covers (sections 4.3.1 to 4.3.3): the request's
+    /// signature, and the answer as it was before it was signed. Returns the signature, its
+    /// last additional record, too; none if there is none of this key.
     fn signed(
         &self,
         answer: &[u8],
         request_mac: &[u8],
-        tsig: &TSIG,
-    ) -> Result<Vec<u8>, ProtoError> {
+    ) -> Result<Option<(Vec<u8>, TSIG)>, ProtoError> {
+        let mut decoder = BinDecoder::new(answer);
+        let header = Header::read(&mut decoder)?;
+        let (counts, code) = (header.counts, header.metadata.op_code);
+        let Some(additionals) = counts.additionals.checked_sub(1) else {
+            return Ok(None);
+        };
+        let begin = decoder.index();
+        Message::read_queries(&mut decoder, counts.queries.into())?;
+        let records = usize::from(counts.answers) + usize::from(counts.authorities);
+        Message::read_records(&mut decoder, records, false, code)?;
+        Message::read_records(&mut decoder, additionals.into(), true, code)?;
+        let end = decoder.index();
+        let last = Record::read(&mut decoder)?;
+        let RData::TSIG(tsig) = last.data else {
+            return Ok(None);
+        };
+        if last.name != self.name {
+            return Ok(None);
+        }
         let mut signed = Vec::new();
         let mut encoder = BinEncoder::new(&mut signed);
         encoder.emit_u16(u16::try_from(request_mac.len()).unwrap_or(u16::MAX))?;
         encoder.emit_vec(request_mac)?;
         encoder.emit_u16(tsig.oid)?;
-        encoder.emit_vec(&answer[2..ADDITIONALS])?;
-        let additionals = u16::from_be_bytes([answer[ADDITIONALS], answer[ADDITIONALS + 1]]);
-        encoder.emit_u16(additionals.saturating_sub(1))?;
-        encoder.emit_vec(&answer[ADDITIONALS + 2..])?;
+        // Flags and the counts before that of additional records stay as they are.
+        encoder.emit_vec(&answer[2..begin - 2])?;
+        encoder.emit_u16(additionals)?;
+        encoder.emit_vec(&answer[begin..end])?;
         tsig.emit_tsig_for_mac(&mut encoder, &self.name)?;
-        Ok(signed)
+        Ok(Some((signed, tsig)))
     }
 }
 
@@ -122,26 +134,8 @@ impl fmt::Debug for TsigKey {
     }
 }
 
-/// Returns the last additional record of a message and where it begins.
-fn last_record(message: &[u8]) -> Result<Option<(usize, Record)>, ProtoError> {
-    let mut decoder = BinDecoder::new(message);
-    let header = Header::read(&mut decoder)?;
-    let (counts, code) = (header.counts, header.metadata.op_code);
-    let Some(before) = counts.additionals.checked_sub(1) else {
-        return Ok(None);
-    };
-    Message::read_queries(&mut decoder, counts.queries.into())?;
-    let records = usize::from(counts.answers) + usize::from(counts.authorities);
-    Message::read_records(&mut decoder, records, false, code)?;
-    Message::read_records(&mut decoder, before.into(), true, code)?;
-    let begin = decoder.index();
-    Ok(Some((begin, Record::read(&mut decoder)?)))
-}
-
 /// Seconds by which two clocks may differ (RFC 8945, section 10).
 const FUDGE: u16 = 300;
-/// Place of the count of additional records in a header.
-const ADDITIONALS: usize = 10;
 const FORM: &str = "a TSIG key has the form [hmac-sha256:]NAME:SECRET, the secret in base64";
 const UNSIGNED: &str = "the answer is not signed with the key";
 
