@@ -56,6 +56,35 @@ impl MasterKey {
     pub fn id(&self) -> u32 {
         self.id
     }
+
+    fn seal(&self, secret: &Secret, bound: &Bound) -> SealedBytes {
+        // Room for the tag from the start: growing would leave a plain copy.
+        let mut bytes = Vec::with_capacity(secret.expose().len() + AES_256_GCM.tag_len());
+        bytes.extend_from_slice(secret.expose());
+        // 96 random bits: safe for 2^32 sealings under one key (NIST SP
+        // 800-38D, section 8.3).
+        let nonce = self
+            .key
+            .seal_in_place_append_tag(Aad::from(&bound.0), &mut bytes);
+        let nonce = nonce.expect("there are random bytes, and secrets are far below 64 GiB");
+        SealedBytes {
+            key_id: self.id,
+            nonce: *nonce.as_ref(),
+            bytes,
+        }
+    }
+
+    fn unseal(&self, sealed: SealedBytes, bound: &Bound) -> Result<Secret, UnsealError> {
+        let mut bytes = sealed.bytes;
+        let nonce = Nonce::assume_unique_for_key(sealed.nonce);
+        let plain = self
+            .key
+            .open_in_place(nonce, Aad::from(&bound.0), &mut bytes)
+            .map_err(|_| UnsealError::Forged)?
+            .len();
+        bytes.truncate(plain);
+        Ok(Secret::new(bytes))
+    }
 }
 
 impl fmt::Debug for MasterKey {
@@ -155,37 +184,6 @@ impl KeyRing {
     fn key(&self, id: u32) -> Option<&MasterKey> {
         let mut keys = self.keys.iter();
         keys.find(|key| key.id == id).map(|key| &**key)
-    }
-}
-
-impl MasterKey {
-    fn seal(&self, secret: &Secret, bound: &Bound) -> SealedBytes {
-        // Room for the tag from the start: growing would leave a plain copy.
-        let mut bytes = Vec::with_capacity(secret.expose().len() + AES_256_GCM.tag_len());
-        bytes.extend_from_slice(secret.expose());
-        // 96 random bits: safe for 2^32 sealings under one key (NIST SP
-        // 800-38D, section 8.3).
-        let nonce = self
-            .key
-            .seal_in_place_append_tag(Aad::from(&bound.0), &mut bytes);
-        let nonce = nonce.expect("there are random bytes, and secrets are far below 64 GiB");
-        SealedBytes {
-            key_id: self.id,
-            nonce: *nonce.as_ref(),
-            bytes,
-        }
-    }
-
-    fn unseal(&self, sealed: SealedBytes, bound: &Bound) -> Result<Secret, UnsealError> {
-        let mut bytes = sealed.bytes;
-        let nonce = Nonce::assume_unique_for_key(sealed.nonce);
-        let plain = self
-            .key
-            .open_in_place(nonce, Aad::from(&bound.0), &mut bytes)
-            .map_err(|_| UnsealError::Forged)?
-            .len();
-        bytes.truncate(plain);
-        Ok(Secret::new(bytes))
     }
 }
 

@@ -69,38 +69,29 @@ impl Ca {
 
 /// Names the settings of the external account in a refusal of the account: CAs differ in
 /// how they say that it is wrong, some by an error of their own.
-fn blame_external(fault: Fault) -> Fault {
-    match fault {
-        Fault::Refused {
-            problem: Some(problem),
-            status: 400..=403,
-            ..
-        } => {
+fn blame_external(mut fault: Fault) -> Fault {
+    let Fault::Refused {
+        status, problem, ..
+    } = &mut fault
+    else {
+        return fault;
+    };
+    match (problem.as_deref(), *status) {
+        (Some(problem), 400..=403) => {
             let why = format!("the CA refuses this external account (eab_id, eab_key): {problem}");
-            Fault::Setting {
-                key: "eab_key",
-                why,
-            }
+            let key = "eab_key";
+            return Fault::Setting { key, why };
         }
-        Fault::Refused {
-            problem,
-            status,
-            retry_after,
-        } if problem.is_some() || status >= 500 => {
-            let mut problem = problem.unwrap_or_default();
-            let said = match problem.detail.is_empty() {
-                true => format!("it answered {status}"),
-                false => std::mem::take(&mut problem.detail),
-            };
-            problem.detail = format!("{said} (are eab_id and eab_key right?)");
-            Fault::Refused {
-                problem: Some(problem),
-                status,
-                retry_after,
-            }
-        }
-        fault => fault,
+        (None, ..500) => return fault,
+        _ => {}
     }
+    let problem = problem.get_or_insert_default();
+    let said = match problem.detail.is_empty() {
+        true => format!("it answered {status}"),
+        false => std::mem::take(&mut problem.detail),
+    };
+    problem.detail = format!("{said} (are eab_id and eab_key right?)");
+    fault
 }
 
 fn external_key(external: &ExternalAccount) -> Result<ExternalAccountKey, Fault> {
