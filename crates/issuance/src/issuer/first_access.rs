@@ -13,7 +13,6 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::attempt::{Task, When};
-use super::claimed::OrderPermit;
 use super::refused::is_refused;
 use super::under_way::UnderWay;
 use super::working::Outcome;
@@ -156,12 +155,8 @@ impl Issuer {
             when: When::IfDue,
             issuers: allowed.issuers.clone(),
         };
-        let permit = OrderPermit {
-            _order: order,
-            _first: Some(of_tenant),
-        };
-        let outcome = self.start(&name, None, task, permit).outcome().await;
-        Ok(outcome.into())
+        let work = self.start(&name, None, task, (order, Some(of_tenant)));
+        Ok(work.outcome().await.into())
     }
 
     /// Makes the lineage of a name that has none.

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Issuer;
 use super::attempt::{Attempt, Suggested, Task, When};
-use super::claimed::{CLAIM, OrderPermit};
+use super::claimed::CLAIM;
 use crate::acme::Fault;
 use crate::quota::{Charge, Limit, Share};
 use crate::schedule::{ARI_PER_SECOND, Seed, ari_pause, ari_retry, renewal_due};
@@ -48,14 +48,8 @@ impl Issuer {
         let free = self.orders.available_permits();
         // A first visitor waits; nobody waits for a renewal.
         let free = free.saturating_sub(self.most_orders / 4);
-        let mut permits = Vec::new();
-        for _ in 0..free {
-            let order = Arc::clone(&self.orders).try_acquire_owned().ok();
-            permits.extend(order.map(|order| OrderPermit {
-                _order: order,
-                _first: None,
-            }));
-        }
+        let permit = |_| Arc::clone(&self.orders).try_acquire_owned().ok();
+        let permits: Vec<_> = (0..free).map_while(permit).collect();
         if permits.is_empty() {
             return Ok(true);
         }
@@ -75,7 +69,8 @@ impl Issuer {
         }
         for ((name, claim), permit) in claimed.into_iter().zip(permits) {
             // Another task may have begun since the claim: it has the same one.
-            drop(self.start(&name, Some(claim), Task::new(When::IfDue), permit));
+            let task = Task::new(When::IfDue);
+            drop(self.start(&name, Some(claim), task, (permit, None)));
         }
         Ok(more)
     }
@@ -124,15 +119,11 @@ impl Attempt<'_> {
         let (authorities, ledger) = (&self.issuer.authorities, &self.issuer.ledger);
         let issued_by = self.lineage.issued_by.clone();
         for authority in authorities.all() {
-            // Only the CA that has issued a certificate knows it.
-            if issued_by
-                .as_ref()
-                .is_some_and(|one| one != authority.ca.directory())
-            {
-                continue;
-            }
-            // A question to a CA that is down would keep a place among the orders.
-            if !authority.is_worth_asking(Instant::now()) {
+            // Only the CA that has issued a certificate knows it. A question to a CA that is
+            // down would keep a place among the orders.
+            let directory = authority.ca.directory();
+            let knows_it = issued_by.as_deref().is_none_or(|one| one == directory);
+            if !knows_it || !authority.is_worth_asking(Instant::now()) {
                 continue;
             }
             let taken = ledger.take(ARI, &[questions()], Share::Whole).await;
@@ -143,9 +134,9 @@ impl Attempt<'_> {
             match authority.ca.renewal_info(&leaf).await {
                 Ok(info) => {
                     self.issuer.metrics.information_answered.inc();
-                    self.lineage.issued_by = Some(authority.ca.directory().to_owned());
+                    self.lineage.issued_by = Some(directory.to_owned());
                     self.suggested = Some(Suggested {
-                        directory: authority.ca.directory().to_owned(),
+                        directory: directory.to_owned(),
                         window: info.window,
                         ask_again: info.ask_again,
                     });
