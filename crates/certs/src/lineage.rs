@@ -94,7 +94,7 @@ impl<S> Lineage<S> {
 
 /// Name of a lineage: its first name when it was made, as certbot names
 /// certificates.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LineageName(Box<str>);
 
 impl LineageName {
@@ -128,12 +128,6 @@ impl From<&HostPattern> for LineageName {
 impl fmt::Display for LineageName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for LineageName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.0)
     }
 }
 

@@ -132,7 +132,8 @@ fn the_documentation_has_the_defaults() {
     let acme = parse(&small).unwrap().issuance().unwrap().unwrap();
     let solvers: Vec<_> = acme.solvers.iter().map(|kind| kind.as_str()).collect();
     assert_default("acme", "solvers", &format!("`{solvers:?}`"));
-    assert_default("acme", "key", &format!("`\"{}\"`", acme.key));
+    assert_eq!("p256".parse(), Ok(acme.key));
+    assert_default("acme", "key", "`\"p256\"`");
     assert_default("acme", "caa", &format!("`{}`", acme.admission.caa));
     assert_default("acme", "reuse_key", &format!("`{}`", acme.reuse_key));
     let allowed = Allowed::default();

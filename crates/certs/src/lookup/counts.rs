@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use prometheus_client::metrics::MetricType;
 
-use super::{Lookup, LookupError, Outcome};
+use super::{Lookup, Outcome};
 use crate::cache::Usage;
 use crate::metrics::{
     BusyCounter, Collector, Counter, Counters, DescriptorEncoder, Gauge, Registry, gauge,
@@ -139,11 +139,6 @@ impl Counts {
             Outcome::Absent(_) => self.absent.inc(),
             Outcome::Failed(_) => self.failed.inc(),
         };
-    }
-
-    pub(super) fn served_stale(&self, error: &LookupError) {
-        tracing::debug!(%error, "serving a stale record");
-        self.stale.inc();
     }
 
     /// Tells whether a load has ended: then the store was asked.

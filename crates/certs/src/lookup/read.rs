@@ -280,7 +280,8 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             Some(stale) => {
                 let retry_at = self.freshness.retry_at();
                 stale.state.retry_at.store(retry_at, Ordering::Relaxed);
-                self.counts.served_stale(&error);
+                tracing::debug!(%error, "serving a stale record");
+                self.counts.stale.inc();
                 Outcome::Found(stale)
             }
             None => Outcome::Failed(error),

@@ -62,23 +62,18 @@ impl Memory {
         match self.0.get_value_or_guard_async(pattern).await {
             Ok(there) => there,
             Err(guard) => {
-                let new = Arc::new(Remembered::from(examine().await));
+                let answer = examine().await;
+                let holds = match &answer {
+                    Ok(_) | Err(No::Refused(_)) => DECIDED,
+                    Err(No::Failed(_)) => FAILED,
+                };
+                let ends = Instant::now() + holds;
+                let new = Arc::new(Remembered { answer, ends });
                 // An error means that the entry was removed meanwhile.
                 let _ = guard.insert(Arc::clone(&new));
                 new
             }
         }
-    }
-}
-
-impl From<Result<Granted, No>> for Remembered {
-    fn from(answer: Result<Granted, No>) -> Self {
-        let holds = match &answer {
-            Ok(_) | Err(No::Refused(_)) => DECIDED,
-            Err(No::Failed(_)) => FAILED,
-        };
-        let ends = Instant::now() + holds;
-        Self { answer, ends }
     }
 }
 

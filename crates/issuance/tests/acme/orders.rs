@@ -58,7 +58,7 @@ async fn keys_of_all_types_are_certified() {
         (KeyKind::P384, KeyType::Ecdsa),
         (KeyKind::Rsa2048, KeyType::Rsa),
     ] {
-        let names = names(&[&format!("{kind}.example")]);
+        let names = names(&[&format!("{}.example", key_type.as_str())]);
         let mut order = account.order(&order_of(&names)).await.unwrap();
         fixture
             .answer(&mut order, ChallengeType::Http01)
