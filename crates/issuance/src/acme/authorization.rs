@@ -74,8 +74,6 @@ pub struct Challenge {
     pub key_authorization: String,
     /// Content of the TXT record for DNS-01.
     pub txt: String,
-    /// SHA-256 in the certificate for TLS-ALPN-01.
-    pub digest: [u8; 32],
 }
 
 impl Challenge {
@@ -92,7 +90,6 @@ impl Challenge {
             token: token.to_owned(),
             key_authorization,
             txt: BASE64URL_NOPAD.encode(sha256.as_ref()),
-            digest: sha256.as_ref().try_into().expect("SHA-256 has 32 bytes"),
         })
     }
 }
@@ -116,9 +113,5 @@ mod tests {
         let challenge = Challenge::new(ChallengeType::Dns01, token, thumbprint).unwrap();
         assert_eq!(challenge.key_authorization, format!("{token}.{thumbprint}"));
         assert_eq!(challenge.txt, "lCM7cZyQXcVHK2nnW3jjAhNT3Fvm18UN-kWZZknKoYM");
-        assert_eq!(
-            challenge.digest[..],
-            BASE64URL_NOPAD.decode(challenge.txt.as_bytes()).unwrap()
-        );
     }
 }
