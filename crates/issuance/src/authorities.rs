@@ -311,10 +311,9 @@ fn concerns_all(error: &acme::Error) -> bool {
         Fault::Refused {
             status, problem, ..
         } => {
-            let kind = problem.as_ref().map(|problem| problem.kind.as_str());
             // 404 and 410 are about one order.
-            let is_none_of_acme = kind.is_none() && !matches!(status, 404 | 410);
-            let is_account = kind.is_some_and(|kind| ACCOUNT.contains(&kind));
+            let is_none_of_acme = problem.is_none() && !matches!(status, 404 | 410);
+            let is_account = error.fault.is_one_of(&ACCOUNT);
             *status >= 500 || error.is_rate_limit() || is_none_of_acme || is_account
         }
         _ => false,

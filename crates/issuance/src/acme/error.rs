@@ -187,7 +187,7 @@ impl Fault {
     }
 
     /// Tells whether the CA gave a problem of one of these types.
-    pub(super) fn is_one_of(&self, kinds: &[&str]) -> bool {
+    pub(crate) fn is_one_of(&self, kinds: &[&str]) -> bool {
         let is_it = |problem: &Problem| kinds.contains(&problem.kind.as_str());
         self.problem().is_some_and(is_it)
     }

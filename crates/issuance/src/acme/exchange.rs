@@ -97,45 +97,31 @@ impl Transport {
         }
     }
 
-    /// Returns an answer with a nonce: one that is kept, else the CA's. A CA that is busy
-    /// is asked again after the pause that it names.
-    async fn new_nonce(&self, request: &Request<Full<Bytes>>) -> Result<Response<Bytes>, Fault> {
+    /// Sends a request of instant-acme. A nonce that is kept stands in for a new one
+    /// (HEAD). A CA that is busy is asked for a new nonce, and for a new order, again after
+    /// the pause that it names. If it has taken the nonce of the order, instant-acme signs
+    /// that anew.
+    async fn exchange(
+        self: &Arc<Self>,
+        request: &Request<Full<Bytes>>,
+    ) -> Result<Response<Bytes>, Fault> {
+        let is_new_nonce = request.method() == Method::HEAD;
         let mut pauses = 0;
         loop {
-            if self.nonces.is_empty() {
-                self.nonces.turn().await;
-            }
-            // Another request may have brought one meanwhile.
-            if let Some(nonce) = self.nonces.take() {
+            if is_new_nonce && let Some(nonce) = self.nonces.next().await {
                 let mut answer = Response::default();
                 answer.headers_mut().insert(REPLAY_NONCE, nonce);
                 return Ok(answer);
             }
             let answer = self.send(request.clone()).await?;
-            match short_pause(&answer) {
-                Some(pause) if pauses < MOST_PAUSES => sleep(pause).await,
-                _ => return Ok(answer),
-            }
-            pauses += 1;
-        }
-    }
-
-    /// Sends a signed request. A new order at a CA that is busy is sent again after the
-    /// pause that it names. If the CA has taken its nonce, instant-acme signs it anew.
-    async fn post(
-        self: &Arc<Self>,
-        request: &Request<Full<Bytes>>,
-    ) -> Result<Response<Bytes>, Fault> {
-        let mut pauses = 0;
-        loop {
-            let answer = self.send(request.clone()).await?;
-            match short_pause(&answer) {
-                Some(pause) if pauses < MOST_PAUSES && self.is_new_order(request).await => {
+            let pause = short_pause(&answer).filter(|_| pauses < MOST_PAUSES);
+            match pause {
+                Some(pause) if is_new_nonce || self.is_new_order(request).await => {
                     sleep(pause).await;
-                    pauses += 1;
                 }
                 _ => return Ok(answer),
             }
+            pauses += 1;
         }
     }
 
@@ -238,11 +224,7 @@ impl HttpClient for Exchange {
             } else {
                 let Ok(body) = body.collect().await;
                 let body = Full::new(body.to_bytes());
-                let request = Request::from_parts(head, body);
-                match is_new_nonce {
-                    true => transport.new_nonce(&request).await,
-                    false => transport.post(&request).await,
-                }
+                transport.exchange(&Request::from_parts(head, body)).await
             };
             let mut answer = answer.map_err(given_up)?;
             let refusal = refusal(&answer);

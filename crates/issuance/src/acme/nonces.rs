@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 pub(super) struct Nonces {
     kept: Mutex<Vec<(Instant, HeaderValue)>>,
     /// Time of the next request for a new one.
-    next: Mutex<Option<Instant>>,
+    next_turn: Mutex<Option<Instant>>,
 }
 
 impl Nonces {
@@ -32,14 +32,18 @@ impl Nonces {
         kept.push((Instant::now(), nonce));
     }
 
-    /// Tells whether there is none.
-    pub(super) fn is_empty(&self) -> bool {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.is_empty()
+    /// Returns a nonce; none once the CA may be asked for a new one. The answer of another
+    /// request may bring one before that.
+    pub(super) async fn next(&self) -> Option<HeaderValue> {
+        if let Some(nonce) = self.take() {
+            return Some(nonce);
+        }
+        self.turn().await;
+        self.take()
     }
 
     /// Returns the newest nonce; none if all are too old. CAs forget the oldest first.
-    pub(super) fn take(&self) -> Option<HeaderValue> {
+    fn take(&self) -> Option<HeaderValue> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         match kept.pop() {
             Some((at, nonce)) if at.elapsed() < AGE => Some(nonce),
@@ -56,12 +60,14 @@ impl Nonces {
         kept.clear();
     }
 
-    /// Waits until the CA may be asked for a new one. The answer of another request may
-    /// have brought one meanwhile.
-    pub(super) async fn turn(&self) {
+    /// Waits until the CA may be asked for a new one.
+    async fn turn(&self) {
         let now = Instant::now();
         let turn = {
-            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut next = self
+                .next_turn
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             let turn = next.map_or(now, |next| next.max(now));
             *next = Some(turn + SPACING);
             turn
