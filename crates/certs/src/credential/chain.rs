@@ -139,12 +139,7 @@ pub(super) fn without_copies(
 pub(super) fn parse<'a>(
     ders: &'a [CertificateDer<'static>],
 ) -> Result<Vec<Certificate<'a>>, CredentialError> {
-    if ders.len() > MAX_CERTIFICATES {
-        return Err(CredentialError::TooMany {
-            certificates: ders.len(),
-            most: MAX_CERTIFICATES,
-        });
-    }
+    CredentialError::check_count(ders.len(), MAX_CERTIFICATES)?;
     let parse = |(der, number): (&'a CertificateDer<'static>, usize)| {
         let broken = |why| CredentialError::BrokenCertificate { number, why };
         let (rest, parsed) =

@@ -33,13 +33,7 @@ impl ClientCa {
     pub fn check(file: &[u8]) -> Result<Self, CredentialError> {
         let certificates = authorities(file)?;
         let pem: String = certificates.iter().map(section).collect();
-        if pem.len() > Self::MAX {
-            return Err(CredentialError::TooLarge {
-                what: "the client CA",
-                bytes: pem.len(),
-                most: Self::MAX,
-            });
-        }
+        CredentialError::check_size("the client CA", pem.len(), Self::MAX)?;
         Ok(Self {
             pem: pem.into(),
             hash: hash(&certificates),

@@ -141,6 +141,22 @@ pub enum CredentialError {
 }
 
 impl CredentialError {
+    /// Refuses a part that is over its bound in bytes.
+    pub(super) fn check_size(what: &'static str, bytes: usize, most: usize) -> Result<(), Self> {
+        match bytes > most {
+            true => Err(Self::TooLarge { what, bytes, most }),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses more certificates than `most`.
+    pub(super) fn check_count(certificates: usize, most: usize) -> Result<(), Self> {
+        match certificates > most {
+            true => Err(Self::TooMany { certificates, most }),
+            false => Ok(()),
+        }
+    }
+
     /// Returns what errors of a kind have in common, for lists of them.
     #[must_use]
     pub fn group(&self) -> &'static str {

@@ -23,13 +23,7 @@ pub(super) struct Contents {
 /// Reads PEM, or DER if that is what it is. Text around the sections, and
 /// sections of other kinds, are passed over.
 pub(super) fn read(bytes: &[u8], what: Wanted) -> Result<Contents, CredentialError> {
-    if bytes.len() > MAX_INPUT {
-        return Err(CredentialError::TooLarge {
-            what: "the file",
-            bytes: bytes.len(),
-            most: MAX_INPUT,
-        });
-    }
+    CredentialError::check_size("the file", bytes.len(), MAX_INPUT)?;
     let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     // DER begins with a SEQUENCE, which is a '0' in text: no PEM begins so.
     if bytes.first() == Some(&0x30) && !contains(bytes, BEGIN) {

@@ -253,21 +253,9 @@ impl Dates {
 }
 
 fn sizes(chain: &[CertificateDer<'static>]) -> Result<(), CredentialError> {
-    if chain.len() > MAX_CHAIN {
-        return Err(CredentialError::TooMany {
-            certificates: chain.len(),
-            most: MAX_CHAIN,
-        });
-    }
+    CredentialError::check_count(chain.len(), MAX_CHAIN)?;
     let bytes = chain.iter().map(|der| der.len()).sum();
-    if bytes > MAX_CHAIN_BYTES {
-        return Err(CredentialError::TooLarge {
-            what: "the chain",
-            bytes,
-            most: MAX_CHAIN_BYTES,
-        });
-    }
-    Ok(())
+    CredentialError::check_size("the chain", bytes, MAX_CHAIN_BYTES)
 }
 
 /// Reads the subject's alternative names, which alone count (RFC 9525, section
