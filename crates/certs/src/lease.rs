@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::credential::Secret;
 use crate::seal::Sealer;
-use crate::store::{Document, DocumentId, DocumentKind, Precondition, Result, StoreError, Write};
+use crate::store::{Document, DocumentId, DocumentKind, Precondition, Result, Write};
 
 /// Right to do something alone for a while: a document that is not announced, expires, and
 /// has the holder's random name for content.
@@ -74,25 +74,18 @@ impl Lease {
         let held = self.sealer.document(&self.id).await?;
         if let Some(held) = held.filter(|held| held.bytes == self.holder) {
             let expect = Precondition::Version(held.version);
-            self.write(Write::RemoveDocument(self.id.clone(), expect))
-                .await?;
+            let remove = Write::RemoveDocument(self.id.clone(), expect);
+            self.sealer.try_write(vec![remove]).await?;
         }
         Ok(())
     }
 
+    /// Returns false if another was faster.
     async fn put(&self, expect: Precondition) -> Result<bool> {
         let mut document = Document::new(self.id.clone(), self.holder.clone());
         let ttl = i64::try_from(self.ttl.as_secs()).unwrap_or(i64::MAX);
         document.expires = Some(self.clock.now().saturating_add(ttl));
-        self.write(Write::PutDocument(document, expect)).await
-    }
-
-    /// Returns false if another was faster.
-    async fn write(&self, write: Write<Secret>) -> Result<bool> {
-        match self.sealer.write(vec![write]).await {
-            Ok(_) => Ok(true),
-            Err(StoreError::Conflict(_)) => Ok(false),
-            Err(error) => Err(error),
-        }
+        let put = Write::PutDocument(document, expect);
+        self.sealer.try_write(vec![put]).await
     }
 }

@@ -245,11 +245,7 @@ impl Issuer {
     /// [`StoreError`].
     pub async fn add(&self, lineage: Lineage<Secret>) -> Result<bool, StoreError> {
         let put = Write::PutLineage(lineage, Fence::Absent);
-        match self.sealer.write(vec![put]).await {
-            Ok(_) => Ok(true),
-            Err(StoreError::Conflict(_)) => Ok(false),
-            Err(error) => Err(error),
-        }
+        self.sealer.try_write(vec![put]).await
     }
 
     /// Gets a certificate for a lineage now, whether it is due or not. Earlier failures

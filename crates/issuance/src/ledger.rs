@@ -149,9 +149,8 @@ impl Ledger {
             if writes.is_empty() {
                 return Ok(Ok(done));
             }
-            match self.sealer.write(writes).await {
-                Err(StoreError::Conflict(_)) => {}
-                written => return written.map(|_| Ok(done)),
+            if self.sealer.try_write(writes).await? {
+                return Ok(Ok(done));
             }
         }
         Err(StoreError::Overloaded)

@@ -152,6 +152,18 @@ impl Sealer {
         }
     }
 
+    /// Writes as [`Sealer::write`] does. Returns false if a precondition did not hold.
+    ///
+    /// # Errors
+    /// As [`Sealer::write`], but for a conflict.
+    pub async fn try_write(&self, writes: Vec<Write<Secret>>) -> Result<bool> {
+        match self.write(writes).await {
+            Ok(_) => Ok(true),
+            Err(StoreError::Conflict(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Opens a catalog that is out of reach by what was known of it: its id and
     /// its check value. That holds until the catalog is first recognized.
     ///

@@ -76,11 +76,8 @@ impl Issuer {
         change(&mut lineage);
         lineage.claim = None;
         let put = Write::PutLineage(lineage, Fence::Epoch(claim.epoch));
-        match self.sealer.write(vec![put]).await {
-            // The claim was lost: another process has changed it.
-            Ok(_) | Err(StoreError::Conflict(_)) => Ok(()),
-            Err(error) => Err(error),
-        }
+        // If the claim was lost, another process has changed it.
+        self.sealer.try_write(vec![put]).await.map(drop)
     }
 }
 
