@@ -27,15 +27,8 @@ impl Attempt<'_> {
             .collect();
         match solver {
             ChallengeType::Dns01 => self.present(&open).await?,
-            ChallengeType::Http01 => {
-                let kind = ChallengeKind::Http01;
-                self.publish(kind, open.iter().map(|(_, one)| (one.token.as_str(), *one)))
-                    .await?;
-            }
-            ChallengeType::TlsAlpn01 => {
-                let kind = ChallengeKind::TlsAlpn01;
-                self.publish(kind, open.iter().copied()).await?;
-            }
+            ChallengeType::Http01 => self.publish(ChallengeKind::Http01, &open).await?,
+            ChallengeType::TlsAlpn01 => self.publish(ChallengeKind::TlsAlpn01, &open).await?,
         }
         // An authorization without this challenge fails here, and says so.
         for authorization in pending {
@@ -45,18 +38,20 @@ impl Attempt<'_> {
     }
 
     /// Writes the answers for all servers, before the CA asks any of them.
-    async fn publish<'c>(
+    async fn publish(
         &mut self,
         kind: ChallengeKind,
-        open: impl Iterator<Item = (&'c str, &'c Challenge)>,
+        open: &[(&str, &Challenge)],
     ) -> Result<(), Failure> {
-        let answer = |(key, one): (&str, &Challenge)| {
-            (
-                key.to_owned(),
-                KeyAuthorization::new(&one.key_authorization),
-            )
+        let answer = |(name, one): &(&str, &Challenge)| {
+            let key = match kind {
+                ChallengeKind::Http01 => one.token.as_str(),
+                ChallengeKind::TlsAlpn01 => *name,
+            };
+            let answer = KeyAuthorization::new(&one.key_authorization);
+            (key.to_owned(), answer)
         };
-        let answers: Vec<_> = open.map(answer).collect();
+        let answers: Vec<_> = open.iter().map(answer).collect();
         if answers.is_empty() {
             return Ok(());
         }
