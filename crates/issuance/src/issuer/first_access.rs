@@ -94,14 +94,15 @@ impl Issuer {
         let until = Instant::now() + PATIENCE;
         let mut is_due = false;
         loop {
-            let visited = self.visit(allowed, makes_hosts, is_due).await?;
-            let Visited::Again(failed, next) = visited else {
-                return Ok(self.obtained(visited));
+            let (why, next) = match self.visit(allowed, makes_hosts, is_due).await? {
+                Visited::Done(obtained) => return Ok(obtained),
+                Visited::Again(why, next) => (why, next),
             };
             let seconds = u64::try_from(next - self.now()).unwrap_or(0);
             let at = Instant::now() + Duration::from_secs(seconds).max(SOONEST);
             if at > until {
-                return Ok(self.obtained(Visited::Again(failed, next)));
+                let retry_after = pause(next, self.now());
+                return Ok(Obtained::Failed { why, retry_after });
             }
             is_due = tokio::select! {
                 () = sleep_until(at) => false,
@@ -216,16 +217,6 @@ impl Issuer {
             .write(vec![Write::PutHost(record, expected)])
             .await?;
         Ok(true)
-    }
-
-    fn obtained(&self, visited: Visited) -> Obtained {
-        match visited {
-            Visited::Done(obtained) => obtained,
-            Visited::Again(why, next) => Obtained::Failed {
-                why,
-                retry_after: pause(next, self.now()),
-            },
-        }
     }
 }
 
