@@ -34,7 +34,7 @@ pub struct Served<V> {
 }
 
 /// State of a cached record that changes while the record does not.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct EntryState {
     /// Tells whether exact records exist, or may exist, below this wildcard.
     pub(crate) shadowed: AtomicBool,
@@ -80,10 +80,7 @@ impl<V> Served<V> {
     pub fn own(host: Arc<LoadedHost>, published: Published<V>) -> Self {
         let state = EntryState {
             shadowed: AtomicBool::new(true),
-            epoch: 0,
-            fresh_until: AtomicU64::new(0),
-            retry_at: AtomicU64::new(0),
-            refreshing: AtomicBool::new(false),
+            ..EntryState::default()
         };
         Self::new(host, published.value, published.weight, state)
     }

@@ -228,9 +228,8 @@ impl<K> Answer<K> {
     #[must_use]
     pub fn found(found: impl Into<Box<Found<K>>>) -> Self {
         Self {
-            read_at: None,
             found: Some(found.into()),
-            is_stale: false,
+            ..Self::absent()
         }
     }
 

@@ -254,8 +254,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             shadowed: AtomicBool::new(found.shadowed),
             epoch: begun.epoch,
             fresh_until: AtomicU64::new(self.freshness.record(found.fresh_for)),
-            retry_at: AtomicU64::new(0),
-            refreshing: AtomicBool::new(false),
+            ..EntryState::default()
         };
         Ok(Answered::Found(
             Arc::new(Served::new(host, published.value, published.weight, state)),
