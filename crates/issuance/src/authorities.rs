@@ -77,7 +77,11 @@ impl Authorities {
     pub fn new(options: Vec<CaOptions>) -> Result<Self, SettingError> {
         let mut all: Vec<Arc<Authority>> = Vec::with_capacity(options.len());
         for one in options {
-            let new = Authority::new(one)?;
+            let new = Authority {
+                ca: Ca::new(&one.ca)?,
+                options: one,
+                state: Mutex::default(),
+            };
             let (name, directory) = (new.ca.name(), new.ca.directory());
             let same = |other: &&Arc<Authority>| {
                 other.ca.directory() == directory || other.ca.name() == name
@@ -265,14 +269,6 @@ impl Authorities {
 }
 
 impl Authority {
-    fn new(options: CaOptions) -> Result<Self, SettingError> {
-        Ok(Self {
-            ca: Ca::new(&options.ca)?,
-            options,
-            state: Mutex::default(),
-        })
-    }
-
     /// Tells whether no failure of the CA stands that concerns all orders.
     #[must_use]
     pub fn works(&self) -> bool {
@@ -336,7 +332,7 @@ fn passed_over(all: &[&Arc<Authority>], now: Instant) -> NoAuthority {
         // Another task's success may have ended the outage since it was looked at.
         let pause = one.pause(now);
         let state = one.state();
-        let fault = state.outage.as_ref().map_or("", Outage::why);
+        let fault = state.outage.as_ref().map_or("", |it| it.why.as_str());
         retry_after = retry_after.min(pause);
         each.push(format!(
             "{} (again in {} s): {fault}",

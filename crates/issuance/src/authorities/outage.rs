@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_lc_rs::rand;
 use tokio::time::Instant;
 
-use crate::acme::{self, Fault, Retry};
+use crate::acme::{self, Retry};
 
 /// Failure of a CA that no success has followed.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Outage {
     /// True while one order tries it.
     is_tried: bool,
     /// The last failure, without the names of the order that met it: others see it.
-    why: String,
+    pub(super) why: String,
 }
 
 impl Outage {
@@ -69,22 +69,11 @@ impl Outage {
             false => left,
         }
     }
-
-    pub(super) fn why(&self) -> &str {
-        &self.why
-    }
 }
 
 /// Tells whether the CA wants fewer requests for a while.
 pub(super) fn is_busy(error: &acme::Error) -> bool {
-    matches!(
-        error.fault,
-        Fault::Refused {
-            status: 503,
-            retry_after: Some(_),
-            ..
-        }
-    )
+    error.fault.status() == Some(503) && matches!(error.retry(), Retry::After(_))
 }
 
 /// Returns the pause after the n-th failure, with up to a quarter of jitter: servers
