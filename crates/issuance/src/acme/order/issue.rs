@@ -38,8 +38,15 @@ impl Order {
         key: &CertificateKey,
         names: &[HostPattern],
     ) -> Result<(), Error> {
-        let done = self.send_request(key, names).await;
-        done.map_err(|fault| self.at(fault, "finalizing"))
+        if matches!(self.status, OrderStatus::Processing | OrderStatus::Valid) {
+            return Ok(());
+        }
+        let sent = match key.request(names) {
+            Ok(request) => self.inner.finalize_csr(&request).await.map_err(Fault::from),
+            Err(why) => Err(Fault::Malformed(why)),
+        };
+        self.status = self.inner.state().status;
+        sent.map_err(|fault| self.at(fault, "finalizing"))
     }
 
     /// Waits until the certificate is issued, fetches it and checks it: key, names,
@@ -57,20 +64,6 @@ impl Order {
         fetched.map_err(|fault| self.at(fault, "fetching the certificate of"))
     }
 
-    async fn send_request(
-        &mut self,
-        key: &CertificateKey,
-        names: &[HostPattern],
-    ) -> Result<(), Fault> {
-        if matches!(self.status, OrderStatus::Processing | OrderStatus::Valid) {
-            return Ok(());
-        }
-        let request = key.request(names).map_err(Fault::Malformed)?;
-        let sent = self.inner.finalize_csr(&request).await;
-        self.status = self.inner.state().status;
-        Ok(sent?)
-    }
-
     /// Looks at the order until it is as wanted.
     async fn poll(
         &mut self,
@@ -83,7 +76,7 @@ impl Order {
             self.status = self.inner.refresh().await?.status;
             let asked = self.noted.take().retry_after;
             if self.status == OrderStatus::Invalid {
-                return Err(self.gave_up().await);
+                return Err(Fault::Invalid(self.gave_up().await?.into()));
             }
             if is_done(self.status) {
                 return Ok(());
@@ -98,23 +91,7 @@ impl Order {
     }
 
     /// Says why the order is invalid: the failed challenges, else its own error.
-    async fn gave_up(&mut self) -> Fault {
-        let failed = match self.failed().await {
-            Ok(failed) => failed,
-            Err(fault) => return fault,
-        };
-        if !failed.is_empty() {
-            return Fault::Invalid(Problem::join(failed).into());
-        }
-        let error = self.inner.state().error.as_ref().map(Problem::from);
-        let error = error.unwrap_or_else(|| Problem {
-            detail: "the CA says that the order is invalid, and not why".into(),
-            ..Problem::default()
-        });
-        Fault::Invalid(error.into())
-    }
-
-    async fn failed(&mut self) -> Result<Vec<Problem>, Fault> {
+    async fn gave_up(&mut self) -> Result<Problem, Fault> {
         let mut failed = Vec::new();
         let mut authorizations = self.inner.authorizations();
         while let Some(handle) = authorizations.next().await {
@@ -124,7 +101,14 @@ impl Order {
             let errors = errors.filter_map(|challenge| challenge.error.as_ref());
             failed.extend(errors.map(|error| Problem::from(error).with_name(&name)));
         }
-        Ok(failed)
+        if !failed.is_empty() {
+            return Ok(Problem::join(failed));
+        }
+        let error = self.inner.state().error.as_ref().map(Problem::from);
+        Ok(error.unwrap_or_else(|| Problem {
+            detail: "the CA says that the order is invalid, and not why".into(),
+            ..Problem::default()
+        }))
     }
 
     async fn fetch(&mut self, wanted: &Wanted<'_>, within: Duration) -> Result<Credential, Fault> {
