@@ -79,16 +79,21 @@ impl Issuer {
     /// Returns the claim; none if another process has it, or there is no such lineage.
     pub(super) async fn claim(&self, name: &LineageName) -> Result<Option<Claim>, StoreError> {
         let named = ToClaim::Named(vec![name.clone()]);
-        let mut claimed = self
-            .sealer
-            .catalog()
-            .claim(named, &self.holder, CLAIM)
-            .await?;
-        let claim = claimed.pop().map(|(_, claim)| claim);
-        if let Some(claim) = &claim {
+        let claimed = self.claim_all(named).await?.pop();
+        Ok(claimed.map(|(_, claim)| claim))
+    }
+
+    /// Claims lineages for this process, and notes the store's time.
+    pub(super) async fn claim_all(
+        &self,
+        which: ToClaim,
+    ) -> Result<Vec<(LineageName, Claim)>, StoreError> {
+        let catalog = self.sealer.catalog();
+        let claimed = catalog.claim(which, &self.holder, CLAIM).await?;
+        if let Some((_, claim)) = claimed.first() {
             self.note_time(claim);
         }
-        Ok(claim)
+        Ok(claimed)
     }
 
     /// Prolongs a claim until the last write of its work. Ends when the claim is lost,

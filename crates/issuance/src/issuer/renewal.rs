@@ -11,7 +11,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Issuer;
 use super::attempt::{Attempt, Suggested, Task, When};
-use super::claimed::CLAIM;
 use crate::acme::Fault;
 use crate::quota::{Charge, Limit, Share};
 use crate::schedule::{ARI_PER_SECOND, Seed, ari_pause, ari_retry, renewal_due};
@@ -58,15 +57,8 @@ impl Issuer {
             limit: asked,
             able: self.able.clone(),
         };
-        let claimed = self
-            .sealer
-            .catalog()
-            .claim(due, &self.holder, CLAIM)
-            .await?;
+        let claimed = self.claim_all(due).await?;
         let more = claimed.len() == asked;
-        if let Some((_, claim)) = claimed.first() {
-            self.note_time(claim);
-        }
         for ((name, claim), permit) in claimed.into_iter().zip(permits) {
             // Another task may have begun since the claim: it has the same one.
             let task = Task::new(When::IfDue);
