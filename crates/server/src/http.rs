@@ -39,52 +39,42 @@ pub(crate) use context::{Local, Numbers, Service};
 pub(crate) use plain::redirect;
 use streams::Streams;
 
-/// HTTP/1.1 builder, made once per worker.
-#[derive(Debug)]
-pub(crate) struct Http {
-    one: http1::Builder,
+/// Makes the builder of connections of HTTP/1.1, once per worker.
+pub(crate) fn http1_builder() -> http1::Builder {
+    // A head has at most 100 fields, hyper's default: where a limit is set, builds
+    // without LTO fill two arrays of that size for each request.
+    let mut builder = http1::Builder::new();
+    // `timeouts` enforces the head limit: hyper's own timer would be set
+    // and cleared for each request.
+    builder
+        .header_read_timeout(None)
+        // A client that has closed its sending side may still read (RFC
+        // 8446, section 6.1).
+        .half_close(true)
+        .max_header_size(MAX_HEAD)
+        .max_buf_size(MAX_HEAD);
+    builder
 }
 
-impl Http {
-    pub(crate) fn new() -> Self {
-        // A head has at most 100 fields, hyper's default: where a limit is set, builds
-        // without LTO fill two arrays of that size for each request.
-        let mut one = http1::Builder::new();
-        // `timeouts` enforces the head limit: hyper's own timer would be set
-        // and cleared for each request.
-        one.header_read_timeout(None)
-            // A client that has closed its sending side may still read (RFC
-            // 8446, section 6.1).
-            .half_close(true)
-            .max_header_size(MAX_HEAD)
-            .max_buf_size(MAX_HEAD);
-        Self { one }
-    }
-
-    /// Returns the builder of a connection of HTTP/1.1.
-    fn one(&self) -> &http1::Builder {
-        &self.one
-    }
-
-    /// Makes the HTTP/2 builder for one connection, with bounds on its streams.
-    fn two(streams: Streams) -> http2::Builder<Streams> {
-        let mut two = http2::Builder::new(streams);
-        two.timer(TokioTimer::new())
-            .max_concurrent_streams(MAX_STREAMS)
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_send_buf_size(SEND_LIMIT)
-            .max_header_list_size(u32::try_from(MAX_HEAD).expect("a few KB"))
-            // WebSocket over HTTP/2 (RFC 8441).
-            .enable_connect_protocol()
-            .max_pending_accept_reset_streams(MAX_RESETS)
-            // h2 counts these over the connection's life, which would end each
-            // long connection. The frame budget charges resets instead.
-            .max_local_error_reset_streams(None)
-            .keep_alive_interval(PING_INTERVAL)
-            .keep_alive_timeout(PING_TIMEOUT);
-        two
-    }
+/// Makes the builder of one connection of HTTP/2, with bounds on its streams.
+fn http2_builder(streams: Streams) -> http2::Builder<Streams> {
+    let mut builder = http2::Builder::new(streams);
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_LIMIT)
+        .max_header_list_size(u32::try_from(MAX_HEAD).expect("a few KB"))
+        // WebSocket over HTTP/2 (RFC 8441).
+        .enable_connect_protocol()
+        .max_pending_accept_reset_streams(MAX_RESETS)
+        // h2 counts these over the connection's life, which would end each
+        // long connection. The frame budget charges resets instead.
+        .max_local_error_reset_streams(None)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT);
+    builder
 }
 
 /// Notes how the body of a request is framed, before the stream is read on. The future

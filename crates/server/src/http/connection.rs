@@ -33,10 +33,10 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::context::{ConnContext, Local};
-use super::drive::{Bounds, Driven, Idle, drive};
+use super::drive::{Driven, Idle, drive};
 use super::sending::Sending;
 use super::streams::Streams;
-use super::{Http, served};
+use super::{http2_builder, served};
 use crate::connection::handshake::Established;
 use crate::connection::peer::Peer;
 use crate::connection::request::Takeover;
@@ -67,12 +67,10 @@ fn active(stream: Stream, context: Arc<ConnContext>) -> Stage {
         // connection has just freed is still there.
         Box::into_pin(Box::write(Box::new_uninit(), served(&answering, request)))
     });
-    let http = &context.local.http;
-    let mut connection = http.one().serve_connection(stream, service);
+    let mut connection = context.local.http1.serve_connection(stream, service);
     Stage::new(async move {
         let end = http1::Connection::graceful_shutdown;
-        let bounds = Bounds::of(&context);
-        match drive(Pin::new(&mut connection), end, |_| Idle::Park, &bounds).await {
+        match drive(Pin::new(&mut connection), end, |_| Idle::Park, &context).await {
             Driven::Ended(Ok(())) => {
                 let takeover = context.connection.takeover()?;
                 let parts = connection.into_parts();
@@ -96,7 +94,7 @@ fn parked<S>(parts: http1::Parts<Stream, S>, context: Arc<ConnContext>) -> Stage
     stream.put_back(parts.read_buf);
     let counted = context.metrics().parked();
     Stage::new(async move {
-        let due = Bounds::of(&context).due().map(|(at, _)| at);
+        let due = context.due().map(|(at, _)| at);
         let awake = {
             let releases = Instant::now() + RELEASE_DELAY;
             let mut timer = pin!(sleep_until(due.map_or(releases, |due| due.min(releases))));
@@ -157,7 +155,7 @@ fn tunnelling(
 
 /// Serves HTTP/2. While no stream is open, rustls's read buffer has no page.
 fn multiplexed(mut stream: Stream, context: Arc<ConnContext>) -> Stage {
-    let body = Bounds::of(&context).limits.body;
+    let body = context.limits().body;
     let held = &context.local.service.bodies;
     let held = held.holder(context.connection.prefix);
     context.timeouts().hold(Arc::clone(&held));
@@ -167,7 +165,7 @@ fn multiplexed(mut stream: Stream, context: Arc<ConnContext>) -> Stage {
     let answering = Arc::clone(&context);
     // Boxed: hyper and Tokio move a stream's future ten times.
     let service = service_fn(move |request| Box::pin(served(&answering, request)));
-    let connection = Http::two(streams).serve_connection(stream.clone(), service);
+    let connection = http2_builder(streams).serve_connection(stream.clone(), service);
     let mut connection = Sending::new(connection, stream);
     Stage::new(async move {
         let end = |mut sending: Pin<&mut Sending<_>>| {
@@ -181,8 +179,7 @@ fn multiplexed(mut stream: Stream, context: Arc<ConnContext>) -> Stage {
             }
             Idle::Stay
         };
-        let bounds = Bounds::of(&context);
-        match drive(Pin::new(&mut connection), end, release, &bounds).await {
+        match drive(Pin::new(&mut connection), end, release, &context).await {
             Driven::Ended(Err(error)) => failed(&error, &context),
             Driven::Ended(Ok(())) | Driven::Cut | Driven::Idle => None,
         }

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use http::{HeaderMap, Request};
+use hyper::server::conn::http1;
+use tokio::time::Instant;
 
-use super::Http;
 use crate::connection::client::{self, Client};
 use crate::connection::drain::Drain;
 use crate::connection::handshake::Established;
@@ -18,7 +19,7 @@ use crate::http::route::{Routes, Routing};
 use crate::limits::bodies::Bodies;
 use crate::limits::network::Networks;
 use crate::limits::settings::Limits;
-use crate::limits::timeouts::ConnTimeouts;
+use crate::limits::timeouts::{ConnTimeouts, Due};
 use crate::lookup::challenge::Answers;
 use crate::observe::access_log::{self, AccessLog, Entry};
 use crate::observe::metrics::Metrics;
@@ -48,7 +49,7 @@ pub(crate) struct Service {
 /// Parts that answer the requests of one worker's connections.
 pub(crate) struct Local {
     pub(crate) service: Arc<Service>,
-    pub(crate) http: Http,
+    pub(crate) http1: http1::Builder,
     pub(crate) drain: Arc<Drain>,
     pub(crate) upstreams: Arc<upstream::Worker>,
 }
@@ -112,6 +113,16 @@ impl ConnContext {
 
     pub(super) fn timeouts(&self) -> &Arc<ConnTimeouts> {
         &self.connection.timeouts
+    }
+
+    /// Returns the limits of `[server]`.
+    pub(super) fn limits(&self) -> &Limits {
+        &self.local.service.limits
+    }
+
+    /// Returns when the connection's current state reaches its limit.
+    pub(super) fn due(&self) -> Option<(Instant, Due)> {
+        self.timeouts().due(self.limits())
     }
 
     /// Returns the address of the client.

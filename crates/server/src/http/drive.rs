@@ -9,15 +9,7 @@ use sekisho_certs::clock;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::context::ConnContext;
-use crate::connection::drain::Drain;
-use crate::limits::timeouts::{ConnTimeouts, Due, Limits};
-
-/// Limits and drain signal of a connection.
-pub(super) struct Bounds<'a> {
-    pub(super) timeouts: &'a ConnTimeouts,
-    pub(super) limits: Limits,
-    pub(super) drain: &'a Drain,
-}
+use crate::limits::timeouts::Due;
 
 /// Result of driving a connection.
 pub(super) enum Driven<T> {
@@ -38,29 +30,8 @@ pub(super) enum Idle {
     Stay,
 }
 
-impl<'a> Bounds<'a> {
-    pub(super) fn of(context: &'a ConnContext) -> Self {
-        let local = &context.local;
-        let limits = &local.service.limits;
-        Self {
-            timeouts: context.timeouts(),
-            limits: Limits {
-                head: limits.head,
-                idle: limits.idle,
-                body: limits.body,
-                drain: limits.drain,
-            },
-            drain: &local.drain,
-        }
-    }
-
-    /// Returns when the current state reaches its limit.
-    pub(super) fn due(&self) -> Option<(Instant, Due)> {
-        self.timeouts.due(&self.limits)
-    }
-}
-
-/// Drives `connection`. Calls `on_idle` where it has been idle for [`PARK_DELAY`].
+/// Drives `connection` within the limits of its context. Calls `on_idle` where it has been
+/// idle for [`PARK_DELAY`].
 ///
 /// The timer is only reset for a limit that comes sooner. If the limit has
 /// moved away, the timer fires, finds nothing due and is set again. Hence a
@@ -69,17 +40,18 @@ pub(super) async fn drive<C: Future>(
     connection: Pin<&mut C>,
     end_gracefully: impl Fn(Pin<&mut C>),
     on_idle: impl Fn(Pin<&mut C>) -> Idle,
-    bounds: &Bounds<'_>,
+    context: &ConnContext,
 ) -> Driven<C::Output> {
-    let mut draining = pin!(bounds.drain.begun());
+    let drain = &context.local.drain;
+    let mut draining = pin!(drain.begun());
     let mut awaits_drain = false;
     let mut driver = Driver {
         connection,
         end_gracefully,
         on_idle,
-        bounds,
+        context,
         timer: pin!(sleep_until(Instant::now() + TICKET_DELAY)),
-        interval: CHECK_INTERVAL.min(bounds.limits.body / 2),
+        interval: CHECK_INTERVAL.min(context.limits().body / 2),
         park: PARK_DELAY,
         drained: false,
         ending: false,
@@ -91,14 +63,14 @@ pub(super) async fn drive<C: Future>(
         driver.drained = match awaits_drain {
             // Keeps the task's waker, which stays the same.
             false => draining.as_mut().poll(cx).is_ready(),
-            true => driver.drained || bounds.drain.has_begun(),
+            true => driver.drained || drain.has_begun(),
         };
         awaits_drain = true;
         if driver.winds_down() {
             continue;
         }
-        bounds.timeouts.close_if_ended();
-        let due = bounds.due();
+        context.timeouts().close_if_ended();
+        let due = context.due();
         let first = driver.set_timer(due);
         if driver.timer.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
@@ -116,7 +88,7 @@ struct Driver<'a, C, E, P> {
     connection: Pin<&'a mut C>,
     end_gracefully: E,
     on_idle: P,
-    bounds: &'a Bounds<'a>,
+    context: &'a ConnContext,
     timer: Pin<&'a mut Sleep>,
     /// The longest time between two checks while the server is at work.
     interval: Duration,
@@ -131,7 +103,7 @@ impl<C: Future, E: Fn(Pin<&mut C>), P: Fn(Pin<&mut C>) -> Idle> Driver<'_, C, E,
     /// host is gone. Returns true if it asked now: the connection must then be
     /// polled.
     fn winds_down(&mut self) -> bool {
-        let timeouts = &self.bounds.timeouts;
+        let timeouts = self.context.timeouts();
         if !self.drained && !timeouts.is_winding_down() {
             return false;
         }
@@ -152,7 +124,7 @@ impl<C: Future, E: Fn(Pin<&mut C>), P: Fn(Pin<&mut C>) -> Idle> Driver<'_, C, E,
     /// Resets the timer if something is due sooner. Returns what comes first: a
     /// limit, or a check of the HTTP/2 streams.
     fn set_timer(&mut self, due: Option<(Instant, Due)>) -> Option<Instant> {
-        let streams = self.bounds.timeouts.has_streams();
+        let streams = self.context.timeouts().has_streams();
         let check = streams.then(|| clock::monotonic() + self.interval);
         let first = due.map(|(at, _)| at).into_iter().chain(check).min();
         if let Some(at) = first.filter(|at| *at < self.timer.deadline()) {
@@ -167,7 +139,7 @@ impl<C: Future, E: Fn(Pin<&mut C>), P: Fn(Pin<&mut C>) -> Idle> Driver<'_, C, E,
         due: Option<(Instant, Due)>,
         first: Option<Instant>,
     ) -> Option<Driven<C::Output>> {
-        let timeouts = &self.bounds.timeouts;
+        let timeouts = self.context.timeouts();
         timeouts.check_streams();
         let now = Instant::now();
         match due.filter(|(at, _)| *at <= now).map(|(_, due)| due) {

@@ -73,7 +73,8 @@ pub struct Limits {
     pub idle: Duration,
     /// Without any progress on a request's or an answer's body.
     pub body: Duration,
-    /// From the start of a drain to its end.
+    /// From the start of a drain to its end; also from the decision to end a connection
+    /// to its end.
     pub drain: Duration,
     /// Between two looks at the host of an upgraded connection, or of an upstream's
     /// answer that goes on: [`Limits::HOST_LOOK`] outside tests.

@@ -27,7 +27,7 @@ pub(crate) use framing::Framing;
 use framing::NotedFraming;
 use outflow::Outflow;
 
-pub(crate) use due::{Due, LINGER, Limits};
+pub(crate) use due::{Due, LINGER};
 pub(crate) use flow::Flow;
 use moment::Moment;
 pub(crate) use upstream::AtUpstream;

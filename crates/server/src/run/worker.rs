@@ -23,7 +23,7 @@ use crate::connection::peer::Peer;
 use crate::connection::proxy_protocol;
 use crate::connection::stage::Stage;
 use crate::files::READS_IN_FLIGHT;
-use crate::http::{self, Http, Service, redirect, serve};
+use crate::http::{self, Service, redirect, serve};
 use crate::limits::budget::Prefix;
 use crate::limits::network::Networks;
 use crate::limits::settings::Limits;
@@ -122,7 +122,7 @@ impl Worker {
             signing: signing::gate(),
             http: Arc::new(http::Local {
                 service: Arc::clone(&self.common.service),
-                http: Http::new(),
+                http1: http::http1_builder(),
                 drain: Arc::default(),
                 upstreams: upstream::Worker::new(upstreams, self.common.limits.workers),
             }),

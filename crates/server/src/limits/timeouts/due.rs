@@ -6,19 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ConnTimeouts;
-
-/// Limits of a connection, from `[server]`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// From a request's first byte to the end of its head.
-    pub(crate) head: Duration,
-    /// Time without a request.
-    pub(crate) idle: Duration,
-    /// Time without progress while a body is read or an answer written.
-    pub(crate) body: Duration,
-    /// From the decision to end the connection to its end.
-    pub(crate) drain: Duration,
-}
+use crate::limits::settings::Limits;
 
 impl ConnTimeouts {
     /// Returns whether no request has come for `time`, and none has begun.

@@ -2,12 +2,25 @@ use std::sync::Arc;
 use std::task::Wake;
 
 use super::*;
+use crate::limits::settings::{CertificateWaits, Limits};
 
 const LIMITS: Limits = Limits {
+    workers: 1,
+    connections: 1,
+    handshake: Duration::from_secs(10),
     head: Duration::from_secs(10),
     idle: Duration::from_secs(60),
     body: Duration::from_secs(30),
     drain: Duration::from_secs(20),
+    host_look: Limits::HOST_LOOK,
+    prefix_absent_budget: 1,
+    loads: 1,
+    prefix_in_flight: 1,
+    loads_waiting: 1,
+    certificates: CertificateWaits {
+        waiting: 1,
+        time: Duration::from_secs(20),
+    },
 };
 
 fn due_in(timeouts: &ConnTimeouts) -> Option<(u64, Due)> {
