@@ -30,6 +30,8 @@ use by_prefix::{ByPrefix, State};
 #[repr(align(128))]
 pub(crate) struct Connections {
     permits: Arc<Semaphore>,
+    /// Number of all permits: those of sockets that wait to accept, too.
+    all: u32,
     limit: usize,
     /// Locked by the worker's thread alone.
     table: Mutex<ByPrefix>,
@@ -73,9 +75,10 @@ impl Connections {
         let log_limits = Arc::new(LogLimits::default());
         (0..workers).map(move |worker| {
             let limit = (limit / workers + usize::from(worker < limit % workers)).max(1);
-            let permits = limit.saturating_add(sockets).min(Semaphore::MAX_PERMITS);
+            let all = u32::try_from(limit.saturating_add(sockets)).unwrap_or(u32::MAX);
             Arc::new(Self {
-                permits: Arc::new(Semaphore::new(permits)),
+                permits: Arc::new(Semaphore::new(all as usize)),
+                all,
                 limit,
                 table: Mutex::default(),
                 metrics: Arc::clone(&metrics),
@@ -88,6 +91,12 @@ impl Connections {
     pub(crate) async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         let permits = Arc::clone(&self.permits);
         permits.acquire_owned().await.ok()
+    }
+
+    /// Resolves when no connection is open. No more may be accepted meanwhile.
+    pub(crate) async fn all_closed(&self) {
+        // Fails only once the semaphore is closed, which it never is.
+        let _ = self.permits.acquire_many(self.all).await;
     }
 
     /// Adds a connection of `prefix` that begins `now`. At the limit it closes the longest

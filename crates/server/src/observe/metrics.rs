@@ -131,15 +131,11 @@ impl Metrics {
         self.certificate_waits.get()
     }
 
-    /// Counts an accepted connection.
-    pub fn connection_opened(&self) {
+    /// Counts an accepted connection, which is open until the count is dropped.
+    #[must_use]
+    pub fn connection_opened(&self) -> InGauge {
         self.accepted.inc();
-        self.open.inc();
-    }
-
-    /// Counts its end.
-    pub fn connection_closed(&self) {
-        self.open.dec();
+        InGauge::new(&self.open)
     }
 
     /// Counts a connection that was closed at the limit of connections.

@@ -5,14 +5,14 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use sekisho_certs::metrics::InGauge;
 use sekisho_gate::Gate;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Notify, OwnedSemaphorePermit, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -70,14 +70,7 @@ struct Local {
     common: Arc<Common>,
     signing: Gate<Prefix>,
     http: Arc<http::Local>,
-    /// Open connections. The AcqRel decrement pairs with the Acquire load in
-    /// `all_closed`.
-    open: AtomicUsize,
-    closed: Notify,
 }
-
-/// An open connection, counted until its task ends or is dropped.
-struct OpenConnection(Arc<Local>);
 
 impl Working {
     /// Registers `count` workers.
@@ -127,8 +120,6 @@ impl Worker {
                 upstreams: upstream::Worker::new(upstreams, self.common.limits.workers),
             }),
             common: self.common,
-            open: AtomicUsize::new(0),
-            closed: Notify::new(),
         });
         (local.common.on_worker)();
         tokio::spawn(heartbeat(Arc::clone(&local)));
@@ -143,13 +134,12 @@ impl Worker {
                 listener,
                 connections,
                 move |socket, address, permit| {
-                    let open = OpenConnection::new(&local);
                     let peer = Peer {
                         address,
                         is_known: true,
                         listen,
                     };
-                    open.begin(socket, peer, tls, &entrance, permit);
+                    local.begin(socket, peer, tls, &entrance, permit);
                 },
             ));
         }
@@ -158,7 +148,7 @@ impl Worker {
         local.http.drain.begin();
         let end = Instant::now() + local.common.limits.drain;
         let drained = async {
-            let _ = timeout_at(end, local.all_closed()).await;
+            let _ = timeout_at(end, self.connections.all_closed()).await;
             self.working.ends(end + DRAIN_SLACK).await;
         };
         tokio::select! {
@@ -194,41 +184,22 @@ impl Local {
         })
     }
 
-    /// Resolves when no connection is open.
-    async fn all_closed(&self) {
-        loop {
-            // Created before the count is read: a close in between still
-            // notifies.
-            let closed = self.closed.notified();
-            if self.open.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            closed.await;
-        }
-    }
-}
-
-impl OpenConnection {
-    fn new(local: &Arc<Local>) -> Self {
-        local.open.fetch_add(1, Ordering::AcqRel);
-        local.common.metrics.connection_opened();
-        Self(Arc::clone(local))
-    }
-
-    /// Serves the connection in a task of its own. A peer in `[listen] proxy`
+    /// Serves a connection in a task of its own. A peer in `[listen] proxy`
     /// speaks the PROXY protocol.
     fn begin(
-        self,
+        self: &Arc<Self>,
         socket: TcpStream,
         peer: Peer,
         tls: bool,
         connections: &Arc<Connections>,
         permit: OwnedSemaphorePermit,
     ) {
+        let open = self.common.metrics.connection_opened();
         let address = peer.address.ip();
-        if self.0.common.proxies.contain(address) {
+        if self.common.proxies.contain(address) {
             let unnamed = connections.enter_unnamed(permit);
-            tokio::spawn(self.serve_proxied(socket, peer, tls, unnamed));
+            let local = Arc::clone(self);
+            tokio::spawn(local.serve_proxied(socket, peer, tls, unnamed, open));
             return;
         }
         let begun = Instant::now();
@@ -236,18 +207,25 @@ impl OpenConnection {
             return;
         };
         let activity = entered.activity();
-        let stage = self.0.serve(socket, peer, tls, begun, activity);
-        tokio::spawn(entered.hold(Serving { stage, _open: self }));
+        let stage = self.serve(socket, peer, tls, begun, activity);
+        tokio::spawn(entered.hold(Serving { stage, _open: open }));
     }
 
     /// Serves a connection that begins with a header of the PROXY protocol. The
     /// header and what follows, a handshake or the head of a request, have one
     /// deadline; at the limit of connections the header has a shorter one.
-    async fn serve_proxied(self, socket: TcpStream, peer: Peer, tls: bool, unnamed: Unnamed) {
+    async fn serve_proxied(
+        self: Arc<Self>,
+        socket: TcpStream,
+        peer: Peer,
+        tls: bool,
+        unnamed: Unnamed,
+        open: InGauge,
+    ) {
         let begun = Instant::now();
         let Common {
             limits, metrics, ..
-        } = &*self.0.common;
+        } = &*self.common;
         let deadline = begun + if tls { limits.handshake } else { limits.head };
         let extra = unnamed.deadline(begun);
         let deadline = extra.map_or(deadline, |extra| extra.min(deadline));
@@ -264,24 +242,15 @@ impl OpenConnection {
             return;
         };
         let activity = entered.activity();
-        let stage = self.0.serve(socket, peer, tls, begun, activity);
-        entered.hold(Serving { stage, _open: self }).await;
-    }
-}
-
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        self.0.common.metrics.connection_closed();
-        if self.0.open.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.closed.notify_waiters();
-        }
+        let stage = self.serve(socket, peer, tls, begun, activity);
+        entered.hold(Serving { stage, _open: open }).await;
     }
 }
 
 /// Open connection in one of its stages.
 struct Serving {
     stage: Stage,
-    _open: OpenConnection,
+    _open: InGauge,
 }
 
 impl Future for Serving {
