@@ -46,18 +46,10 @@ pub struct Metrics {
 impl Metrics {
     /// Registers the metrics of connections, lookups and requests.
     pub fn register(self: &Arc<Self>, registry: &mut Registry) {
-        let handshakes = Counters {
-            label: "result",
-            each: HandshakeResult::ALL
-                .map(|result| (result.as_str(), self.handshakes[result as usize].clone())),
-        };
+        let handshakes = HandshakeResult::metric("result", &self.handshakes);
         let help = "Connections to TLS ports by the end of their handshake";
         registry.register("handshakes", help, handshakes);
-        let lookups = Counters {
-            label: "outcome",
-            each: LookupResult::ALL
-                .map(|result| (result.as_str(), self.lookups[result as usize].clone())),
-        };
+        let lookups = LookupResult::metric("outcome", &self.lookups);
         let help = "Names looked up by handshakes and requests, by outcome";
         registry.register("lookups", help, lookups);
         let requests = Counters::<{ STATUS_CLASSES.len() }, _> {
@@ -66,18 +58,10 @@ impl Metrics {
         };
         let help = "Answered requests by class of their status";
         registry.register("requests", help, requests);
-        let proxy_headers = Counters {
-            label: "result",
-            each: ProxyHeaderResult::ALL
-                .map(|result| (result.as_str(), self.proxy_headers[result as usize].clone())),
-        };
+        let proxy_headers = ProxyHeaderResult::metric("result", &self.proxy_headers);
         let help = "Connections from [listen] proxy by their PROXY protocol header";
         registry.register("proxy_headers", help, proxy_headers);
-        let refused = Counters {
-            label: "reason",
-            each: RequestRefusal::ALL
-                .map(|reason| (reason.as_str(), self.refused[reason as usize].clone())),
-        };
+        let refused = RequestRefusal::metric("reason", &self.refused);
         let help = "Requests refused by their site's rule";
         registry.register("requests_refused", help, refused);
         let help = "Handshakes served with an expired certificate";

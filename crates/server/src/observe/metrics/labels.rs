@@ -1,5 +1,7 @@
 //! The fixed words that stand in label values.
 
+use sekisho_certs::metrics::Counters;
+
 macro_rules! labels {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
         $(#[$doc])*
@@ -11,6 +13,15 @@ macro_rules! labels {
         impl $name {
             /// All of them, in the order of their declaration.
             pub const ALL: [Self; [$($text),*].len()] = [$(Self::$variant),*];
+
+            /// Returns the metric of these counters, each at the index of its value.
+            pub(super) fn metric<C: Clone>(
+                label: &'static str,
+                counters: &[C; [$($text),*].len()],
+            ) -> Counters<{ [$($text),*].len() }, C> {
+                let each = Self::ALL.map(|value| (value.as_str(), counters[value as usize].clone()));
+                Counters { label, each }
+            }
 
             /// The label's value.
             #[must_use]

@@ -1,6 +1,6 @@
 //! Metrics of upstream servers.
 
-use sekisho_certs::metrics::{Counter, Counters, Gauge, InGauge, Registry};
+use sekisho_certs::metrics::{Counter, Gauge, InGauge, Registry};
 
 use super::labels::{Resolution, UpstreamResult};
 
@@ -19,18 +19,10 @@ pub(crate) struct UpstreamMetrics {
 
 impl UpstreamMetrics {
     pub(super) fn register(&self, registry: &mut Registry) {
-        let requests = Counters {
-            label: "outcome",
-            each: UpstreamResult::ALL
-                .map(|result| (result.as_str(), self.requests[result as usize].clone())),
-        };
+        let requests = UpstreamResult::metric("outcome", &self.requests);
         let help = "Requests to upstream servers by outcome, retries included";
         registry.register("upstream_requests", help, requests);
-        let resolutions = Counters {
-            label: "outcome",
-            each: Resolution::ALL
-                .map(|result| (result.as_str(), self.resolutions[result as usize].clone())),
-        };
+        let resolutions = Resolution::metric("outcome", &self.resolutions);
         let help = "Questions for the addresses of upstream servers by outcome";
         registry.register("upstream_resolutions", help, resolutions);
         let help = "Requests that were sent to an upstream server once more";
