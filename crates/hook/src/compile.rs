@@ -30,21 +30,18 @@ impl Program {
             return Err(error(None, "the script has more than 1 MiB", hint));
         }
         let compiler = Compiler::new().set_optimization_level(1).set_debug_level(1);
-        match compiler.compile(source) {
-            Ok(bytecode) => Ok(Self {
-                name: name.into(),
-                bytecode,
-            }),
-            Err(LuaError::SyntaxError { message, .. }) => {
-                let (line, what) = split(&message);
-                Err(error(line, what, "the script does not compile"))
-            }
-            Err(other) => Err(error(
-                None,
-                &other.to_string(),
-                "the script does not compile",
-            )),
-        }
+        let bytecode = compiler.compile(source).map_err(|failed| {
+            let message = match failed {
+                LuaError::SyntaxError { message, .. } => message,
+                other => other.to_string(),
+            };
+            let (line, what) = split(&message);
+            error(line, what, "the script does not compile")
+        })?;
+        Ok(Self {
+            name: name.into(),
+            bytecode,
+        })
     }
 
     /// Makes an error of the script that belongs to no line.

@@ -1,7 +1,5 @@
 //! Why a run failed.
 
-use std::fmt::Write;
-
 use mlua::Error as LuaError;
 use sekisho_certs::printable;
 
@@ -79,9 +77,7 @@ impl From<Failure> for LuaError {
 
 /// Finds line and text of an error of Luau. `script` is the chunk's name.
 pub(crate) fn located(error: &LuaError, script: &str) -> Error {
-    let mut whole = String::new();
-    // A String takes all.
-    let _ = write!(whole, "{error}");
+    let whole = error.to_string();
     let mut line = None;
     for (at, _) in whole.match_indices(script) {
         let digits = whole[at + script.len()..].strip_prefix(':');
@@ -91,7 +87,7 @@ pub(crate) fn located(error: &LuaError, script: &str) -> Error {
             break;
         }
     }
-    let message = root(error);
+    let message = innermost(error).to_string();
     let message = message.split("\nstack traceback:").next().unwrap_or("");
     let message = message.strip_prefix("runtime error: ").unwrap_or(message);
     let position = line.map(|line: u32| format!("{script}:{line}: "));
@@ -110,24 +106,18 @@ pub(crate) fn located(error: &LuaError, script: &str) -> Error {
     }
 }
 
-/// Returns the text of the innermost error.
-fn root(error: &LuaError) -> String {
-    match error {
-        LuaError::CallbackError { cause, .. }
-        | LuaError::WithContext { cause, .. }
-        | LuaError::BadArgument { cause, .. } => root(cause),
-        other => other.to_string(),
-    }
-}
-
 /// Tells whether memory did not suffice.
 pub(crate) fn is_memory(error: &LuaError) -> bool {
+    matches!(innermost(error), LuaError::MemoryError(_))
+}
+
+/// Returns the error that others were made around.
+fn innermost(error: &LuaError) -> &LuaError {
     match error {
-        LuaError::MemoryError(_) => true,
         LuaError::CallbackError { cause, .. }
         | LuaError::WithContext { cause, .. }
-        | LuaError::BadArgument { cause, .. } => is_memory(cause),
-        _ => false,
+        | LuaError::BadArgument { cause, .. } => innermost(cause),
+        other => other,
     }
 }
 

@@ -49,10 +49,7 @@ impl Folders {
     /// Names the folder that can't be opened.
     pub(crate) fn open(paths: &[PathBuf]) -> Result<Self, String> {
         let open = |path: &PathBuf| {
-            let opened = Opened::at(path).map_err(|error| {
-                let (shown, error) = (path.display(), io::Error::from(error));
-                format!("the folder {shown} can't be opened: {error}")
-            })?;
+            let opened = Opened::at(path).map_err(|error| unopened(path, error))?;
             Ok(Arc::new(Folder {
                 path: path.clone(),
                 open: Mutex::new(opened),
@@ -106,10 +103,7 @@ impl Folder {
     /// one there. A folder that is gone is no absence of its files.
     fn current(&self) -> Result<Arc<OwnedFd>, Unread> {
         let known = self.lock().clone();
-        let gone = |error: Errno| {
-            let (shown, error) = (self.path.display(), io::Error::from(error));
-            Unread::Failed(format!("the folder {shown} can't be opened: {error}"))
-        };
+        let gone = |error| Unread::Failed(unopened(&self.path, error));
         match stat(&self.path) {
             Ok(now) if (now.st_dev, now.st_ino) == known.id => return Ok(known.fd),
             Ok(_) => {}
@@ -140,11 +134,16 @@ impl Opened {
     }
 }
 
+/// Returns the error of a folder that can't be opened.
+fn unopened(path: &Path, error: Errno) -> String {
+    let (shown, error) = (path.display(), io::Error::from(error));
+    format!("the folder {shown} can't be opened: {error}")
+}
+
 fn read(folder: &OwnedFd, path: &Path) -> Result<Secret, Unread> {
     // NONBLOCK: a pipe in the folder must not hold the thread.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    let file = match openat2(folder, path, flags, Mode::empty(), within) {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = match open_within(folder, path, flags) {
         Ok(file) => File::from(file),
         // No file has a name that is too long.
         Err(Errno::NOTDIR | Errno::NAMETOOLONG) => return Err(Unread::Absent),
@@ -159,7 +158,8 @@ fn read(folder: &OwnedFd, path: &Path) -> Result<Secret, Unread> {
         return Err(Unread::Failed("the path is not a file".into()));
     }
     if metadata.len() > MAX_FILE {
-        return Err(too_big());
+        let what = format!("the file has more than {} KiB", MAX_FILE / 1024);
+        return Err(Unread::Failed(what));
     }
     // Room for all of it from the start: a key in a buffer that grew stays behind.
     let room = metadata.len() + 1;
@@ -176,11 +176,7 @@ fn read(folder: &OwnedFd, path: &Path) -> Result<Secret, Unread> {
 /// Tells a file that is not there from a link whose target is away: a file system may
 /// not be mounted.
 fn missing(folder: &OwnedFd, path: &Path) -> Unread {
-    let open = |path: &Path, more| {
-        let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let flags = OFlags::PATH | OFlags::CLOEXEC | more;
-        openat2(folder, path, flags, Mode::empty(), within).ok()
-    };
+    let open = |path: &Path, more| open_within(folder, path, OFlags::PATH | more).ok();
     let mut above = path
         .ancestors()
         .filter(|above| !above.as_os_str().is_empty());
@@ -194,16 +190,18 @@ fn missing(folder: &OwnedFd, path: &Path) -> Unread {
     }
 }
 
+/// Opens what a path below the folder leads to. The path must not leave the folder.
+fn open_within(folder: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), within)
+}
+
 fn is_link(found: &OwnedFd) -> bool {
     fstat(found).is_ok_and(|is| FileType::from_raw_mode(is.st_mode) == FileType::Symlink)
 }
 
 fn failed(error: &io::Error) -> Unread {
     Unread::Failed(error.to_string())
-}
-
-fn too_big() -> Unread {
-    Unread::Failed(format!("the file has more than {} KiB", MAX_FILE / 1024))
 }
 
 /// Bytes of a file: a chain with many certificates has 64 KiB.

@@ -23,7 +23,7 @@ use crate::run::Run;
 use crate::run::call::call;
 use crate::run::state::State;
 use crate::settings::{OnError, Settings};
-use crate::shared::{Shared, register};
+use crate::shared::{Shared, Sizes};
 use crate::worker_time::WorkerTime;
 
 /// Script with its bounds and all that its runs share. Each worker thread that asks
@@ -116,7 +116,9 @@ impl<I: Imports> Hook<I> {
 
     /// Registers the hook's metrics.
     pub fn register(&self, registry: &mut Registry) {
-        register(&self.shared, registry);
+        self.shared.metrics.register(registry);
+        let sizes = Sizes(Arc::downgrade(&self.shared));
+        registry.register_collector(Box::new(sizes));
     }
 
     async fn handshake(

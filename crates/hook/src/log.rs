@@ -12,7 +12,7 @@ pub(crate) struct LogLimit {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     begun: Option<Instant>,
     lines: u32,
@@ -21,14 +21,9 @@ struct State {
 
 impl LogLimit {
     pub(crate) fn new(each_second: u32) -> Self {
-        let state = State {
-            begun: None,
-            lines: 0,
-            left_out: 0,
-        };
         Self {
             each_second,
-            state: Mutex::new(state),
+            state: Mutex::default(),
         }
     }
 

@@ -20,11 +20,7 @@ pub(crate) struct Metrics {
     timeout: Counter,
     overloaded: Counter,
     broken_off: Counter,
-    hit: Counter,
-    loaded: Counter,
-    absent: Counter,
-    stale: Counter,
-    failed: Counter,
+    cached: [Counter; RegionUse::ALL.len()],
     replaced: Counter,
 }
 
@@ -46,14 +42,7 @@ impl Metrics {
         let label = "outcome";
         let help = "Runs of the hook: what the script chose, or why the run failed";
         registry.register("hook_runs", help, Counters { label, each });
-        let each = [
-            RegionUse::Hit,
-            RegionUse::Loaded,
-            RegionUse::Absent,
-            RegionUse::Stale,
-            RegionUse::Failed,
-        ];
-        let each = each.map(|how| (how.as_str(), self.of(how).clone()));
+        let each = RegionUse::ALL.map(|how| (how.as_str(), self.cached[how as usize].clone()));
         let label = "result";
         let help = "Answers of tls:cached, by what the key led to";
         registry.register("hook_cached", help, Counters { label, each });
@@ -77,7 +66,7 @@ impl Metrics {
     }
 
     pub(crate) fn region(&self, how: RegionUse) {
-        self.of(how).inc();
+        self.cached[how as usize].inc();
     }
 
     pub(crate) fn replaced(&self) {
@@ -91,16 +80,6 @@ impl Metrics {
             Choice::Default => &self.default,
             Choice::Refuse(_) => &self.refused,
             Choice::Made(_) => &self.made,
-        }
-    }
-
-    fn of(&self, how: RegionUse) -> &Counter {
-        match how {
-            RegionUse::Hit => &self.hit,
-            RegionUse::Loaded => &self.loaded,
-            RegionUse::Absent => &self.absent,
-            RegionUse::Stale => &self.stale,
-            RegionUse::Failed => &self.failed,
         }
     }
 }

@@ -54,6 +54,7 @@ struct Note {
 }
 
 /// Answer for a key.
+#[derive(Clone)]
 pub(crate) enum Known<M> {
     /// A choice within its limit.
     Fresh(Arc<Kept<M>>),
@@ -63,17 +64,6 @@ pub(crate) enum Known<M> {
     Stale(Arc<Kept<M>>, Instant),
     /// The function failed, and nothing was there before.
     Failed(Arc<str>),
-}
-
-impl<M> Clone for Known<M> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Fresh(kept) => Self::Fresh(Arc::clone(kept)),
-            Self::Absent => Self::Absent,
-            Self::Stale(kept, until) => Self::Stale(Arc::clone(kept), *until),
-            Self::Failed(why) => Self::Failed(Arc::clone(why)),
-        }
-    }
 }
 
 /// Load in flight, shared by all who wait for it.
@@ -95,7 +85,7 @@ pub(crate) enum Ended<M> {
     Failed { why: Arc<str>, until: Instant },
 }
 
-impl<M> Region<M> {
+impl<M: Clone> Region<M> {
     /// Divides `memory` bytes: a sixteenth is for notes.
     pub(crate) fn new(memory: usize) -> Self {
         let notes = memory / 16;
@@ -166,11 +156,13 @@ impl<M> Region<M> {
         self.loads().remove(key);
     }
 
-    pub(crate) fn usage(&self) -> Usage {
-        Usage {
-            entries: self.choices.len() as u64,
-            bytes: self.choices.weight() + self.notes.weight(),
-        }
+    /// Returns the number of choices.
+    pub(crate) fn entries(&self) -> u64 {
+        self.choices.len() as u64
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.choices.weight() + self.notes.weight()
     }
 
     /// Returns the answer for a key.
@@ -226,13 +218,6 @@ impl<M> Region<M> {
         // Each change is one call: a panic elsewhere leaves the map whole.
         self.loads.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Size of a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Usage {
-    pub(crate) entries: u64,
-    pub(crate) bytes: u64,
 }
 
 #[derive(Clone, Debug)]

@@ -48,6 +48,15 @@ pub enum RegionUse {
 }
 
 impl RegionUse {
+    /// All of them, in the order of their declaration.
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Hit,
+        Self::Loaded,
+        Self::Absent,
+        Self::Stale,
+        Self::Failed,
+    ];
+
     /// Returns the word for metrics and reports.
     #[must_use]
     pub fn as_str(self) -> &'static str {

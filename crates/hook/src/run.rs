@@ -103,37 +103,28 @@ impl<I: Imports> Run<I> {
 
     /// Makes the run that begins a handshake's again, with its token and permit.
     pub(crate) fn again(&self, state: Arc<State<I>>) -> Self {
-        let again = Self::new(
-            state,
-            self.hello.clone(),
-            self.deadline,
-            self.report.clone(),
-        );
+        let again = self.beside(state, self.deadline, true);
         again.work().permit = self.work().permit.take();
-        Self {
-            token: Arc::clone(self.token()).into(),
-            is_again: true,
-            ..again
-        }
+        again
     }
 
     /// Makes the run of a function of `tls:cached`, for the client of this one.
     pub(crate) fn load(&self, key: Arc<str>, deadline: Instant, is_again: bool) -> Self {
+        let load = self.beside(Arc::clone(&self.state), deadline, is_again);
+        load.work().owner = self.work().owner.clone();
         Self {
-            shared: Arc::clone(&self.shared),
-            state: Arc::clone(&self.state),
-            hello: self.hello.clone(),
-            deadline,
-            is_again,
             key: Some(key),
+            ..load
+        }
+    }
+
+    /// Makes a run for the same client, which shares its token.
+    fn beside(&self, state: Arc<State<I>>, deadline: Instant, is_again: bool) -> Self {
+        let (hello, report) = (self.hello.clone(), self.report.clone());
+        Self {
+            is_again,
             token: Arc::clone(self.token()).into(),
-            report: self.report.clone(),
-            calls: AtomicU32::new(0),
-            work: Mutex::new(Work {
-                chosen: Chosen::Nothing,
-                owner: self.work().owner.clone(),
-                permit: None,
-            }),
+            ..Self::new(state, hello, deadline, report)
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use sekisho_certs::metrics::{Collector, DescriptorEncoder, Registry, gauge};
+use sekisho_certs::metrics::{Collector, DescriptorEncoder, gauge};
 
 use crate::cache::Cache;
 use crate::compile::Program;
@@ -32,14 +32,8 @@ pub(crate) struct Shared<I: Imports> {
     pub(crate) replacements: LogLimit,
 }
 
-/// Registers the metrics of a hook.
-pub(crate) fn register<I: Imports>(shared: &Arc<Shared<I>>, registry: &mut Registry) {
-    shared.metrics.register(registry);
-    registry.register_collector(Box::new(Sizes(Arc::downgrade(shared))));
-}
-
 /// Gauges that are computed with each scrape.
-struct Sizes<I: Imports>(Weak<Shared<I>>);
+pub(crate) struct Sizes<I: Imports>(pub(crate) Weak<Shared<I>>);
 
 impl<I: Imports> fmt::Debug for Sizes<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,7 +46,6 @@ impl<I: Imports> Collector for Sizes<I> {
         let Some(shared) = self.0.upgrade() else {
             return Ok(());
         };
-        let usage = shared.region.usage();
         let waiting = shared.flight.waiting() as u64;
         let to = &mut encoder;
         gauge(
@@ -62,9 +55,9 @@ impl<I: Imports> Collector for Sizes<I> {
             &waiting,
         )?;
         let help = "Certificates and other choices that tls:cached keeps";
-        gauge(to, "hook_region_entries", help, &usage.entries)?;
+        gauge(to, "hook_region_entries", help, &shared.region.entries())?;
         let help = "Bytes of what tls:cached keeps";
-        gauge(to, "hook_region_bytes", help, &usage.bytes)?;
+        gauge(to, "hook_region_bytes", help, &shared.region.bytes())?;
         let help = "Bytes of the cache that scripts use";
         gauge(to, "hook_cache_bytes", help, &shared.cache.bytes())
     }
