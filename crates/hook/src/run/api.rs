@@ -15,7 +15,7 @@ mod waiting;
 
 use std::sync::Arc;
 
-use mlua::{Lua, Result, Table, Value};
+use mlua::{IntoLua, Lua, Result, Table, Value};
 
 use crate::imports::Imports;
 use crate::run::state::Current;
@@ -40,18 +40,13 @@ pub(crate) fn install<I: Imports>(lua: &Lua, current: &Arc<Current<I>>) -> Resul
     missing.raw_set("__index", fields::index(lua, current)?)?;
     methods.set_metatable(Some(missing))?;
     methods.set_readonly(true);
-    let metatable = lua.create_table()?;
-    metatable.raw_set("__index", methods)?;
-    metatable.raw_set("__metatable", false)?;
     let tls = lua.create_table()?;
-    tls.set_metatable(Some(metatable))?;
+    tls.set_metatable(Some(metatable(lua, methods)?))?;
     tls.set_readonly(true);
     for name in REMOVED {
         globals.raw_set(name, Value::Nil)?;
     }
-    let unknown = lua.create_table()?;
-    unknown.raw_set("__index", lua.create_function(unknown_global)?)?;
-    unknown.raw_set("__metatable", false)?;
+    let unknown = metatable(lua, lua.create_function(unknown_global)?)?;
     unknown.set_readonly(true);
     globals.set_metatable(Some(unknown))?;
     Ok(tls)
@@ -64,8 +59,13 @@ fn without_others(lua: &Lua, object: &'static str) -> Result<Table> {
         let what = format!("{object} has no `{name}` (docs/hook.md lists all functions)");
         Err(mlua::Error::RuntimeError(what))
     })?;
+    metatable(lua, unknown)
+}
+
+/// Makes a metatable that scripts can't get. `index` has what its object has not itself.
+fn metatable(lua: &Lua, index: impl IntoLua) -> Result<Table> {
     let metatable = lua.create_table()?;
-    metatable.raw_set("__index", unknown)?;
+    metatable.raw_set("__index", index)?;
     metatable.raw_set("__metatable", false)?;
     Ok(metatable)
 }

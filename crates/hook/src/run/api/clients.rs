@@ -7,6 +7,7 @@ use mlua::{Error, Lua, Result, Table};
 use sekisho_certs::printable;
 use tokio::time::Instant;
 
+use super::metatable;
 use crate::imports::{CallError, Imports};
 use crate::report::Called;
 use crate::run::Run;
@@ -54,10 +55,7 @@ pub(super) fn bounded(size: usize, from: &dyn Display) -> Result<()> {
 /// Makes the metatable of a kind of client.
 pub(super) fn client(lua: &Lua, methods: Table) -> Result<Table> {
     methods.set_readonly(true);
-    let metatable = lua.create_table()?;
-    metatable.raw_set("__index", methods)?;
-    metatable.raw_set("__metatable", false)?;
-    Ok(metatable)
+    metatable(lua, methods)
 }
 
 /// Makes a client of this kind.

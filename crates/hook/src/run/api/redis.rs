@@ -50,11 +50,11 @@ fn redis<I: Imports>(run: &Arc<Run<I>>, command: Command, given: MultiValue) -> 
         Command::Mget => Arguments::of_client("redis:mget", given)?,
         Command::Hgetall => Arguments::of_client("redis:hgetall", given)?,
     };
-    let command = match command {
+    let count = arguments.left();
+    let sent = match command {
         Command::Get => RedisCommand::Get(arguments.text("key", MAX_KEY)?),
         Command::Hgetall => RedisCommand::Hgetall(arguments.text("key", MAX_KEY)?),
         Command::Mget => {
-            let count = arguments.left();
             if !(1..=MAX_KEYS).contains(&count) {
                 return Err(arguments.error("takes 1 to 64 keys", "give each as an argument"));
             }
@@ -65,46 +65,27 @@ fn redis<I: Imports>(run: &Arc<Run<I>>, command: Command, given: MultiValue) -> 
     arguments.end()?;
     run.calls().map_err(Error::RuntimeError)?;
     let run = Arc::clone(run);
-    let expected = Kind::of(&command);
     // A function of its own would have a second place for each argument: each run that
     // waits has this future.
     Ok(Begun::waits(async move {
-        let what = run.report.as_ref().map(|_| format!("redis {command}"));
-        let call = run.shared.imports.redis(&url, command);
+        let what = run.report.as_ref().map(|_| format!("redis {sent}"));
+        let call = run.shared.imports.redis(&url, sent);
         let reply = wait(&run, what, call, RedisReply::to_string).await?;
         bounded(reply.size(), &"redis")?;
-        match expected.fits(&reply) {
+        let fits = match (command, &reply) {
+            (Command::Mget, RedisReply::Values(values)) => values.len() == count,
+            (Command::Get, RedisReply::Value(_)) | (Command::Hgetall, RedisReply::Fields(_)) => {
+                true
+            }
+            _ => false,
+        };
+        match fits {
             true => Ok(Reply::Redis(reply)),
             false => Err(Error::runtime(
                 "Redis answered with another kind of value (look at the key's type)",
             )),
         }
     }))
-}
-
-/// Kind of the reply that a command has.
-enum Kind {
-    Value,
-    Values(usize),
-    Fields,
-}
-
-impl Kind {
-    fn of(command: &RedisCommand) -> Self {
-        match command {
-            RedisCommand::Get(_) => Self::Value,
-            RedisCommand::Mget(keys) => Self::Values(keys.len()),
-            RedisCommand::Hgetall(_) => Self::Fields,
-        }
-    }
-
-    fn fits(&self, reply: &RedisReply) -> bool {
-        match (self, reply) {
-            (Self::Values(keys), RedisReply::Values(values)) => *keys == values.len(),
-            (Self::Value, RedisReply::Value(_)) | (Self::Fields, RedisReply::Fields(_)) => true,
-            _ => false,
-        }
-    }
 }
 
 pub(super) fn values(lua: &Lua, reply: RedisReply) -> Result<MultiValue> {
