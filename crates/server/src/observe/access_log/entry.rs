@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -37,7 +37,7 @@ pub(crate) struct Entry {
     /// was asked for.
     pub(super) lookup: Option<LookupResult>,
     /// Address of the upstream server that was asked last.
-    pub(super) upstream: Mutex<Option<Box<str>>>,
+    upstream: Mutex<Option<Box<str>>>,
     pub(super) status: Option<StatusCode>,
     pub(super) first_byte: Option<Duration>,
     pub(super) bytes: u64,
@@ -125,8 +125,7 @@ impl Entry {
 
     /// Notes the address of the upstream server that is asked.
     pub(crate) fn asks_upstream(&self, address: &impl Display) {
-        let mut upstream = self.upstream.lock().unwrap_or_else(PoisonError::into_inner);
-        *upstream = Some(address.to_string().into());
+        *self.upstream() = Some(address.to_string().into());
     }
 
     /// Notes the head of the answer, and gives it the request's id.
@@ -158,6 +157,10 @@ impl Entry {
 
     pub(super) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
+    }
+
+    pub(super) fn upstream(&self) -> MutexGuard<'_, Option<Box<str>>> {
+        self.upstream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

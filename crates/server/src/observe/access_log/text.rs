@@ -60,6 +60,14 @@ pub(super) fn put(line: &mut Vec<u8>, text: fmt::Arguments<'_>) {
     let _ = std::io::Write::write_fmt(line, text);
 }
 
+/// Shows a value; `none` if there is none.
+pub(super) fn or(value: Option<impl fmt::Display>, none: &'static str) -> impl fmt::Display {
+    fmt::from_fn(move |f| match &value {
+        Some(value) => fmt::Display::fmt(value, f),
+        None => f.write_str(none),
+    })
+}
+
 fn json_character(line: &mut Vec<u8>, character: char) {
     match character {
         '"' => line.extend_from_slice(b"\\\""),

@@ -5,41 +5,32 @@ use std::time::{Duration, SystemTime};
 
 use time::OffsetDateTime;
 
-/// Point in time, in UTC.
-pub(super) struct Time(OffsetDateTime);
-
-impl Time {
-    /// Returns the time as RFC 3339 writes it, with milliseconds.
-    pub(super) fn rfc3339(&self) -> impl fmt::Display + '_ {
-        fmt::from_fn(|f| {
-            let (year, month, day) = self.0.to_calendar_date();
-            let (hour, minute, second, millis) = self.0.to_hms_milli();
-            let month = u8::from(month);
-            write!(
-                f,
-                "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z"
-            )
-        })
-    }
-
-    /// Returns the time as the combined format writes it.
-    pub(super) fn combined(&self) -> impl fmt::Display + '_ {
-        fmt::from_fn(|f| {
-            let (year, month, day) = self.0.to_calendar_date();
-            let (hour, minute, second) = self.0.to_hms();
-            let month = MONTHS[usize::from(u8::from(month)) - 1];
-            write!(
-                f,
-                "{day:02}/{month}/{year:04}:{hour:02}:{minute:02}:{second:02} +0000"
-            )
-        })
-    }
+/// Shows a time as RFC 3339 writes it, with milliseconds.
+pub(super) fn rfc3339(time: SystemTime) -> impl fmt::Display {
+    let time = OffsetDateTime::from(time);
+    fmt::from_fn(move |f| {
+        let (year, month, day) = time.to_calendar_date();
+        let (hour, minute, second, millis) = time.to_hms_milli();
+        let month = u8::from(month);
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z"
+        )
+    })
 }
 
-impl From<SystemTime> for Time {
-    fn from(time: SystemTime) -> Self {
-        Self(time.into())
-    }
+/// Shows a time as the combined format writes it.
+pub(super) fn combined(time: SystemTime) -> impl fmt::Display {
+    let time = OffsetDateTime::from(time);
+    fmt::from_fn(move |f| {
+        let (year, month, day) = time.to_calendar_date();
+        let (hour, minute, second) = time.to_hms();
+        let month = MONTHS[usize::from(u8::from(month)) - 1];
+        write!(
+            f,
+            "{day:02}/{month}/{year:04}:{hour:02}:{minute:02}:{second:02} +0000"
+        )
+    })
 }
 
 /// Shows milliseconds with three decimals.
@@ -57,7 +48,7 @@ mod tests {
 
     #[test]
     fn times_have_both_forms() {
-        for (millis, rfc3339, combined) in [
+        for (millis, want_rfc3339, want_combined) in [
             (0, "1970-01-01T00:00:00.000Z", "01/Jan/1970:00:00:00 +0000"),
             (
                 951_782_399_999,
@@ -80,9 +71,9 @@ mod tests {
                 "01/Mar/2100:00:00:00 +0000",
             ),
         ] {
-            let time = Time::from(SystemTime::UNIX_EPOCH + Duration::from_millis(millis));
-            assert_eq!(time.rfc3339().to_string(), rfc3339);
-            assert_eq!(time.combined().to_string(), combined);
+            let time = SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
+            assert_eq!(rfc3339(time).to_string(), want_rfc3339);
+            assert_eq!(combined(time).to_string(), want_combined);
         }
     }
 }

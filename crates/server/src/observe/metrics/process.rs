@@ -26,51 +26,41 @@ struct ProcessCollector;
 
 impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let (to, process) = (&mut encoder, Process::read());
-        if let Some(bytes) = process.resident {
+        let to = &mut encoder;
+        if let Some(bytes) = resident() {
             gauge(to, "resident_memory_bytes", "Memory in use", &bytes)?;
         }
-        if let Some(open) = process.descriptors {
+        if let Some(open) = descriptors() {
             gauge(to, "open_fds", "Open descriptors", &open)?;
         }
-        if let Some(most) = process.most_descriptors {
+        if let Some(most) = most_descriptors() {
             gauge(to, "max_fds", "Descriptors that may be open", &most)?;
         }
         let help = "Processor time, user and system";
         to.encode_descriptor("cpu_seconds", help, None, MetricType::Counter)?
-            .encode_counter::<NoLabelSet, _, f64>(&process.cpu, None)
+            .encode_counter::<NoLabelSet, _, f64>(&cpu_seconds(), None)
     }
 }
 
-/// A reading. What can't be read is left out.
-#[derive(Debug, Default)]
-struct Process {
-    /// Bytes in memory.
-    resident: Option<u64>,
-    /// Processor time of all threads, in user and system mode, seconds.
-    cpu: f64,
-    /// Open descriptors.
-    descriptors: Option<u64>,
-    /// How many may be open.
-    most_descriptors: Option<u64>,
+/// Returns the processor time of all threads, in user and system mode.
+#[expect(clippy::cast_precision_loss, reason = "52 bits hold 140 years")]
+fn cpu_seconds() -> f64 {
+    let cpu = clock_gettime(ClockId::ProcessCPUTime);
+    cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9
 }
 
-impl Process {
-    fn read() -> Self {
-        let cpu = clock_gettime(ClockId::ProcessCPUTime);
-        Self {
-            resident: resident(),
-            #[expect(clippy::cast_precision_loss, reason = "52 bits hold 140 years")]
-            cpu: cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9,
-            // The listing itself holds one.
-            descriptors: fs::read_dir("/proc/self/fd")
-                .ok()
-                .map(|entries| (entries.count() as u64).saturating_sub(1)),
-            most_descriptors: getrlimit(Resource::Nofile).current,
-        }
-    }
+/// Returns the number of open descriptors, if it can be read.
+fn descriptors() -> Option<u64> {
+    let entries = fs::read_dir("/proc/self/fd").ok()?;
+    // The listing itself holds one.
+    Some((entries.count() as u64).saturating_sub(1))
 }
 
+fn most_descriptors() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
+/// Returns the bytes in memory, if they can be read.
 fn resident() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status
@@ -86,13 +76,14 @@ mod tests {
 
     #[test]
     fn reads_this_process() {
-        let before = Process::read();
+        let before = cpu_seconds();
         let _file = fs::File::open("/dev/null").unwrap();
-        let after = Process::read();
-        let resident = after.resident.unwrap();
+        let resident = resident().unwrap();
         assert!((1 << 20..1 << 34).contains(&resident), "{resident}");
-        assert!(after.cpu > 0.0 && after.cpu >= before.cpu);
-        assert!(after.descriptors.unwrap() >= 4, "{after:?}");
-        assert!(after.descriptors <= after.most_descriptors);
+        let after = cpu_seconds();
+        assert!(after > 0.0 && after >= before);
+        let open = descriptors();
+        assert!(open >= Some(4), "{open:?}");
+        assert!(open <= most_descriptors());
     }
 }
