@@ -32,19 +32,13 @@ pub(crate) enum Source {
     Unknown,
 }
 
-/// Reasons why a connection has no header.
+/// Reason why a connection has no header: what is counted, and a text for the log.
 #[derive(Debug)]
-enum Unfit {
-    Malformed(Malformed),
-    /// The connection ended in the header.
-    Cut,
-    /// The connection ended before its first byte.
-    Closed,
-}
+struct Unfit(ProxyHeaderResult, &'static str);
 
 impl From<Malformed> for Unfit {
-    fn from(malformed: Malformed) -> Self {
-        Self::Malformed(malformed)
+    fn from(Malformed(why): Malformed) -> Self {
+        Self(ProxyHeaderResult::Malformed, why)
     }
 }
 
@@ -65,30 +59,28 @@ pub(crate) async fn admit(
     metrics: &Metrics,
 ) -> Option<(TcpStream, Peer)> {
     let read = timeout_at(deadline, read(&mut socket)).await;
-    let (result, why) = match &read {
-        Ok(Ok(Source::Client(_))) => (ProxyHeaderResult::Client, ""),
-        Ok(Ok(Source::Local)) => (ProxyHeaderResult::Local, ""),
-        Ok(Ok(Source::Unknown)) => (ProxyHeaderResult::Unknown, ""),
-        Ok(Err(Unfit::Closed)) => (ProxyHeaderResult::Closed, ""),
-        Ok(Err(Unfit::Cut)) => (ProxyHeaderResult::Cut, "the connection ended in it"),
-        Ok(Err(Unfit::Malformed(why))) => (ProxyHeaderResult::Malformed, why.0),
-        Err(_) => (ProxyHeaderResult::TimedOut, "it did not come in time"),
+    let read = read.unwrap_or(Err(LATE));
+    let result = match &read {
+        Ok(Source::Client(_)) => ProxyHeaderResult::Client,
+        Ok(Source::Local) => ProxyHeaderResult::Local,
+        Ok(Source::Unknown) => ProxyHeaderResult::Unknown,
+        Err(Unfit(result, _)) => *result,
     };
     metrics.proxy_header(result);
-    match read {
-        Ok(Ok(Source::Client(address))) => return Some((socket, Peer { address, ..peer })),
-        Ok(Ok(Source::Unknown)) => {
+    let why = match read {
+        Ok(Source::Client(address)) => return Some((socket, Peer { address, ..peer })),
+        Ok(Source::Unknown) => {
             let is_known = false;
             return Some((socket, Peer { is_known, ..peer }));
         }
-        Ok(Ok(Source::Local)) => {
+        Ok(Source::Local) => {
             // A health check that only connects ends here.
             let first = timeout_at(deadline, socket.peek(&mut [0])).await;
             return matches!(first, Ok(Ok(1..))).then_some((socket, peer));
         }
-        Ok(Err(Unfit::Closed)) => return None,
-        Ok(Err(_)) | Err(_) => {}
-    }
+        Err(Unfit(ProxyHeaderResult::Closed, _)) => return None,
+        Err(Unfit(_, why)) => why,
+    };
     tracing::debug!(
         peer = %peer.address,
         result = result.as_str(),
@@ -107,20 +99,24 @@ async fn read(socket: &mut TcpStream) -> Result<Source, Unfit> {
         // the socket once it is known that they are part of the header.
         let arrived = socket.peek(&mut piece).await.unwrap_or(0);
         if arrived == 0 {
-            let closed = seen.is_empty();
-            return Err(if closed { Unfit::Closed } else { Unfit::Cut });
+            return Err(if seen.is_empty() { CLOSED } else { CUT });
         }
         let before = seen.len();
         seen.extend_from_slice(&piece[..arrived]);
         let header = parse(&seen)?;
         let taken = header.map_or(arrived, |(_, length)| length - before);
         let taken = socket.read_exact(&mut piece[..taken]).await;
-        taken.map_err(|_| Unfit::Cut)?;
+        taken.map_err(|_| CUT)?;
         if let Some((source, _)) = header {
             return Ok(source);
         }
     }
 }
+
+/// The log has no line of it.
+const CLOSED: Unfit = Unfit(ProxyHeaderResult::Closed, "");
+const CUT: Unfit = Unfit(ProxyHeaderResult::Cut, "the connection ended in it");
+const LATE: Unfit = Unfit(ProxyHeaderResult::TimedOut, "it did not come in time");
 
 /// Bytes that are read at once. Headers without TLVs have at most 107.
 const PIECE: usize = 256;

@@ -117,29 +117,27 @@ fn version2(rest: &[u8]) -> Result<Option<(Source, usize)>, Malformed> {
 }
 
 fn addresses(family: u8, block: &[u8]) -> Result<Source, Malformed> {
-    let short = Malformed("version 2: the addresses are cut");
-    match family {
-        TCP4 => {
-            let client: &[u8; 4] = block.first_chunk().ok_or(short)?;
-            let port = block.get(8..12).ok_or(short)?;
-            Ok(client_at(
-                (*client).into(),
-                u16::from_be_bytes([port[0], port[1]]),
-            ))
-        }
-        TCP6 => {
-            let client: &[u8; 16] = block.first_chunk().ok_or(short)?;
-            let port = block.get(32..36).ok_or(short)?;
-            Ok(client_at(
-                (*client).into(),
-                u16::from_be_bytes([port[0], port[1]]),
-            ))
-        }
+    let client = match family {
+        TCP4 => client_of::<4>(block),
+        TCP6 => client_of::<16>(block),
         // A receiver takes those that it has no use for as unspecified (section
         // 2.2).
-        UNSPECIFIED | UDP4 | UDP6 | UNIX_STREAM | UNIX_DATAGRAM => Ok(Source::Unknown),
-        _ => Err(Malformed("version 2: the address family is unknown")),
-    }
+        UNSPECIFIED | UDP4 | UDP6 | UNIX_STREAM | UNIX_DATAGRAM => return Ok(Source::Unknown),
+        _ => return Err(Malformed("version 2: the address family is unknown")),
+    };
+    client.ok_or(Malformed("version 2: the addresses are cut"))
+}
+
+/// Returns the client of a block: addresses of client and server, of `N` bytes each, then
+/// their ports.
+fn client_of<const N: usize>(block: &[u8]) -> Option<Source>
+where
+    IpAddr: From<[u8; N]>,
+{
+    let address: &[u8; N] = block.first_chunk()?;
+    let ports = block.get(2 * N..2 * N + 4)?;
+    let port = u16::from_be_bytes([ports[0], ports[1]]);
+    Some(client_at((*address).into(), port))
 }
 
 fn client_at(address: IpAddr, port: u16) -> Source {
