@@ -16,7 +16,7 @@ use state::{Passed, State};
 /// each key in a queue of its own, and returned permits go to the queues round robin. A key
 /// that had its whole share goes after others. When no more callers may wait, the newest of
 /// the longest queue is refused in favour of a key with fewer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Gate<K: Clone + Eq + Hash>(Arc<Mutex<State<K>>>);
 
 /// Rule by which keys share the permits of a gate.
@@ -130,12 +130,6 @@ impl<K: Clone + Eq + Hash> Gate<K> {
 
     fn lock(&self) -> MutexGuard<'_, State<K>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<K: Clone + Eq + Hash> Clone for Gate<K> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
     }
 }
 

@@ -9,7 +9,6 @@ mod counted;
 pub(crate) use counted::InTunnel;
 
 use std::collections::{BinaryHeap, HashMap};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::Waker;
@@ -38,6 +37,7 @@ pub(crate) struct Bodies {
 /// The threads of other workers read `counted` alone, and set it to [`ENDED`]. Relaxed
 /// suffices for all fields: no other data hangs on them, and `task` orders an end before
 /// its wake-up.
+#[derive(Debug)]
 pub(crate) struct Held {
     all: Arc<Bodies>,
     prefix: Prefix,
@@ -101,77 +101,45 @@ impl Bodies {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        let mut networks = self.by_network();
+        let mut holders = self.by_network();
+        let sum = |all: &[(usize, Arc<Held>)]| -> usize { all.iter().map(|(held, _)| held).sum() };
+        let networks = holders.iter().map(|(prefix, all)| (sum(all), *prefix));
+        let mut networks: BinaryHeap<_> = networks.collect();
         let wanted = self.limit - self.limit / SHARES;
         while self.total() > wanted
-            && let Some(mut network) = networks.pop()
+            && let Some((held, prefix)) = networks.pop()
         {
-            let Some((_, largest)) = network.holders.pop() else {
+            let Some((_, largest)) = holders.get_mut(&prefix).and_then(Vec::pop) else {
                 continue;
             };
             let freed = largest.end();
-            network.held = network.held.saturating_sub(freed);
             self.metrics.connection_given_up();
-            self.log_limits.holds_most(network.prefix, self.limit);
-            networks.push(network);
+            self.log_limits.holds_most(prefix, self.limit);
+            networks.push((held.saturating_sub(freed), prefix));
         }
     }
 
-    /// Returns the networks whose connections hold bytes.
-    fn by_network(&self) -> BinaryHeap<Network> {
-        let holders: Vec<_> = self.list().values().filter_map(Weak::upgrade).collect();
-        let mut networks = HashMap::<Prefix, Network, RandomState>::default();
-        for holder in holders {
+    /// Returns the connections that hold bytes by their networks, the largest last.
+    fn by_network(&self) -> HashMap<Prefix, Vec<(usize, Arc<Held>)>, RandomState> {
+        let all: Vec<_> = self.list().values().filter_map(Weak::upgrade).collect();
+        let mut networks = HashMap::<Prefix, Vec<_>, RandomState>::default();
+        for holder in all {
             let held = holder.counted.load(Relaxed);
-            if held == 0 || held == ENDED {
-                continue;
+            if held != 0 && held != ENDED {
+                let holders = networks.entry(holder.prefix).or_default();
+                holders.push((held, holder));
             }
-            let network = networks.entry(holder.prefix).or_insert_with(|| Network {
-                held: 0,
-                prefix: holder.prefix,
-                holders: Vec::new(),
-            });
-            network.held += held;
-            network.holders.push((held, holder));
         }
-        let networks = networks.into_values().map(|mut network| {
-            network.holders.sort_unstable_by_key(|(held, _)| *held);
-            network
-        });
-        networks.collect()
+        for holders in networks.values_mut() {
+            holders.sort_unstable_by_key(|(held, _)| *held);
+        }
+        networks
     }
 
     fn list(&self) -> MutexGuard<'_, HashMap<usize, Weak<Held>, RandomState>> {
         self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// Connections of one network, the largest last.
-struct Network {
-    held: usize,
-    prefix: Prefix,
-    holders: Vec<(usize, Arc<Held>)>,
-}
-
-impl Ord for Network {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.held, self.prefix).cmp(&(other.held, other.prefix))
-    }
-}
-
-impl PartialOrd for Network {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Network {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Network {}
 
 impl Held {
     /// Notes `bytes` of requests that came, in frames with `blocks` by [`block_of`]. The
@@ -308,15 +276,6 @@ impl Drop for Held {
             let address = std::ptr::from_ref(self).addr();
             self.all.list().remove(&address);
         }
-    }
-}
-
-impl fmt::Debug for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held")
-            .field("requests", &self.requests)
-            .field("answers", &self.answers)
-            .finish_non_exhaustive()
     }
 }
 

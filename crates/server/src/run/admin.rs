@@ -8,7 +8,6 @@ mod token;
 mod unauthenticated;
 
 use std::convert::Infallible;
-use std::fmt;
 use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,16 +45,8 @@ pub struct Sources {
     pub sites: Box<str>,
 }
 
-impl fmt::Debug for Sources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sources")
-            .field("metrics", &self.metrics)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Admin service, which answers `/healthz`, `/readyz` and `/metrics`.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Admin(Arc<AdminState>);
 
 impl Admin {
@@ -155,7 +146,6 @@ impl Admin {
     }
 }
 
-#[derive(Debug)]
 struct AdminState {
     sources: Sources,
     token: Option<Token>,
