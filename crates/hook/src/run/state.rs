@@ -90,7 +90,7 @@ impl<I: Imports> State<I> {
         let current = Arc::new(Current::default());
         let name = &shared.program.name;
         let made = (|| {
-            let lua = Self::without_script()?;
+            let lua = Lua::new_with(libraries(), LuaOptions::new())?;
             lua.set_memory_limit(shared.settings.memory)?;
             api::install_prelude(&lua, &meter, name)?;
             let tls = api::install(&lua, &current)?;
@@ -126,11 +126,6 @@ impl<I: Imports> State<I> {
             waiting: Waiting::default(),
             memory,
         })
-    }
-
-    /// Makes a Luau state with the libraries that scripts may have.
-    pub(crate) fn without_script() -> mlua::Result<Lua> {
-        Lua::new_with(libraries(), LuaOptions::new())
     }
 
     /// Notes the memory in use. Returns by how many bytes it grew since the last time.
@@ -343,7 +338,8 @@ fn line_of(lua: &Lua, script: &str) -> Option<u32> {
     (0..DEPTH).map_while(of_script).flatten().next()
 }
 
-/// Neither `os` nor `debug`; `coroutine` is removed once the API is installed.
+/// Returns the libraries that scripts may have: neither `os` nor `debug`. `coroutine` is
+/// removed once the API is installed.
 fn libraries() -> StdLib {
     let text = StdLib::STRING | StdLib::UTF8 | StdLib::BUFFER;
     StdLib::COROUTINE | StdLib::TABLE | StdLib::BIT | StdLib::MATH | text

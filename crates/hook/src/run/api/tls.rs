@@ -26,8 +26,10 @@ pub(super) fn methods<I: Imports>(
     let methods = lua.create_table()?;
     choices(lua, current, &methods)?;
     owners(lua, current, &methods)?;
-    methods.raw_set("lookup", waiting.lookup(known, lookup)?)?;
-    methods.raw_set("cached", waiting.cached(kept_by, cached_by)?)?;
+    let lookup = waiting.known_first(&waiting.lookup, known, lookup)?;
+    methods.raw_set("lookup", lookup)?;
+    let cached = waiting.known_first(&waiting.cached, kept_by, cached_by)?;
+    methods.raw_set("cached", cached)?;
     for (name, full_name) in [("certificate", "tls:certificate"), ("certificate_key", KEY)] {
         let function = waiting.function(move |run, given| certificate(run, full_name, given))?;
         methods.raw_set(name, function)?;

@@ -43,8 +43,8 @@ pub(super) struct Waiting<'a, I: Imports> {
     lua: &'a Lua,
     current: &'a Arc<Current<I>>,
     usual: Function,
-    lookup: Function,
-    cached: Function,
+    pub(super) lookup: Function,
+    pub(super) cached: Function,
 }
 
 impl<'a, I: Imports> Waiting<'a, I> {
@@ -72,31 +72,17 @@ impl<'a, I: Imports> Waiting<'a, I> {
         self.usual.call(self.begin(begin)?)
     }
 
-    /// Makes `tls:lookup`: `known` has the answers at once.
-    pub(super) fn lookup(
+    /// Makes a function with a wrapper of its own: `known` has the answers at once.
+    pub(super) fn known_first(
         &self,
+        wrapper: &Function,
         known: impl Fn(&Run<I>, &[u8]) -> Result<Option<bool>> + Send + 'static,
         begin: impl Fn(&Arc<Run<I>>, MultiValue) -> Result<Begun> + Send + 'static,
-    ) -> Result<Function> {
-        self.lookup.call((self.known(known)?, self.begin(begin)?))
-    }
-
-    /// Makes `tls:cached`: `known` has the answers at once.
-    pub(super) fn cached(
-        &self,
-        known: impl Fn(&Run<I>, &[u8]) -> Result<Option<bool>> + Send + 'static,
-        begin: impl Fn(&Arc<Run<I>>, MultiValue) -> Result<Begun> + Send + 'static,
-    ) -> Result<Function> {
-        self.cached.call((self.known(known)?, self.begin(begin)?))
-    }
-
-    fn known(
-        &self,
-        known: impl Fn(&Run<I>, &[u8]) -> Result<Option<bool>> + Send + 'static,
     ) -> Result<Function> {
         let of = Arc::clone(self.current);
-        self.lua
-            .create_function(move |_, text: BString| known(&*of.run()?, &text))
+        let known = move |_: &Lua, text: BString| known(&*of.run()?, &text);
+        let known = self.lua.create_function(known)?;
+        wrapper.call((known, self.begin(begin)?))
     }
 
     fn begin(
