@@ -117,7 +117,7 @@ impl Test {
             Choice::Use(name) => format!("host {}", self.looked_up(hook, name).await),
             Choice::Default => "the default of the address".into(),
             Choice::Refuse(alert) => format!("alert {alert} ({})", alert_name(*alert)),
-            Choice::Made(made) => certificate(&made.value),
+            Choice::Made(made) => certificate(made),
         };
         let from = match answer.source {
             Source::Script => "the script",

@@ -179,7 +179,7 @@ fn answer(answer: sekisho_hook::Answer<Served>) -> Answer {
             sekisho_hook::Choice::Use(name) => Choice::Use(name),
             sekisho_hook::Choice::Default => Choice::Default,
             sekisho_hook::Choice::Refuse(alert) => Choice::Refuse(alert),
-            sekisho_hook::Choice::Made(made) => Choice::Made(made.value),
+            sekisho_hook::Choice::Made(made) => Choice::Made(made),
         },
         until: answer.until,
         failed: answer.source == sekisho_hook::Source::Failed,

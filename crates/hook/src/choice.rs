@@ -1,7 +1,6 @@
 //! Choices of a run of the script.
 
 use std::fmt;
-use std::sync::Arc;
 
 use sekisho_certs::HostName;
 use tokio::time::Instant;
@@ -19,25 +18,9 @@ pub enum Choice<M> {
     Default,
     /// A refusal by an alert: `tls:refuse`.
     Refuse(u8),
-    /// A certificate that the script gave: `tls:certificate`.
-    Made(Made<M>),
-}
-
-/// Certificate that a script gave.
-#[derive(Clone)]
-pub struct Made<M> {
-    /// Value that [`make`](crate::Imports::make) returned.
-    pub value: M,
-    /// Key of `tls:cached`; none if the certificate was given outside of it. No
-    /// other certificate has the key in the region at the same time, and a key is
-    /// never a host's name: tickets are bound to it, and to tenant and TLS policy.
-    pub key: Option<Arc<str>>,
-}
-
-impl<M> fmt::Debug for Made<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Made({:?})", self.key)
-    }
+    /// A certificate that the script gave, as [`make`](crate::Imports::make) returned it:
+    /// `tls:certificate`.
+    Made(M),
 }
 
 /// Answer of a hook. What `on_error` says is already applied.

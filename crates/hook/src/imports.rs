@@ -88,14 +88,6 @@ pub trait Admission: Send + Sync {
     fn spend(self: Box<Self>);
 }
 
-/// Admission that costs nothing, where no budget is kept.
-#[derive(Clone, Copy, Debug)]
-pub struct Unlimited;
-
-impl Admission for Unlimited {
-    fn spend(self: Box<Self>) {}
-}
-
 /// Answer of an ordinary lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
@@ -224,7 +216,9 @@ pub struct Owner {
     pub tenant: Tenant,
     /// JSON of the site; `[site]` if none.
     pub site: Option<Arc<str>>,
-    /// Key of `tls:cached`, as in [`Made`](crate::Made); none outside of it.
+    /// Key of `tls:cached`; none if the certificate was given outside of it. No other
+    /// certificate has the key in the region at the same time, and a key is never a
+    /// host's name: tickets are bound to it, and to tenant and TLS policy.
     pub key: Option<Arc<str>>,
 }
 

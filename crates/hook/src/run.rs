@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use sekisho_certs::Secret;
 use tokio::time::Instant;
 
-use crate::choice::{Answer, Choice, Made, Source};
+use crate::choice::{Answer, Choice, Source};
 use crate::failure::Failure;
 use crate::flight::Permit;
 use crate::hello::Hello;
@@ -274,12 +274,8 @@ impl<I: Imports> Run<I> {
             } => (choice, until, source),
             Chosen::Pairs { chains, keys } => {
                 let key = self.key.clone();
-                let owner = Owner {
-                    key: key.clone(),
-                    ..owner
-                };
-                let value = self.make(chains, keys, &owner)?;
-                (Choice::Made(Made { value, key }), None, Source::Script)
+                let made = self.make(chains, keys, &Owner { key, ..owner })?;
+                (Choice::Made(made), None, Source::Script)
             }
         };
         Ok(Answer {

@@ -188,7 +188,7 @@ impl<I: Imports> Begun<I> {
                 }
                 choice => {
                     let weight = match &choice {
-                        Choice::Made(made) => shared.imports.weight(&made.value),
+                        Choice::Made(made) => shared.imports.weight(made),
                         _ => 0,
                     };
                     Ended::Chosen(Kept::new(choice, now + ttl, weight))

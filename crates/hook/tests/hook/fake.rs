@@ -22,6 +22,7 @@ pub(crate) struct Certificate {
     pub(crate) subjects: Vec<String>,
     pub(crate) tenant: String,
     pub(crate) site: Option<String>,
+    pub(crate) key: Option<String>,
 }
 
 /// State of the imports that tests look at.
@@ -203,6 +204,7 @@ impl Imports for Fake {
             subjects: pairs.iter().map(check).collect::<Result<_, _>>()?,
             tenant: owner.tenant.as_str().into(),
             site: owner.site.as_deref().map(Into::into),
+            key: owner.key.as_deref().map(Into::into),
         }))
     }
 
@@ -299,7 +301,7 @@ pub(crate) async fn failure(hook: &Hook<Fake>) -> String {
 /// Returns the certificate of an answer.
 pub(crate) fn made(answer: &Answer<Arc<Certificate>>) -> &Certificate {
     match &answer.choice {
-        Choice::Made(made) => &made.value,
+        Choice::Made(made) => made,
         other => panic!("{other:?}"),
     }
 }
