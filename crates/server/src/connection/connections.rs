@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use sekisho_certs::metrics::InGauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use crate::connection::stage::Stage;
 use crate::limits::budget::Prefix;
 use crate::limits::log_limiter::LogLimits;
 use crate::limits::timeouts::ConnTimeouts;
@@ -153,15 +155,13 @@ impl ConnectionPermit {
         Activity(Arc::clone(&self.state))
     }
 
-    /// Drives a connection until it ends or is given up, and holds its permit
-    /// meanwhile.
-    pub(crate) fn hold<F>(self, connection: F) -> impl Future<Output = ()>
-    where
-        F: Future<Output = ()> + Unpin,
-    {
-        WithPermit {
+    /// Drives a connection until it ends or is given up. Holds its permit meanwhile, and
+    /// what counts it as open.
+    pub(crate) fn hold(self, stage: Stage, open: InGauge) -> impl Future<Output = ()> {
+        OpenConnection {
             permit: self,
-            connection,
+            stage,
+            _open: open,
         }
     }
 }
@@ -202,12 +202,14 @@ impl Drop for Unnamed {
     }
 }
 
-struct WithPermit<F> {
+/// Open connection in one of its stages.
+struct OpenConnection {
     permit: ConnectionPermit,
-    connection: F,
+    stage: Stage,
+    _open: InGauge,
 }
 
-impl<F: Future<Output = ()> + Unpin> Future for WithPermit<F> {
+impl Future for OpenConnection {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -218,7 +220,7 @@ impl<F: Future<Output = ()> + Unpin> Future for WithPermit<F> {
         if state.given_up.load(Ordering::Acquire) {
             return Poll::Ready(());
         }
-        Pin::new(&mut self.connection).poll(cx)
+        self.stage.poll_all(cx)
     }
 }
 

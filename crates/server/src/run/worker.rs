@@ -3,9 +3,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use sekisho_certs::metrics::InGauge;
@@ -208,7 +206,7 @@ impl Local {
         };
         let activity = entered.activity();
         let stage = self.serve(socket, peer, tls, begun, activity);
-        tokio::spawn(entered.hold(Serving { stage, _open: open }));
+        tokio::spawn(entered.hold(stage, open));
     }
 
     /// Serves a connection that begins with a header of the PROXY protocol. The
@@ -243,21 +241,7 @@ impl Local {
         };
         let activity = entered.activity();
         let stage = self.serve(socket, peer, tls, begun, activity);
-        entered.hold(Serving { stage, _open: open }).await;
-    }
-}
-
-/// Open connection in one of its stages.
-struct Serving {
-    stage: Stage,
-    _open: InGauge,
-}
-
-impl Future for Serving {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.stage.poll_all(cx)
+        entered.hold(stage, open).await;
     }
 }
 

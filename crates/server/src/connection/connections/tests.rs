@@ -279,7 +279,9 @@ async fn networks_of_one_customer_are_compared_by_themselves() {
 async fn who_is_given_up_ends() {
     let connections = connections(1);
     let first = enter(&connections, 1).await;
-    let first = tokio::spawn(first.hold(std::future::pending()));
+    let stage = Stage::last(std::future::pending());
+    let open = connections.metrics.connection_opened();
+    let first = tokio::spawn(first.hold(stage, open));
     tokio::task::yield_now().await;
     pass(1000).await;
     let _second = enter(&connections, 2).await;
