@@ -120,16 +120,12 @@ fn parked<S>(parts: http1::Parts<Stream, S>, context: Arc<ConnContext>) -> Stage
         drop(counted);
         Some(match awake {
             true => active(stream, context),
-            false => closing(stream, context),
+            false => Stage::last(async move { close(&mut stream, &context).await }),
         })
     })
 }
 
-/// Closes a connection that is between requests.
-fn closing(mut stream: Stream, context: Arc<ConnContext>) -> Stage {
-    Stage::last(async move { close(&mut stream, &context).await })
-}
-
+/// Closes a connection without a request in flight.
 async fn close(stream: &mut Stream, context: &ConnContext) {
     context.timeouts().close();
     // The close_notify gets [`LINGER`] to be taken, not longer.
@@ -187,7 +183,7 @@ fn multiplexed(mut stream: Stream, context: Arc<ConnContext>) -> Stage {
 }
 
 fn failed(error: &hyper::Error, context: &ConnContext) -> Option<Stage> {
-    tracing::debug!(%error, peer = %context.peer(), "connection failed");
+    tracing::debug!(%error, peer = %context.connection.peer, "connection failed");
     None
 }
 

@@ -1,6 +1,6 @@
 //! Context of a connection for its requests.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -123,11 +123,6 @@ impl ConnContext {
     /// Returns when the connection's current state reaches its limit.
     pub(super) fn due(&self) -> Option<(Instant, Due)> {
         self.timeouts().due(self.limits())
-    }
-
-    /// Returns the address of the client.
-    pub(super) fn peer(&self) -> SocketAddr {
-        self.connection.peer
     }
 
     pub(super) fn metrics(&self) -> &Metrics {

@@ -6,8 +6,7 @@ mod upstream;
 
 use std::array;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -39,7 +38,7 @@ pub struct Metrics {
     parked: Gauge,
     certificate_waits: Gauge,
     body_bytes_held: Gauge,
-    start_up_micros: AtomicU64,
+    start_up: OnceLock<Duration>,
     upstream: UpstreamMetrics,
 }
 
@@ -169,15 +168,14 @@ impl Metrics {
     /// Notes that the server accepts connections, and how long that took from
     /// the start of the process on. From now on `/readyz` says so.
     pub fn listening(&self, start_up: Duration) {
-        let micros = u64::try_from(start_up.as_micros()).unwrap_or(u64::MAX);
-        self.start_up_micros.store(micros.max(1), Ordering::Release);
+        // A server begins to listen only once.
+        let _ = self.start_up.set(start_up);
     }
 
     /// How long it took until connections were accepted; none before that.
     #[must_use]
     pub fn start_up(&self) -> Option<Duration> {
-        let micros = self.start_up_micros.load(Ordering::Acquire);
-        (micros > 0).then(|| Duration::from_micros(micros))
+        self.start_up.get().copied()
     }
 }
 

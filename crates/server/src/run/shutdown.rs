@@ -7,9 +7,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 /// Phase of a server's shutdown; it only moves forward.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Accepting and serving.
+    #[default]
     Serving,
     /// Accepting no connections; open ones end after their requests in flight.
     Draining,
@@ -18,14 +19,14 @@ pub enum Phase {
 }
 
 /// Handle that moves a server through its shutdown phases.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Shutdown(watch::Sender<Phase>);
 
 impl Shutdown {
     /// Begins in phase [`Phase::Serving`].
     #[must_use]
     pub fn new() -> Self {
-        Self(watch::Sender::new(Phase::Serving))
+        Self::default()
     }
 
     /// Stops accepting and lets open connections end.
@@ -69,7 +70,8 @@ impl Shutdown {
         let mut user2 = signal(SignalKind::user_defined2())?;
         let shutdown = self.clone();
         Ok(async move {
-            let mut phases = [Phase::Draining, Phase::Ending].into_iter();
+            let phases = [(Phase::Draining, "draining"), (Phase::Ending, "ending")];
+            let mut phases = phases.into_iter();
             loop {
                 let name = tokio::select! {
                     _ = terminate.recv() => "SIGTERM",
@@ -85,8 +87,10 @@ impl Shutdown {
                     }
                     _ = user2.recv() => { ignore("SIGUSR2"); continue }
                 };
-                let Some(phase) = phases.next() else { return };
-                tracing::info!("{name}: {}", phase.as_str());
+                let Some((phase, word)) = phases.next() else {
+                    return;
+                };
+                tracing::info!("{name}: {word}");
                 shutdown.advance(phase);
             }
         })
@@ -106,20 +110,4 @@ fn ignore(signal: &str) {
         signal,
         "signal ignored: the configuration is read at the start alone, restart to apply it"
     );
-}
-
-impl Default for Shutdown {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Phase {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Serving => "serving",
-            Self::Draining => "draining",
-            Self::Ending => "ending",
-        }
-    }
 }
