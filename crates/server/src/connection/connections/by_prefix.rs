@@ -23,24 +23,27 @@ pub(super) struct ByPrefix {
     /// Connections, those of proxies that have not named a client included.
     pub(super) total: usize,
     pub(super) prefixes: HashMap<Prefix, Held, RandomState>,
-    /// Prefixes by how many connections they hold: all of them (None), and once more those
-    /// of each wider prefix.
-    pub(super) by_count: BTreeSet<(Option<Prefix>, usize, Prefix)>,
-    pub(super) wider: Wider,
+    /// Prefixes of each group by how many connections they hold.
+    pub(super) by_count: BTreeSet<(Group, usize, Prefix)>,
+    /// Connections of each wider prefix: who has one has up to 256 of the others.
+    pub(super) wider: HashMap<Prefix, usize, RandomState>,
     /// Prefix that was asked last to make room.
     asked: Option<Prefix>,
 }
 
-/// Connections of wider prefixes: who has one has up to 256 of the others.
-#[derive(Debug, Default)]
-pub(super) struct Wider {
-    pub(super) open: HashMap<Prefix, usize, RandomState>,
-    by_count: BTreeSet<(usize, Prefix)>,
+/// Prefixes that are compared with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Group {
+    All,
+    /// Those of one wider prefix.
+    Within(Prefix),
+    /// The wider prefixes themselves.
+    Wider,
 }
 
 /// Prefixes that are asked to make room: the largest of all, or of a wider one.
 struct Crowd {
-    within: Option<Prefix>,
+    group: Group,
     /// Connections of each.
     most: usize,
     /// Connections of the crowd, as they are compared: those of its wider prefix, or of one
@@ -136,20 +139,18 @@ impl ByPrefix {
     /// Returns the crowd: the largest prefixes of the largest wider prefix if that holds
     /// more than [`SHARES`] times as many as any prefix, else the largest of all.
     fn crowd(&self) -> Option<Crowd> {
-        let most = self.most(None)?;
-        let (part, wider) = self.wider.largest()?;
+        let (most, _) = self.largest(Group::All)?;
+        let (part, wider) = self.largest(Group::Wider)?;
         if part <= most * SHARES {
             return Some(Crowd {
-                within: None,
+                group: Group::All,
                 most,
                 part: most * SHARES,
             });
         }
-        Some(Crowd {
-            within: Some(wider),
-            most: self.most(Some(wider))?,
-            part,
-        })
+        let group = Group::Within(wider);
+        let (most, _) = self.largest(group)?;
+        Some(Crowd { group, most, part })
     }
 
     /// Returns whether a prefix of the crowd has a larger part than `newcomer` will have.
@@ -159,28 +160,28 @@ impl ByPrefix {
         if prefix.wider() == newcomer.wider() {
             return crowd.most > own;
         }
-        let wider = self.wider.open(newcomer.wider()) + 1;
+        let wider = self.open_within(newcomer.wider()) + 1;
         crowd.part > wider.max(own * SHARES)
     }
 
-    /// Returns how many connections the largest prefix holds, of all or of a wider one.
-    fn most(&self, within: Option<Prefix>) -> Option<usize> {
+    /// Returns the largest prefix of a group, and how many connections it holds.
+    fn largest(&self, group: Group) -> Option<(usize, Prefix)> {
         // No prefix holds 0, or the most that a number can be.
-        let [first, behind] = [0, usize::MAX].map(|count| (within, count, smallest()));
-        let (_, most, _) = self.by_count.range(first..behind).next_back()?;
-        Some(*most)
+        let [first, behind] = [0, usize::MAX].map(|count| (group, count, smallest()));
+        let (_, most, prefix) = self.by_count.range(first..behind).next_back()?;
+        Some((*most, *prefix))
     }
 
     /// Returns `newcomer`, if it is of the crowd, and up to [`ASKED`] prefixes of the crowd
     /// behind the one that was asked last.
     fn in_turn(&self, crowd: &Crowd, newcomer: Prefix) -> Vec<Prefix> {
-        let Crowd { within, most, .. } = *crowd;
-        let [first, behind] = [most, most + 1].map(|count| (within, count, smallest()));
-        let asked = self.asked.map_or(behind, |asked| (within, most, asked));
+        let Crowd { group, most, .. } = *crowd;
+        let [first, behind] = [most, most + 1].map(|count| (group, count, smallest()));
+        let asked = self.asked.map_or(behind, |asked| (group, most, asked));
         let turns = self.by_count.range(first..asked).rev();
         let turns = turns.chain(self.by_count.range(first..behind).rev());
         let turns = turns.map(|(_, _, prefix)| *prefix);
-        let is_one = self.by_count.contains(&(within, most, newcomer));
+        let is_one = self.by_count.contains(&(group, most, newcomer));
         let first = is_one.then_some(newcomer);
         first.into_iter().chain(turns.take(ASKED)).collect()
     }
@@ -196,38 +197,29 @@ impl ByPrefix {
 
     fn recount(&mut self, prefix: Prefix, before: usize, after: usize) {
         let wider = prefix.wider();
-        for within in [None, Some(wider)] {
-            self.by_count.remove(&(within, before, prefix));
+        let open = self.open_within(wider);
+        let left = open + after - before;
+        for (group, prefix, before, after) in [
+            (Group::All, prefix, before, after),
+            (Group::Within(wider), prefix, before, after),
+            (Group::Wider, wider, open, left),
+        ] {
+            self.by_count.remove(&(group, before, prefix));
             if after > 0 {
-                self.by_count.insert((within, after, prefix));
+                self.by_count.insert((group, after, prefix));
             }
         }
         if after == 0 {
             self.prefixes.remove(&prefix);
         }
-        let open = self.wider.open(wider);
-        self.wider.recount(wider, open, open + after - before);
-    }
-}
-
-impl Wider {
-    fn open(&self, wider: Prefix) -> usize {
-        self.open.get(&wider).copied().unwrap_or(0)
+        match left {
+            0 => self.wider.remove(&wider),
+            _ => self.wider.insert(wider, left),
+        };
     }
 
-    /// Returns the largest, and how many connections it holds.
-    fn largest(&self) -> Option<(usize, Prefix)> {
-        self.by_count.last().copied()
-    }
-
-    fn recount(&mut self, wider: Prefix, before: usize, after: usize) {
-        self.by_count.remove(&(before, wider));
-        if after == 0 {
-            self.open.remove(&wider);
-        } else {
-            self.open.insert(wider, after);
-            self.by_count.insert((after, wider));
-        }
+    fn open_within(&self, wider: Prefix) -> usize {
+        self.wider.get(&wider).copied().unwrap_or(0)
     }
 }
 

@@ -79,7 +79,7 @@ fn given_up(permits: &[ConnectionPermit]) -> Vec<usize> {
 fn assert_empty(connections: &Connections) {
     let open = connections.lock();
     assert_eq!((open.total, open.by_count.len()), (0, 0));
-    assert!(open.prefixes.is_empty() && open.wider.open.is_empty());
+    assert!(open.prefixes.is_empty() && open.wider.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
