@@ -1,7 +1,7 @@
 //! CPU time of a run.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -13,15 +13,12 @@ use rustix::time::{ClockId, clock_gettime};
 ///
 /// A single thread at a time runs the state, below its lock: relaxed ordering
 /// suffices.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Meter {
-    /// Begin of the times in `entered`, `read` and `started`.
-    origin: Instant,
-    /// Begin of this stretch.
+    /// Begin of this stretch by [`now`], as are `read` and `started`.
     entered: AtomicU64,
-    /// Interrupts until the next reading, and between two readings.
+    /// Interrupts until the next reading.
     skip: AtomicU32,
-    stride: AtomicU32,
     /// Time of the last reading in this stretch, in nanoseconds; 0 before the first.
     read: AtomicU64,
     /// CPU time that this stretch may still take, in nanoseconds.
@@ -40,14 +37,13 @@ impl Meter {
     /// With `whole`, it is measured from the start: many short stretches count, too.
     pub(crate) fn begin(&self, left: Duration, whole: bool) {
         self.skip.store(STRIDE, Relaxed);
-        self.stride.store(STRIDE, Relaxed);
         self.read.store(0, Relaxed);
         self.started.store(0, Relaxed);
         self.left
             .store(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX), Relaxed);
         self.begun.store(0, Relaxed);
         self.cut.store(false, Relaxed);
-        let now = self.now();
+        let now = now();
         self.entered.store(now, Relaxed);
         if whole {
             self.start(now);
@@ -70,10 +66,9 @@ impl Meter {
     /// Measures from now on, and reads the clock with the next interrupt: a call begins
     /// that may take long.
     pub(crate) fn hurry(&self) {
-        let now = self.now();
+        let now = now();
         self.read.store(now, Relaxed);
         self.start(now);
-        self.stride.store(1, Relaxed);
         self.skip.store(1, Relaxed);
     }
 
@@ -88,11 +83,10 @@ impl Meter {
             self.skip.store(skip - 1, Relaxed);
             return false;
         }
-        let now = self.now();
+        let now = now();
         let before = self.read.swap(now, Relaxed);
         let is_slow = before != 0 && now - before > SLOW;
         let stride = if is_slow { 1 } else { STRIDE };
-        self.stride.store(stride, Relaxed);
         self.skip.store(stride, Relaxed);
         let over = self.exceeds(now);
         self.cut.store(over, Relaxed);
@@ -119,11 +113,6 @@ impl Meter {
         }
     }
 
-    /// Returns the time since the origin in nanoseconds, at least 1.
-    fn now(&self) -> u64 {
-        u64::try_from(self.origin.elapsed().as_nanos()).map_or(u64::MAX, |now| now.max(1))
-    }
-
     /// Tells whether the run was cut before.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.load(Relaxed)
@@ -137,7 +126,7 @@ impl Meter {
         };
         Ended {
             used: Duration::from_nanos(used),
-            took: Duration::from_nanos(self.now() - self.entered.load(Relaxed)),
+            took: Duration::from_nanos(now() - self.entered.load(Relaxed)),
             was_cut: self.cut.load(Relaxed),
         }
     }
@@ -153,26 +142,19 @@ pub(crate) struct Ended {
     pub(crate) was_cut: bool,
 }
 
-impl Default for Meter {
-    fn default() -> Self {
-        Self {
-            origin: Instant::now(),
-            entered: AtomicU64::new(0),
-            skip: AtomicU32::new(STRIDE),
-            stride: AtomicU32::new(STRIDE),
-            read: AtomicU64::new(0),
-            left: AtomicU64::new(0),
-            started: AtomicU64::new(0),
-            begun: AtomicU64::new(0),
-            cut: AtomicBool::new(false),
-            line: AtomicU32::new(0),
-        }
-    }
+/// Returns the time of a clock that never goes back, in nanoseconds.
+fn now() -> u64 {
+    nanoseconds(ClockId::Monotonic)
 }
 
-/// Returns the CPU time of this thread in nanoseconds, at least 1.
-pub(crate) fn thread_time() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+/// Returns the CPU time of this thread in nanoseconds.
+fn thread_time() -> u64 {
+    nanoseconds(ClockId::ThreadCPUTime)
+}
+
+/// Reads a clock: at least 1.
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
     (seconds * 1_000_000_000 + nanos).max(1)
