@@ -19,7 +19,6 @@ use crate::failure::Failure;
 use crate::flight::Permit;
 use crate::hello::Hello;
 use crate::imports::{Admission, Imports, Owner, Pair};
-use crate::region::Kept;
 use crate::report::Report;
 use crate::run::state::State;
 use crate::shared::Shared;
@@ -284,16 +283,6 @@ impl<I: Imports> Run<I> {
             until: until.unwrap_or_else(|| Instant::now() + self.shared.settings.keep),
             source,
         })
-    }
-
-    /// Takes what the region has.
-    pub(crate) fn take(
-        &self,
-        kept: &Kept<I::Made>,
-        until: Instant,
-        source: Source,
-    ) -> Result<(), String> {
-        self.choose(kept.choice.clone(), Some(until), source)
     }
 
     /// Writes into the report, if anybody reads it.

@@ -84,16 +84,17 @@ fn take<I: Imports>(
     let how = used(&known, source);
     run.shared.metrics.region(how);
     run.report(|report| report.region.push((script_key.to_owned(), how)));
-    match known {
-        Known::Fresh(kept) => run.take(&kept, kept.fresh_until, source),
-        Known::Stale(kept, until) => run.take(&kept, until, Source::Stale),
+    let (until, kept, source) = match known {
+        Known::Fresh(kept) => (kept.fresh_until, kept, source),
+        Known::Stale(kept, until) => (until, kept, Source::Stale),
         Known::Absent => return Ok(false),
         Known::Failed(why) => {
             let what = format!("the function of tls:cached failed: {why}");
             return Err(mlua::Error::RuntimeError(what));
         }
-    }
-    .map_err(mlua::Error::runtime)?;
+    };
+    let chosen = run.choose(kept.choice.clone(), Some(until), source);
+    chosen.map_err(mlua::Error::runtime)?;
     Ok(true)
 }
 

@@ -79,7 +79,13 @@ pub(crate) async fn establish(
     parts: &Handshakes,
     signing: &Gate<Prefix>,
 ) -> Option<Established> {
-    let mut report = Report::new(peer.address, begun);
+    let mut report = Report {
+        peer: peer.address,
+        begun,
+        name: None,
+        lookup: None,
+        hook: None,
+    };
     let mut deadline = begun + parts.limit;
     let Ok(hello) = timeout_at(deadline, hello::read(&mut socket)).await else {
         report.end(HandshakeResult::TimedOut, parts);
@@ -232,16 +238,6 @@ struct Report {
 }
 
 impl Report {
-    fn new(peer: SocketAddr, begun: Instant) -> Self {
-        Self {
-            peer,
-            begun,
-            name: None,
-            lookup: None,
-            hook: None,
-        }
-    }
-
     fn looked_up(&mut self, name: &HostName, result: LookupResult) {
         self.lookup = Some(result);
         self.name(name);

@@ -148,13 +148,6 @@ impl Entry {
         self.complete = true;
     }
 
-    /// Notes the end of a connection that left HTTP, and the bytes of both directions.
-    pub(super) fn tunnelled(&mut self, received: u64, sent: u64, in_order: bool) {
-        self.received = Some(received);
-        self.bytes = sent;
-        self.complete = in_order;
-    }
-
     pub(super) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }

@@ -21,7 +21,9 @@ impl Handover {
     pub(crate) fn ended(&self, received: u64, sent: u64, in_order: bool) {
         let entry = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut entry) = entry {
-            entry.tunnelled(received, sent, in_order);
+            entry.received = Some(received);
+            entry.bytes = sent;
+            entry.complete = in_order;
         }
     }
 }
