@@ -1,7 +1,5 @@
 //! Choices of a run of the script.
 
-use std::fmt;
-
 use sekisho_certs::HostName;
 use tokio::time::Instant;
 
@@ -24,6 +22,7 @@ pub enum Choice<M> {
 }
 
 /// Answer of a hook. What `on_error` says is already applied.
+#[derive(Debug)]
 pub struct Answer<M> {
     /// The choice.
     pub choice: Choice<M>,
@@ -36,17 +35,6 @@ pub struct Answer<M> {
     /// of the choice says what it led to: with [`Choice::Lookup`], also that of `on_error`,
     /// and [`Choice::Use`]. The server spends it if it then finds nothing.
     pub admission: Option<Box<dyn Admission>>,
-}
-
-impl<M: fmt::Debug> fmt::Debug for Answer<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answer")
-            .field("choice", &self.choice)
-            .field("until", &self.until)
-            .field("source", &self.source)
-            .field("admission", &self.admission.is_some())
-            .finish()
-    }
 }
 
 /// Origin of a choice.

@@ -83,7 +83,7 @@ pub enum CallError {
 }
 
 /// Token of a client's prefix. Dropping it gives the token back.
-pub trait Admission: Send + Sync {
+pub trait Admission: fmt::Debug + Send + Sync {
     /// Spends the token: the run led to nothing, as a lookup of an absent name.
     fn spend(self: Box<Self>);
 }
@@ -195,18 +195,12 @@ pub enum SqlValue {
 pub type SqlRow = Vec<(Arc<str>, SqlValue)>;
 
 /// Certificate chain and private key, both PEM.
+#[derive(Debug)]
 pub struct Pair {
     /// Chain, the host's certificate first.
     pub certificate: Vec<u8>,
     /// Private key.
     pub key: Secret,
-}
-
-/// Keeps the key out of logs.
-impl fmt::Debug for Pair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pair({} bytes, …)", self.certificate.len())
-    }
 }
 
 /// Owner of a certificate that a script gave.

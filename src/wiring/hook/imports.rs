@@ -106,6 +106,7 @@ impl sekisho_hook::Imports for Imports {
 }
 
 /// Token of a client's prefix.
+#[derive(Debug)]
 struct Admitted(Token);
 
 impl Admission for Admitted {

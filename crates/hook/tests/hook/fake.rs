@@ -49,6 +49,7 @@ pub(crate) struct World {
 #[derive(Clone, Default)]
 pub(crate) struct Fake(pub(crate) Arc<World>);
 
+#[derive(Debug)]
 struct Token(Arc<AtomicUsize>);
 
 /// Command that is never answered.

@@ -11,22 +11,13 @@ pub(crate) enum Framing {
 
 /// Framing of the last request. Relaxed: all tasks of a connection run on its
 /// worker's thread.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct NotedFraming {
-    /// Length of the request's body, [`CHUNKED`], or [`TAKEN`].
+    /// Length of the request's body + 1, [`CHUNKED`], or [`TAKEN`].
     body: AtomicU64,
     /// The last head has `Content-Length`, which hyper drops beside
     /// `Transfer-Encoding`.
     has_length: AtomicBool,
-}
-
-impl Default for NotedFraming {
-    fn default() -> Self {
-        Self {
-            body: AtomicU64::new(TAKEN),
-            has_length: AtomicBool::new(false),
-        }
-    }
 }
 
 impl NotedFraming {
@@ -38,7 +29,8 @@ impl NotedFraming {
     /// Notes the length of a request's body, none if it is chunked, before the stream is
     /// read on. Returns whether the head has `Content-Length`.
     pub(crate) fn note(&self, length: Option<u64>) -> bool {
-        self.body.store(length.unwrap_or(CHUNKED), Relaxed);
+        let body = length.map_or(CHUNKED, |length| length.saturating_add(1));
+        self.body.store(body, Relaxed);
         self.has_length.load(Relaxed)
     }
 
@@ -47,11 +39,11 @@ impl NotedFraming {
         match self.body.swap(TAKEN, Relaxed) {
             TAKEN => None,
             CHUNKED => Some(Framing::Chunked),
-            length => Some(Framing::Length(length)),
+            body => Some(Framing::Length(body - 1)),
         }
     }
 }
 
-/// Values that no length has: hyper takes none beyond `u64::MAX - 2`.
-const CHUNKED: u64 = u64::MAX - 1;
-const TAKEN: u64 = u64::MAX;
+/// Values that no length + 1 has: hyper takes none beyond `u64::MAX - 2`.
+const CHUNKED: u64 = u64::MAX;
+const TAKEN: u64 = 0;
