@@ -141,12 +141,8 @@ impl<M: Clone> Region<M> {
         // Under the lock, no end of the load is overwritten.
         let loads = self.loads();
         if loads.contains_key(key) {
-            let note = Note {
-                failure: Some("the function has not ended yet".into()),
-                is_late: true,
-                until,
-            };
-            self.notes.insert(Arc::clone(key), note);
+            let why = "the function has not ended yet".into();
+            self.note(key, Some(why), true, until);
         }
         Known::Stale(old, until)
     }
@@ -184,14 +180,6 @@ impl<M: Clone> Region<M> {
     }
 
     fn keep(&self, key: &Arc<str>, ended: Ended<M>) -> Known<M> {
-        let note = |failure, until| {
-            let note = Note {
-                failure,
-                is_late: false,
-                until,
-            };
-            self.notes.insert(Arc::clone(key), note);
-        };
         match ended {
             Ended::Chosen(kept) => {
                 let kept = Arc::new(kept);
@@ -200,18 +188,27 @@ impl<M: Clone> Region<M> {
                 Known::Fresh(kept)
             }
             Ended::Absent { until } => {
-                note(None, until);
+                self.note(key, None, false, until);
                 self.choices.remove(key);
                 Known::Absent
             }
             Ended::Failed { why, until } => {
-                note(Some(Arc::clone(&why)), until);
+                self.note(key, Some(Arc::clone(&why)), false, until);
                 match self.choices.get(key) {
                     Some(kept) => Known::Stale(kept, until),
                     None => Known::Failed(why),
                 }
             }
         }
+    }
+
+    fn note(&self, key: &Arc<str>, failure: Option<Arc<str>>, is_late: bool, until: Instant) {
+        let note = Note {
+            failure,
+            is_late,
+            until,
+        };
+        self.notes.insert(Arc::clone(key), note);
     }
 
     fn loads(&self) -> MutexGuard<'_, HashMap<Arc<str>, Call<M>, RandomState>> {

@@ -86,8 +86,6 @@ struct Called<'a, I: Imports> {
     used: Duration,
     /// Bytes by which the state's memory grew in the stretches so far.
     held: usize,
-    /// Set once the run has its place among those that wait.
-    has_place: bool,
 }
 
 /// Call after a stretch: it waits, or has returned (none) or failed.
@@ -111,7 +109,6 @@ impl<'a, I: Imports> Called<'a, I> {
             wait: None,
             used: Duration::ZERO,
             held: 0,
-            has_place: false,
         };
         let coroutine = run.state.coroutine(function);
         called.coroutine = Some(coroutine.map_err(|error| called.failed(&error))?);
@@ -148,9 +145,8 @@ impl<'a, I: Imports> Called<'a, I> {
         }
         let wait = self.wait.as_mut().expect("the run waits");
         let polled = wait.as_mut().poll(context);
-        if polled.is_pending() && !self.has_place {
+        if polled.is_pending() {
             self.run.waits()?;
-            self.has_place = true;
         }
         polled.map(Ok)
     }

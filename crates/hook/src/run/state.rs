@@ -106,10 +106,10 @@ impl<I: Imports> State<I> {
         let (lua, tls, globals) = made.map_err(|error| located(&error, name))?;
         let function = |name: &str| globals.raw_get::<Option<Function>>(name).ok().flatten();
         let handshake = function("handshake").ok_or_else(|| Error {
-            script: name.to_string(),
-            line: None,
-            what: "the script has no function `handshake`".into(),
             hint: "write `function handshake(tls) … end`, without `local`".into(),
+            ..shared
+                .program
+                .error("the script has no function `handshake`")
         })?;
         let test = function("test");
         let memory = AtomicUsize::new(lua.used_memory());

@@ -46,17 +46,15 @@ fn get<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<Begun> {
     arguments.end()?;
     run.calls().map_err(Error::RuntimeError)?;
     let run = Arc::clone(run);
-    Ok(Begun::waits(async move { ask(&run, request).await }))
-}
-
-async fn ask<I: Imports>(run: &Run<I>, request: HttpRequest) -> Result<Reply> {
-    let what = run.report.as_ref();
-    let what = what.map(|_| format!("http.get({})", request.shown()));
-    let call = run.shared.imports.http_get(request);
-    let show = |answer: &HttpAnswer| format!("{}, {} bytes", answer.status, answer.body.len());
-    let answer = wait(run, what, call, show).await?;
-    bounded(answer.body.len(), &"http.get")?;
-    Ok(Reply::Http(answer))
+    Ok(Begun::waits(async move {
+        let what = run.report.as_ref();
+        let what = what.map(|_| format!("http.get({})", request.shown()));
+        let call = run.shared.imports.http_get(request);
+        let show = |answer: &HttpAnswer| format!("{}, {} bytes", answer.status, answer.body.len());
+        let answer = wait(&run, what, call, show).await?;
+        bounded(answer.body.len(), &"http.get")?;
+        Ok(Reply::Http(answer))
+    }))
 }
 
 /// Makes the table of an answer.

@@ -40,23 +40,14 @@ fn query<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<Begun> {
     run.calls().map_err(Error::RuntimeError)?;
     let run = Arc::clone(run);
     Ok(Begun::waits(async move {
-        ask(&run, &database, text, parameters).await
+        let what = run.report.as_ref();
+        let what = what.map(|_| format!("sql({database:?}):query({text:?})"));
+        let call = run.shared.imports.sql(&database, text, parameters);
+        let show = |rows: &Vec<SqlRow>| format!("{} rows", rows.len());
+        let rows = wait(&run, what, call, show).await?;
+        bounded(rows.iter().map(size).sum(), &"sql")?;
+        Ok(Reply::Rows(rows))
     }))
-}
-
-async fn ask<I: Imports>(
-    run: &Run<I>,
-    database: &str,
-    text: String,
-    parameters: Vec<SqlValue>,
-) -> Result<Reply> {
-    let what = run.report.as_ref();
-    let what = what.map(|_| format!("sql({database:?}):query({text:?})"));
-    let call = run.shared.imports.sql(database, text, parameters);
-    let show = |rows: &Vec<SqlRow>| format!("{} rows", rows.len());
-    let rows = wait(run, what, call, show).await?;
-    bounded(rows.iter().map(size).sum(), &"sql")?;
-    Ok(Reply::Rows(rows))
 }
 
 /// Makes a table of each row.
