@@ -21,28 +21,25 @@ pub(crate) struct Client {
 /// field lines are one list. An element that is no address ends the walk at the
 /// last good one: what stands left of it was written by strangers.
 pub(crate) fn of(peer: IpAddr, fields: &HeaderMap, trusted: &Networks) -> Client {
-    let known = |address| Client {
-        address,
+    let mut client = Client {
+        address: peer,
         is_known: true,
     };
-    let mut client = peer;
     if !trusted.contain(peer) {
-        return known(client);
+        return client;
     }
     let lines = fields.get_all(X_FORWARDED_FOR).iter().rev();
     for element in lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b',')) {
         let Some(address) = address(element.trim_ascii()) else {
-            return Client {
-                address: client,
-                is_known: false,
-            };
+            client.is_known = false;
+            break;
         };
-        client = address;
-        if !trusted.contain(client) {
+        client.address = address;
+        if !trusted.contain(address) {
             break;
         }
     }
-    known(client)
+    client
 }
 
 /// Parses an address, with or without a port. IPv6 may stand in brackets.

@@ -105,21 +105,17 @@ impl Routes {
         let mut deadline = clock::monotonic() + hosts.lookup_limit;
         let asked = hosts.ask(&name, connection.prefix, &mut deadline, None);
         let (outcome, how) = asked.await;
-        let refused = |refusal| Refused {
-            lookup: Some(how),
-            ..refusal
-        };
         let served = match outcome {
             Outcome::Found(served) => served,
-            Outcome::Absent(_) => return Err(refused(gone)),
+            Outcome::Absent(_) => return Err(looked_up(gone, how)),
             Outcome::Failed(error) => {
                 hosts.log_limits.failed(&name, &error);
-                return Err(refused(UNKNOWN));
+                return Err(looked_up(UNKNOWN, how));
             }
         };
         let (sent, found) = (&self.sent.host().record, &served.host().record);
         if (&sent.tenant, &sent.tls) != (&found.tenant, &found.tls) {
-            return Err(refused(gone));
+            return Err(looked_up(gone, how));
         }
         self.note(&name, &served, revision);
         Ok(Target {
@@ -167,6 +163,14 @@ impl Routes {
     fn covers(&self, name: &HostName) -> bool {
         let credentials = &self.sent.host().credentials;
         !credentials.is_empty() && credentials.iter().all(|credential| credential.covers(name))
+    }
+}
+
+/// Returns the refusal of a request whose host was looked up.
+fn looked_up(refusal: Refused, how: LookupResult) -> Refused {
+    Refused {
+        lookup: Some(how),
+        ..refusal
     }
 }
 

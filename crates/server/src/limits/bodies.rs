@@ -112,7 +112,8 @@ impl Bodies {
             let Some((_, largest)) = holders.get_mut(&prefix).and_then(Vec::pop) else {
                 continue;
             };
-            let freed = largest.end();
+            let freed = largest.uncount();
+            largest.task.wake();
             self.metrics.connection_given_up();
             self.log_limits.holds_most(prefix, self.limit);
             networks.push((held.saturating_sub(freed), prefix));
@@ -251,13 +252,7 @@ impl Held {
         }
     }
 
-    /// Ends the connection, and returns the bytes that no longer count.
-    fn end(&self) -> usize {
-        let freed = self.uncount();
-        self.task.wake();
-        freed
-    }
-
+    /// Marks the connection as ended, and returns the bytes that no longer count.
     fn uncount(&self) -> usize {
         match self.counted.swap(ENDED, Relaxed) {
             ENDED => 0,

@@ -159,16 +159,9 @@ struct AdminState {
 fn metrics(shared: &AdminState, fields: &HeaderMap) -> Response<Body> {
     let mut text = String::new();
     encode(&mut text, &shared.sources.registry).expect("a String takes all text");
-    let mut accepted = fields.get_all(ACCEPT).iter();
-    let is_open = accepted.any(|value| {
-        let value = value.as_bytes();
-        let mut ranges = value.split(|byte| *byte == b',');
-        ranges.any(|range| {
-            range
-                .trim_ascii()
-                .starts_with(b"application/openmetrics-text")
-        })
-    });
+    let accepted = fields.get_all(ACCEPT).iter();
+    let mut ranges = accepted.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let is_open = ranges.any(|range| range.trim_ascii().starts_with(OPEN_METRICS_TYPE));
     let (text, kind) = match is_open {
         true => (text, OPEN_METRICS),
         false => (classic::of(&text), CLASSIC),
@@ -184,6 +177,7 @@ fn is_refusal(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
+const OPEN_METRICS_TYPE: &[u8] = b"application/openmetrics-text";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Connections whose requests passed the guard: probes, scrapers and an

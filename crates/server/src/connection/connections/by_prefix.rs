@@ -239,7 +239,9 @@ impl Held {
                 continue;
             }
             let fresh = noted.active + MIN_IDLE > now;
-            let active = noted.state.last_active(now);
+            // None before the end of its handshake.
+            let requests = noted.state.requests.get();
+            let active = requests.map(|requests| requests.last_active(now));
             match active.filter(|active| *active > noted.active) {
                 Some(active) if active < now || !fresh => first.0.active = active,
                 _ if noted.active + least > now => return None,
@@ -258,13 +260,6 @@ impl State {
 
     fn has_ended(&self) -> bool {
         self.ended.load(Relaxed)
-    }
-
-    /// Returns when the connection was last active: `now` while a request is under way.
-    /// None before the end of its handshake.
-    fn last_active(&self, now: Instant) -> Option<Instant> {
-        let requests = self.requests.get()?;
-        Some(requests.last_active(now))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sekisho_certs::{HostName, Outcome};
 use tokio::time::Instant;
 
-use super::{GONE, MISDIRECTED, Routes, UNKNOWN, name_of};
+use super::{GONE, MISDIRECTED, Routes, UNKNOWN, looked_up, name_of};
 use crate::connection::request::{Connection, NameOfLookup, Refused, Target};
 use crate::lookup::hook::{Asking, Hooked, Kept, Unserved, is_failure};
 use crate::observe::metrics::LookupResult;
@@ -158,12 +158,5 @@ fn target(connection: &Connection, kept: &mut Kept) -> Target {
             Some(host) if *host == kept.name => NameOfLookup::Asked,
             Some(host) => NameOfLookup::Chosen(host.clone()),
         },
-    }
-}
-
-fn looked_up(refusal: Refused, how: LookupResult) -> Refused {
-    Refused {
-        lookup: Some(how),
-        ..refusal
     }
 }
