@@ -96,7 +96,7 @@ impl<K: Clone + Eq + Hash> Gate<K> {
     /// Returns how many permits are in use.
     #[must_use]
     pub fn used(&self) -> usize {
-        self.lock().used()
+        self.lock().used
     }
 
     /// Returns how many permits a key has.
@@ -138,7 +138,7 @@ impl<K: Clone + Eq + Hash> Permit<K> {
     #[must_use]
     pub fn used(&self) -> (usize, usize) {
         let state = self.gate.lock();
-        (state.used_by(&self.key), state.used())
+        (state.used_by(&self.key), state.used)
     }
 }
 

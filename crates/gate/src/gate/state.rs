@@ -16,7 +16,7 @@ pub(super) struct State<K: Clone + Eq + Hash> {
     sharing: Sharing<K>,
     /// Bound on all queues together.
     most_waiting: usize,
-    used: usize,
+    pub(super) used: usize,
     waiting: usize,
     /// Keys that have permits in use, or wait.
     keys: HashMap<K, Line<K>, RandomState>,
@@ -56,10 +56,6 @@ impl<K: Clone + Eq + Hash> State<K> {
             round: BTreeMap::new(),
             last: 0,
         }
-    }
-
-    pub(super) fn used(&self) -> usize {
-        self.used
     }
 
     pub(super) fn used_by(&self, key: &K) -> usize {

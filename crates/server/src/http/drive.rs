@@ -107,7 +107,9 @@ impl<C: Future, E: Fn(Pin<&mut C>), P: Fn(Pin<&mut C>) -> Idle> Driver<'_, C, E,
         if !self.drained && !timeouts.is_winding_down() {
             return false;
         }
-        timeouts.close_if_idle();
+        if !timeouts.is_in_flight() {
+            timeouts.close();
+        }
         // A client that has sent no request yet gets its first one answered.
         let asks = !self.ending && timeouts.has_begun();
         if asks {

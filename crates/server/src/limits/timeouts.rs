@@ -275,13 +275,6 @@ impl ConnTimeouts {
         self.closed.set_once(self.now());
     }
 
-    /// Notes that our side is being closed, if no request is in flight.
-    pub(crate) fn close_if_idle(&self) {
-        if !self.is_in_flight() {
-            self.close();
-        }
-    }
-
     /// Notes where the bytes of bodies are counted, once.
     pub(crate) fn hold(&self, held: Arc<Held>) {
         let _ = self.held.set(held);

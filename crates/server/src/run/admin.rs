@@ -95,8 +95,9 @@ impl Admin {
     async fn connection(&self, socket: Box<dyn Socket>, permit: &GuardPermit) {
         let service = service_fn(|request| {
             let mut response = self.answer(&request);
-            let refused = is_refusal(response.status());
-            if !refused && !permit.give(&self.0.permits) {
+            let status = response.status();
+            let is_refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+            if !is_refused && !permit.give(&self.0.permits) {
                 response = plain(StatusCode::SERVICE_UNAVAILABLE);
             }
             if !permit.is_given() {
@@ -170,11 +171,6 @@ fn metrics(shared: &AdminState, fields: &HeaderMap) -> Response<Body> {
     let kind = HeaderValue::from_static(kind);
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
-}
-
-/// Returns whether a status is one of the guard's refusals.
-fn is_refusal(status: StatusCode) -> bool {
-    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
 const OPEN_METRICS_TYPE: &[u8] = b"application/openmetrics-text";

@@ -46,7 +46,7 @@ pub fn proxy_header(bytes: &[u8]) -> Option<(String, usize)> {
 /// with CRLF (section 2.1).
 fn version1(bytes: &[u8]) -> Result<Option<(Source, usize)>, Malformed> {
     let line = &bytes[..bytes.len().min(LONGEST_LINE)];
-    let Some(end) = newline(line) else {
+    let Some(end) = line.iter().position(|byte| *byte == b'\n') else {
         if bytes.len() >= LONGEST_LINE {
             return Err(Malformed("version 1: the line is longer than 107 bytes"));
         }
@@ -142,10 +142,6 @@ where
 
 fn client_at(address: IpAddr, port: u16) -> Source {
     Source::Client(SocketAddr::new(address.to_canonical(), port))
-}
-
-fn newline(line: &[u8]) -> Option<usize> {
-    line.iter().position(|byte| *byte == b'\n')
 }
 
 pub(super) const KEYWORD: &[u8] = b"PROXY ";

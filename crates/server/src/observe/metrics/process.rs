@@ -33,7 +33,7 @@ impl Collector for ProcessCollector {
         if let Some(open) = descriptors() {
             gauge(to, "open_fds", "Open descriptors", &open)?;
         }
-        if let Some(most) = most_descriptors() {
+        if let Some(most) = getrlimit(Resource::Nofile).current {
             gauge(to, "max_fds", "Descriptors that may be open", &most)?;
         }
         let help = "Processor time, user and system";
@@ -54,10 +54,6 @@ fn descriptors() -> Option<u64> {
     let entries = fs::read_dir("/proc/self/fd").ok()?;
     // The listing itself holds one.
     Some((entries.count() as u64).saturating_sub(1))
-}
-
-fn most_descriptors() -> Option<u64> {
-    getrlimit(Resource::Nofile).current
 }
 
 /// Returns the bytes in memory, if they can be read.
@@ -84,6 +80,6 @@ mod tests {
         assert!(after > 0.0 && after >= before);
         let open = descriptors();
         assert!(open >= Some(4), "{open:?}");
-        assert!(open <= most_descriptors());
+        assert!(open <= getrlimit(Resource::Nofile).current);
     }
 }

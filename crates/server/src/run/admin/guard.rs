@@ -30,14 +30,11 @@ pub(crate) fn refuse<B>(request: &Request<B>, token: Option<&Token>) -> Option<R
 
 /// Returns whether a request carries the token (RFC 6750, section 2.1).
 fn bears<B>(request: &Request<B>, token: &Token) -> bool {
-    let Some(value) = request.headers().get(AUTHORIZATION) else {
-        return false;
-    };
-    let value = value.as_bytes();
-    let Some((scheme, token_text)) = value.split_at_checked(BEARER.len()) else {
-        return false;
-    };
-    scheme.eq_ignore_ascii_case(BEARER) && token.matches(token_text.trim_ascii())
+    let value = request.headers().get(AUTHORIZATION);
+    let parts = value.and_then(|value| value.as_bytes().split_at_checked(BEARER.len()));
+    parts.is_some_and(|(scheme, text)| {
+        scheme.eq_ignore_ascii_case(BEARER) && token.matches(text.trim_ascii())
+    })
 }
 
 /// Returns whether a request names only loopback hosts. A browser sends the
