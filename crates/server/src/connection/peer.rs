@@ -14,3 +14,12 @@ pub(crate) struct Peer {
     /// The listening address as configured.
     pub(crate) listen: SocketAddr,
 }
+
+impl Peer {
+    /// Returns the address that the client connected to. A listener with an address and a
+    /// port of its own saves the system call of `ask`.
+    pub(crate) fn server(&self, ask: impl FnOnce() -> Option<SocketAddr>) -> SocketAddr {
+        let is_open = self.listen.ip().is_unspecified() || self.listen.port() == 0;
+        is_open.then(ask).flatten().unwrap_or(self.listen)
+    }
+}

@@ -81,14 +81,7 @@ impl ConnContext {
             timeouts,
             looked,
         } = established;
-        let Peer {
-            address,
-            is_known,
-            listen,
-        } = peer;
-        // A listener with an address and a port of its own saves the system call.
-        let is_open = listen.ip().is_unspecified() || listen.port() == 0;
-        let server = is_open.then(|| stream.local_address()).flatten();
+        let (address, is_known) = (peer.address, peer.is_known);
         let service = &local.service;
         let context = Self {
             connection: Connection {
@@ -97,7 +90,7 @@ impl ConnContext {
                 peer: address,
                 is_known,
                 is_trusted: is_known && service.trusted.contain(address.ip()),
-                server: server.unwrap_or(listen),
+                server: peer.server(|| stream.local_address()),
                 prefix: address.ip().into(),
                 tls: stream.tls().into(),
                 timeouts,

@@ -37,13 +37,8 @@ pub(super) async fn decide<'a>(
         Sni::None => None,
         Sni::Impossible => return Err(Absence::NoHost.into()),
     };
-    let Peer {
-        address, listen, ..
-    } = peer;
-    // A listener with an address and a port of its own saves the system call.
-    let is_open = listen.ip().is_unspecified() || listen.port() == 0;
-    let local = is_open.then(|| socket.local_addr().ok()).flatten();
-    let local = local.unwrap_or(listen);
+    let (address, listen) = (peer.address, peer.listen);
+    let local = peer.server(|| socket.local_addr().ok());
     let facts = ClientFacts::new(&hello.accepted.client_hello(), address, local);
     let facts = Arc::new(facts);
     let asking = Asking {
