@@ -204,8 +204,7 @@ impl Local {
         let Some(entered) = connections.enter(address.into(), permit, begun) else {
             return;
         };
-        let activity = entered.activity();
-        let stage = self.serve(socket, peer, tls, begun, activity);
+        let stage = self.serve(socket, peer, tls, begun, entered.activity());
         tokio::spawn(entered.hold(stage, open));
     }
 
@@ -239,8 +238,7 @@ impl Local {
         let Some(entered) = unnamed.enter(peer.address.ip().into()) else {
             return;
         };
-        let activity = entered.activity();
-        let stage = self.serve(socket, peer, tls, begun, activity);
+        let stage = self.serve(socket, peer, tls, begun, entered.activity());
         entered.hold(stage, open).await;
     }
 }
