@@ -16,7 +16,7 @@
 //! | `Service`: what answers requests, for all workers; `Local` adds a worker's builder, drain and upstreams | http/context.rs | each connection |
 //! | `Upstreams`: servers, descriptors, TLS clients, guard; `Worker` adds its pools | upstream/parts.rs | each proxied request |
 //! | `Connection`: facts of a connection, its timeouts, its permits of open files, the drain, and the takeover below a mutex; `RequestContext` adds facts of a request | connection/request.rs | files, upstream and fields |
-//! | `Common`: `Handshakes`, `Service`, `Upstreams`, proxies, limits, metrics; `Local` adds a worker's gate of signatures, its `Local` of HTTP and its open connections | run/worker.rs | all workers |
+//! | `Common`: `Handshakes`, `Service`, `Upstreams`, proxies, limits, metrics; `Local` adds a worker's gate of signatures and its `Local` of HTTP | run/worker.rs | all workers |
 
 use std::io;
 use std::net::SocketAddr;
