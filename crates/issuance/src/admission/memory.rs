@@ -1,5 +1,6 @@
 //! Answers that are remembered, each until its end, in a bounded number of bytes.
 
+use std::fmt;
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,6 @@ use super::decision::No;
 
 /// Scan-resistant cache (S3-FIFO) with singleflight: a pattern is examined once at
 /// a time.
-#[derive(Debug)]
 pub(super) struct Memory(Cache<HostPattern, Arc<Remembered>, ByWeight, RandomState>);
 
 /// Answer of the network about a pattern, and its end.
@@ -74,6 +74,15 @@ impl Memory {
                 new
             }
         }
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("answers", &self.0.len())
+            .field("bytes", &self.0.weight())
+            .finish()
     }
 }
 
