@@ -1,10 +1,10 @@
 //! Reverse proxy: passes requests on to upstream servers, and their answers
 //! back.
 //!
-//! A request takes these steps: `head` changes its head; a server is chosen; `pool` has
-//! a connection, or `connect` opens one to an address that was judged; `upload` streams the body while the head of the answer is awaited; `answer`
-//! passes that back, with the body as it comes, and gives the connection back.
-//! What leaves HTTP goes through `upgrade` and `tunnel`.
+//! A request takes these steps: `request` changes its head; `send` chooses one of the
+//! `servers`; `reach` has one of the `connections`, or opens one to an address that was
+//! judged; the body is streamed while the head of the answer is awaited; `answer` passes that
+//! back, with the body as it comes, and gives the connection back.
 //!
 //! # The way to an upstream
 //!
@@ -16,39 +16,49 @@
 //! ```text
 //!  crates/server/src/upstream
 //!  ──────────────────────────
-//!  head.rs        the request's head, changed in place: fields.rs says what is removed
-//!    │              and never taken from a client; 508 for a loop
+//!  request/head.rs     the head, changed in place: request/fields.rs says what is removed
+//!    │                   and never taken from a client; 508 for a loop
+//!    │
+//!    ├─ request/upload.rs    the body, while the answer is awaited; request/exchange.rs
+//!    │                         tells a slow client from a slow upstream
 //!    ▼
-//!  send.rs        a server, and the head of its answer; another connection where nothing
-//!    │              can have been acted on
-//!    ├─ choice.rs     which server: choice/draw.rs by load, choice/rendezvous.rs by client
-//!    │                  or cookie; servers.rs has the state of each backend, in a table
-//!    │                  of which an owner has its part (owned.rs): ejection.rs ejects it,
-//!    │                  check.rs asks it, permits.rs bounds its connections, by client
-//!    │                  prefix (permits/state.rs), and its retries;
-//!    │                  chosen.rs is its use by one request
-//!    ├─ resolve.rs    its addresses; resolve/ask.rs asks, on the background runtime, in
-//!    │                  turns of the tenants
-//!    ├─ reach.rs      a connection within one deadline; identity.rs has the site's TLS
-//!    │                  identity, site/guard.rs judges addresses, and sockets are opened with
-//!    │                  permits of the tenant (sockets.rs); descriptors.rs bounds those of the
-//!    │                  process
-//!    ├─ pool.rs       connections by address, protocol, TLS identity and owner;
-//!    │                  pool/room.rs says which unused ones make room;
-//!    │                  lease.rs is one in use, ended where its request ends early
-//!    ├─ opening.rs    a permit to begin a new one
-//!    ├─ connect.rs    opens it: transport.rs (TCP, TLS, Unix), tls.rs (CA, name and
-//!    │                  client certificate of the site), then HTTP/1.1 or HTTP/2;
-//!    │                  metered.rs bounds records of TLS without data
-//!    ├─ upload.rs     the body, while the answer is awaited; exchange.rs tells a slow
-//!    │                  client from a slow upstream
-//!    └─ bounded.rs    bounds informational answers, and frames of HTTP/2 by the budget
-//!                       of tls/frames.rs; informational.rs reads informational answers of HTTP/1.1
+//!  send.rs             a server, and the head of its answer; another connection if nothing
+//!    │                   can have been acted on
+//!    │
+//!    ├─ servers/choice.rs    which one: servers/choice/draw.rs by load,
+//!    │                         servers/choice/rendezvous.rs by client or cookie
+//!    ├─ servers.rs           the state of each backend, in a table of which an owner has
+//!    │                         its part (owned.rs): servers/ejection.rs ejects it,
+//!    │                         servers/check.rs asks it, permits.rs bounds its connections,
+//!    │                         by client prefix (permits/state.rs), and its retries;
+//!    │                         servers/chosen.rs is its use by one request
+//!    ├─ servers/resolve.rs   its addresses; servers/resolve/ask.rs asks, on the background
+//!    │                         runtime, in turns of the tenants
 //!    ▼
-//!  answer.rs      the answer's head, cleaned, and its body as it comes; its end gives
-//!    │              the connection back
-//!    └─ upgrade.rs    101 where it was asked for: tunnel.rs copies bytes both ways,
-//!                       behind an HTTP/1.1 connection or a stream of HTTP/2
+//!  reach.rs            a connection within one deadline; site/guard.rs judges addresses
+//!    │
+//!    ├─ connections/pool.rs  connections by address, protocol, TLS identity and owner;
+//!    │                         connections/pool/room.rs says which unused ones make room;
+//!    │                         connections/lease.rs is one in use, ended if its request
+//!    │                         ends early
+//!    ├─ connections/identity.rs   the site's TLS identity
+//!    ├─ connections/opening.rs    a permit to begin a new one; connections/sockets.rs has
+//!    │                         those of a tenant for Unix sockets,
+//!    │                         connections/descriptors.rs those of the process
+//!    ├─ connections/connect.rs    opens it: connections/transport.rs (TCP, TLS, Unix),
+//!    │                         connections/tls.rs (CA, name and client certificate of the
+//!    │                         site), then HTTP/1.1 or HTTP/2; connections/metered.rs bounds
+//!    │                         records of TLS without data
+//!    ├─ connections/bounded.rs    bounds informational answers, which
+//!    │                         connections/informational.rs reads, and frames of HTTP/2 by
+//!    │                         the budget of tls/frames.rs
+//!    ▼
+//!  answer.rs           the answer's head, cleaned, and its body as it comes; its end gives
+//!    │                   the connection back
+//!    ├─ answer/still_served.rs    whether the host of a long answer is still served so
+//!    └─ answer/upgrade.rs         101 if it was asked for: answer/tunnel.rs copies bytes
+//!                                   both ways, behind an HTTP/1.1 connection or a stream
+//!                                   of HTTP/2
 //! ```
 //!
 //! Each time limit of an upstream stands where the wait is:
@@ -58,45 +68,21 @@
 //! | `connect` | with the choice of a server; one deadline over all steps and addresses | `upstream/reach.rs` |
 //! | `first_byte` | when the request is sent; anew while its body moves | `upstream/send.rs` |
 //! | `idle` | when the upstream sends nothing of a body; also bounds an unused connection | `upstream/answer.rs` |
-//! | `upgraded` | with the last byte, in either direction | `upstream/tunnel.rs`, for streams of events `answer.rs` |
+//! | `upgraded` | with the last byte, in either direction | `upstream/answer/tunnel.rs`, for streams of events `answer.rs` |
 //!
 //! A client that is slow is ended by `limits/timeouts.rs` instead. hyper polls the body of an
 //! answer only if the client takes what came before.
 
 mod answer;
-mod bounded;
-mod check;
-mod choice;
-mod chosen;
-mod connect;
-mod descriptors;
-mod ejection;
-mod exchange;
+mod connections;
 mod failure;
-mod fields;
-mod head;
-mod identity;
-mod informational;
-mod lease;
-mod loop_id;
-mod metered;
-mod opening;
 mod owned;
 mod parts;
 mod permits;
-mod pool;
 mod reach;
-mod resolve;
+mod request;
 mod send;
 mod servers;
-mod sockets;
-mod still_served;
-mod tls;
-mod transport;
-mod tunnel;
-mod upgrade;
-mod upload;
-mod wakes;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -111,22 +97,23 @@ use crate::connection::request::RequestContext;
 use crate::limits::bodies::Held;
 use crate::site::body::Body;
 use crate::site::{DEFAULT_BODY_LIMIT, RuleOptions, Upstream};
-use answer::InFlight;
-use choice::rendezvous;
-pub(crate) use descriptors::Descriptors;
-use exchange::Exchange;
+use answer::still_served::StillServed;
+use answer::tunnel::Leaving;
+use answer::{InFlight, upgrade};
+pub(crate) use connections::descriptors::Descriptors;
+pub use connections::pool::unused_connections;
+pub(crate) use connections::sockets::Sockets;
+pub use connections::tls::LoadRoots;
+pub(crate) use connections::tls::TlsClients;
 use failure::Failure;
-pub use loop_id::LoopId;
 pub(crate) use parts::{Upstreams, Worker};
-pub use pool::unused_connections;
+use request::exchange::Exchange;
+use request::head;
+pub use request::loop_id::LoopId;
+use request::upload::Upload;
 use send::Sending;
+use servers::choice::rendezvous;
 pub(crate) use servers::{Background, Servers};
-pub(crate) use sockets::Sockets;
-use still_served::StillServed;
-pub use tls::LoadRoots;
-pub(crate) use tls::TlsClients;
-use tunnel::Leaving;
-use upload::Upload;
 
 /// Upstream that a request is passed on to, and its path there.
 #[derive(Clone, Copy)]

@@ -1,5 +1,9 @@
 //! Answer of an upstream on its way back: head changed in place, body streamed.
 
+pub(in crate::upstream) mod still_served;
+pub(in crate::upstream) mod tunnel;
+pub(in crate::upstream) mod upgrade;
+
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,17 +19,17 @@ use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::chosen::Chosen;
-use super::exchange::{Exchange, SENT};
+use super::connections::lease::Lease;
+use super::connections::pool::KEEP;
 use super::failure::Failure;
-use super::fields;
-use super::lease::Lease;
-use super::pool::KEEP;
-use super::still_served::{LongLived, StillServed};
+use super::request::exchange::{Exchange, SENT};
+use super::request::fields;
+use super::servers::chosen::Chosen;
 use crate::limits::timeouts::AtUpstream;
 use crate::site::UpstreamTimeouts;
 use crate::site::body::Body;
 use crate::tls::framing;
+use still_served::{LongLived, StillServed};
 
 /// Parts of a request in flight, which the end of its answer ends.
 pub(super) struct InFlight {

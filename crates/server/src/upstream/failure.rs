@@ -6,7 +6,7 @@ use std::io;
 use http::StatusCode;
 use rustix::io::Errno;
 
-use super::resolve::Unresolved;
+use super::servers::resolve::Unresolved;
 
 /// Failure of a request to an upstream.
 #[derive(Debug, thiserror::Error)]

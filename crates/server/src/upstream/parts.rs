@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
-use super::descriptors::Descriptors;
-use super::opening::Openings;
-use super::pool::Pools;
+use super::connections::descriptors::Descriptors;
+use super::connections::opening::Openings;
+use super::connections::pool::Pools;
+use super::connections::sockets::Sockets;
+use super::connections::tls::TlsClients;
 use super::servers::Servers;
-use super::sockets::Sockets;
-use super::tls::TlsClients;
 use crate::lookup::ask::Hosts;
 use crate::site::Guard;
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use sekisho_gate::Denied;
 use tokio::time::{Instant, timeout_at};
 
-use super::exchange::Exchange;
+use super::request::exchange::Exchange;
 use crate::limits::budget::Prefix;
 use crate::site::UpstreamOptions;
 pub(super) use by_tenant::PermitsOfOwner;

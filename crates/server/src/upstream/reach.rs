@@ -12,18 +12,18 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
-use super::chosen::Chosen;
-use super::connect::{self, Target};
-use super::descriptors::Descriptor;
+use super::connections::connect::{self, Target};
+use super::connections::descriptors::Descriptor;
+use super::connections::identity::Site;
+use super::connections::lease::Lease;
+use super::connections::pool::{Found, Key, Opened};
+use super::connections::tls::TlsClient;
+use super::connections::transport::Endpoint;
 use super::failure::{Failure, Own, Waited};
-use super::identity::Site;
-use super::lease::Lease;
 use super::owned::Owner;
 use super::permits::Permit;
-use super::pool::{Found, Key, Opened};
 use super::send::Sending;
-use super::tls::TlsClient;
-use super::transport::Endpoint;
+use super::servers::chosen::Chosen;
 use crate::connection::proxy_protocol::encode;
 use crate::site::Protocol;
 

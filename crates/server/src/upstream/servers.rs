@@ -1,5 +1,11 @@
 //! Upstream servers: what is known of each, for each owner.
 
+mod check;
+pub(in crate::upstream) mod choice;
+pub(in crate::upstream) mod chosen;
+mod ejection;
+pub(in crate::upstream) mod resolve;
+
 use std::convert::Infallible;
 use std::hash::BuildHasher as _;
 use std::net::{IpAddr, SocketAddr};
@@ -11,18 +17,18 @@ use quick_cache::Equivalent;
 use sekisho_certs::{HostName, LogLimiter, Tenant, clock};
 use tokio::time::Instant;
 
-use super::check::{Checked, Checking, Checks};
-use super::choice::{Choice, rendezvous};
-use super::chosen::Chosen;
-use super::ejection::Ejection;
+use super::connections::transport::Endpoint;
 use super::failure::Failure;
 use super::owned::{OPERATOR, Owned, Owner};
 use super::parts::Upstreams;
 use super::permits::{Bounds, PermitsOfOwner, Retries};
-use super::resolve::{Asking, Names, Unresolved};
-use super::transport::Endpoint;
 use crate::observe::metrics::Metrics;
 use crate::site::{Address, Upstream};
+use check::{Checked, Checking, Checks};
+use choice::{Choice, rendezvous};
+use chosen::Chosen;
+use ejection::Ejection;
+use resolve::{Asking, Names, Unresolved};
 
 /// State of upstream servers: requests in flight, ejection, connections in use. Shared
 /// by all workers.

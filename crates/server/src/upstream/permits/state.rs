@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::queue::{Host, Turn, Waiting};
 use super::{Bounds, PATIENCE};
 use crate::limits::budget::Prefix;
-use crate::upstream::exchange::{Exchange, GAVE_WAY};
+use crate::upstream::request::exchange::{Exchange, GAVE_WAY};
 
 /// Permits in use, and requests that wait. A client prefix has fewer permits than are left.
 #[derive(Debug)]

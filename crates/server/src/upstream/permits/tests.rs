@@ -5,7 +5,7 @@ use tokio::time::advance;
 
 use super::*;
 use crate::limits::timeouts::ConnTimeouts;
-use crate::upstream::exchange::GAVE_WAY;
+use crate::upstream::request::exchange::GAVE_WAY;
 
 mod clients;
 

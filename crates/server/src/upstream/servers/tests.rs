@@ -5,11 +5,11 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::time::advance;
 
-use super::super::resolve::Unresolved;
-use super::super::transport::Endpoint;
+use super::resolve::Unresolved;
 use super::*;
 use crate::observe::metrics::UpstreamResult;
 use crate::site::{Balance, Scheme, UpstreamOptions, UpstreamServer, UpstreamTls};
+use crate::upstream::connections::transport::Endpoint;
 
 struct Fixture {
     servers: Servers,

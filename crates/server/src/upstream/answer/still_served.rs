@@ -1,0 +1,112 @@
+//! Looks at the host of an exchange that goes on for long: removal, suspension and edits
+//! of a host end what began before them.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use sekisho_certs::{HostName, Outcome, Served, clock};
+use tokio::time::{Instant, sleep};
+
+use crate::connection::request::{NameOfLookup, RequestContext};
+use crate::lookup::virtual_host::VirtualHost;
+use crate::upstream::parts::{Upstreams, Worker};
+
+/// Host of an upgraded connection or of an answer, as it was at their beginning.
+pub(in crate::upstream) struct StillServed {
+    upstreams: Arc<Upstreams>,
+    name: HostName,
+    served: Arc<Served<VirtualHost>>,
+    /// Time between two looks.
+    pause: Duration,
+}
+
+impl StillServed {
+    /// Makes it for a request; none for one whose host the hook made. What the hook
+    /// would choose now is not asked: each call costs time of its worker.
+    pub(in crate::upstream) fn of(context: &RequestContext<'_>, worker: &Worker) -> Option<Self> {
+        let connection = context.connection;
+        let name = match context.name_of_lookup {
+            NameOfLookup::Asked => context.host.clone(),
+            NameOfLookup::Chosen(name) => name.clone(),
+            NameOfLookup::None => return None,
+        };
+        let upstreams = Arc::clone(&worker.upstreams);
+        let look = upstreams.host_look;
+        // Exchanges that began at once don't look at once.
+        let earlier = u32::try_from(connection.number % 16).unwrap_or(0);
+        Some(Self {
+            name,
+            served: Arc::clone(context.served),
+            pause: look - look / 32 * earlier,
+            upstreams,
+        })
+    }
+
+    /// Waits until the host is not served as it was: it is gone, or has another site or
+    /// TLS policy. Says which. While the store does not answer, and with another
+    /// certificate, it is served as it was.
+    pub(in crate::upstream) async fn ended(self) -> &'static str {
+        let hosts = &self.upstreams.hosts;
+        let tenant = &self.served.host().record.tenant;
+        loop {
+            sleep(self.pause).await;
+            let deadline = Instant::now() + hosts.lookup_limit;
+            match hosts.look_at(&self.name, tenant, deadline).await {
+                Outcome::Found(found) if self.is_as_before(&found) => {}
+                Outcome::Found(_) => return "its host was changed",
+                Outcome::Absent(_) => return "its host is not served any more",
+                Outcome::Failed(_) => {}
+            }
+        }
+    }
+
+    fn is_as_before(&self, found: &Served<VirtualHost>) -> bool {
+        let (before, now) = (&self.served.host().record, &found.host().record);
+        (&before.tenant, &before.site, &before.tls) == (&now.tenant, &now.site, &now.tls)
+    }
+}
+
+/// Host of an answer: looked at once the answer goes on for long, which few do.
+pub(in crate::upstream) struct LongLived {
+    begun: Instant,
+    /// None if the hook made the host.
+    host: Option<Host>,
+}
+
+enum Host {
+    New(StillServed),
+    Looked(Pin<Box<dyn Future<Output = &'static str> + Send>>),
+}
+
+impl LongLived {
+    pub(in crate::upstream) fn new(host: Option<StillServed>) -> Self {
+        Self {
+            begun: clock::monotonic(),
+            host: host.map(Host::New),
+        }
+    }
+
+    /// Returns when the looks begin; none if they have, or never do.
+    pub(in crate::upstream) fn begins(&self) -> Option<Instant> {
+        match &self.host {
+            Some(Host::New(host)) => Some(self.begun + host.pause / 8),
+            Some(Host::Looked(_)) | None => None,
+        }
+    }
+
+    /// Returns why the answer must end. It must be polled again when the looks begin.
+    pub(in crate::upstream) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<&'static str> {
+        if let Some(begins) = self.begins()
+            && clock::monotonic() >= begins
+            && let Some(Host::New(host)) = self.host.take()
+        {
+            self.host = Some(Host::Looked(Box::pin(host.ended())));
+        }
+        match &mut self.host {
+            Some(Host::Looked(looked)) => looked.as_mut().poll(cx),
+            Some(Host::New(_)) | None => Poll::Pending,
+        }
+    }
+}
