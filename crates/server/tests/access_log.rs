@@ -204,6 +204,44 @@ async fn the_client_is_the_one_that_the_proxy_names() {
     }
 }
 
+/// A trusted proxy that hides its client tells nothing about it, on either port.
+#[tokio::test]
+async fn fields_behind_a_header_without_a_client_are_not_believed() {
+    let mut setup = Setup::default();
+    let networks = || std::iter::once(Network::parse("127.0.0.1").unwrap()).collect();
+    setup.settings.proxies = networks();
+    setup.settings.trusted = networks();
+    let request = b"GET /none HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\
+                    X-Forwarded-For: 203.0.113.7\r\nX-Request-Id: made-up\r\n\r\n";
+    for is_https in [true, false] {
+        let fixture = Fixture::new(Setup {
+            settings: setup.settings.clone(),
+            ..Setup::default()
+        });
+        let running = &fixture.running;
+        let address = if is_https {
+            running.address
+        } else {
+            running.http
+        };
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        socket.write_all(b"PROXY UNKNOWN\r\n").await.unwrap();
+        if is_https {
+            let config = client::config(&fixture.ca);
+            let stream = client::handshake(socket, "a.example", config);
+            let mut stream = stream.await.unwrap();
+            stream.write_all(request).await.unwrap();
+            stream.read_to_end(&mut Vec::new()).await.unwrap();
+        } else {
+            socket.write_all(request).await.unwrap();
+            socket.read_to_end(&mut Vec::new()).await.unwrap();
+        }
+        let line = fixture.line().await;
+        assert_eq!(line["client"], "127.0.0.1", "{line}");
+        assert_ne!(line["id"], "made-up", "{line}");
+    }
+}
+
 /// Bytes of a file that no buffer on the way takes whole.
 const LARGE: usize = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);

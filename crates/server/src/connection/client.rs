@@ -16,16 +16,13 @@ pub(crate) struct Client {
     pub(crate) is_known: bool,
 }
 
-/// Returns the client of a request that `peer` sent: the peer, unless it is
+/// Returns the client of a request that `peer` sent: the peer, unless it is known and
 /// trusted; else the rightmost address of `X-Forwarded-For` that is not. All its
 /// field lines are one list. An element that is no address ends the walk at the
 /// last good one: what stands left of it was written by strangers.
-pub(crate) fn of(peer: IpAddr, fields: &HeaderMap, trusted: &Networks) -> Client {
-    let mut client = Client {
-        address: peer,
-        is_known: true,
-    };
-    if !trusted.contain(peer) {
+pub(crate) fn of(peer: Client, fields: &HeaderMap, trusted: &Networks) -> Client {
+    let mut client = peer;
+    if !peer.is_known || !trusted.contain(peer.address) {
         return client;
     }
     let lines = fields.get_all(X_FORWARDED_FOR).iter().rev();
@@ -95,13 +92,21 @@ mod tests {
             let values = lines.iter().map(|line| HeaderValue::from_static(line));
             let fields: HeaderMap = values.map(|value| (X_FORWARDED_FOR, value)).collect();
             let peer = peer.parse().unwrap();
-            let found = of(peer, &fields, &trusted);
+            let found = of(known(peer), &fields, &trusted);
             let expected = Client {
                 address: client.trim_start_matches('?').parse().unwrap(),
                 is_known: !client.starts_with('?'),
             };
             assert_eq!(found, expected, "{peer} {lines:?}");
-            assert_eq!(of(peer, &fields, &Networks::default()).address, peer);
+            let untrusted = of(known(peer), &fields, &Networks::default());
+            assert_eq!(untrusted, known(peer));
+        }
+    }
+
+    fn known(address: IpAddr) -> Client {
+        Client {
+            address,
+            is_known: true,
         }
     }
 
@@ -112,7 +117,7 @@ mod tests {
         let value = HeaderValue::from_bytes(b"203.0.113.1, \xff\xfe").unwrap();
         fields.insert(X_FORWARDED_FOR, value);
         let peer = "10.0.0.1".parse().unwrap();
-        let found = of(peer, &fields, &trusted);
+        let found = of(known(peer), &fields, &trusted);
         assert_eq!((found.address, found.is_known), (peer, false));
     }
 }

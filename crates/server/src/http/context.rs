@@ -124,14 +124,11 @@ impl ConnContext {
 
     /// Returns the client of a request with these fields.
     pub(super) fn client(&self, fields: &HeaderMap) -> Client {
-        let peer = self.connection.peer.ip();
-        if self.connection.is_known {
-            return client::of(peer, fields, &self.local.service.trusted);
-        }
-        Client {
-            address: peer,
-            is_known: false,
-        }
+        let peer = Client {
+            address: self.connection.peer.ip(),
+            is_known: self.connection.is_known,
+        };
+        client::of(peer, fields, &self.local.service.trusted)
     }
 
     /// Begins the access log's entry of a request; none without an access log.

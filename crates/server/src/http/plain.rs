@@ -56,10 +56,9 @@ pub(crate) async fn redirect(socket: TcpStream, peer: Peer, begun: Instant, serv
 /// Begins the access log's entry of a request; none without an access log.
 fn entry<B>(request: &Request<B>, peer: Peer, service: &Service) -> Option<Box<Entry>> {
     let log = service.access_log.as_ref()?;
-    let peer = peer.address.ip();
-    let client = client::of(peer, request.headers(), &service.trusted);
+    let client = client::of(peer.client(), request.headers(), &service.trusted);
     let connection = Connection {
-        trusted: service.trusted.contain(peer),
+        trusted: peer.is_known && service.trusted.contain(peer.address.ip()),
         ..Connection::default()
     };
     Some(Entry::begin(log, request, client.address, connection))
