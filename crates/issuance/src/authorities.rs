@@ -12,6 +12,7 @@ mod outage;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use sekisho_certs::metrics::Registry;
 use tokio::time::{Instant, timeout};
 
@@ -159,17 +160,12 @@ impl Authorities {
     }
 
     /// Returns what the CAs say of themselves; empty unless it is known of all, because
-    /// a CAA record may allow the very CA that is not known. Waits for 5 s at most for
-    /// each that was not asked within an hour and is not passed over.
+    /// a CAA record may allow the very CA that is not known. Waits for 5 s at most, if one
+    /// was not asked within an hour and is not passed over.
     pub async fn metas(&self) -> Vec<Meta> {
-        let mut metas = Vec::with_capacity(self.0.len());
-        for one in &self.0 {
-            metas.extend(self.meta(one).await);
-        }
-        match metas.len() == self.0.len() {
-            true => metas,
-            false => Vec::new(),
-        }
+        let metas = join_all(self.0.iter().map(|one| self.meta(one))).await;
+        let known: Option<Vec<_>> = metas.into_iter().collect();
+        known.unwrap_or_default()
     }
 
     /// Passes the CA over if this error is of a kind that concerns all orders: no
