@@ -261,10 +261,10 @@ impl From<Url> for Store {
 pub(crate) struct Cache {
     /// `memory`: bytes for hosts with their credentials.
     pub(crate) memory: usize,
-    /// `fresh`: how long an entry of a store without a change feed is served
-    /// before it is read again.
+    /// `fresh`: how long a record is served before it is read again, while no change feed
+    /// vouches for it.
     pub(crate) fresh: Duration,
-    /// `absent`: how long an absent name stays in the negative cache.
+    /// `absent`: how long an absence is believed without a new read, in the same case.
     pub(crate) absent: Duration,
     /// `files`: bytes for small files.
     pub(crate) files: usize,

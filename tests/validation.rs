@@ -162,9 +162,9 @@ const LIMITS: Limits = Limits {
     body: PATIENCE,
     drain: PATIENCE,
     host_look: PATIENCE,
-    prefix_absent_budget: 600,
+    absent_per_prefix: 600,
     loads: 64,
-    prefix_in_flight: 64,
+    loads_per_prefix: 64,
     loads_waiting: 64,
     certificates: CertificateWaits {
         waiting: 1,

@@ -247,7 +247,7 @@ fn limits(raw: &RawServer, acme: Option<&RawAcme>, problems: &mut Problems) -> L
     let per_prefix = per_prefix.count_up_to(raw.loads_per_prefix, loads.unwrap_or(usize::MAX));
     let mut count = |name, number| problems.or_default(key(name).count(number));
     let connections = count("connections", raw.connections);
-    let prefix_absent_budget = count("absent_per_prefix", raw.absent_per_prefix);
+    let absent_per_prefix = count("absent_per_prefix", raw.absent_per_prefix);
     let loads_waiting = count("loads_waiting", raw.loads_waiting);
     let mut time = |name, text: &Option<String>| problems.or_default(key(name).time(text.as_ref()));
     Limits {
@@ -259,9 +259,9 @@ fn limits(raw: &RawServer, acme: Option<&RawAcme>, problems: &mut Problems) -> L
         host_look: Limits::HOST_LOOK,
         workers: problems.or_default(key("workers").count_or(raw.workers, cores)),
         connections,
-        prefix_absent_budget,
+        absent_per_prefix,
         loads: loads.unwrap_or_default(),
-        prefix_in_flight: problems.or_default(per_prefix),
+        loads_per_prefix: problems.or_default(per_prefix),
         loads_waiting,
         certificates: acme::waits(acme, problems),
     }

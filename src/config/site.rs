@@ -34,7 +34,7 @@ pub(super) fn check(raw: Option<Table>, base: &Path, problems: &mut Problems) ->
         let key = place.get(1)?;
         table.remove(*key)?;
         // Other keys may need what the site answers with.
-        if let Some((_, any)) = ACTIONS.iter().find(|(action, _)| action == key) {
+        if let Some((_, any)) = RIGHT_VALUES.iter().find(|(action, _)| action == key) {
             table.insert((*key).to_owned(), Value::String((*any).to_owned()));
         }
         if *key == "status" {
@@ -45,7 +45,7 @@ pub(super) fn check(raw: Option<Table>, base: &Path, problems: &mut Problems) ->
 }
 
 /// Key that says what a site answers with, and a right value of it.
-const ACTIONS: [(&str, &str); 3] = [
+const RIGHT_VALUES: [(&str, &str); 3] = [
     ("root", "/srv"),
     ("upstream", "http://192.0.2.1"),
     ("redirect", "https://www.example.com"),

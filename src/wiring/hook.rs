@@ -209,7 +209,7 @@ fn settings(config: &Config, section: &Section) -> anyhow::Result<Settings> {
         cpu: section.cpu,
         deadline: section.timeout,
         in_flight: section.waiting,
-        prefix_in_flight: section.waiting_per_prefix(),
+        loads_per_prefix: section.waiting_per_prefix(),
         region: config.hook_memory(),
         cache: Section::CACHE,
         keep: KEEP,

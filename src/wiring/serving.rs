@@ -273,9 +273,9 @@ fn sources(config: &Config, parts: &Parts, registry: Registry, shutdown: &Shutdo
     Sources {
         registry,
         metrics: Arc::clone(&parts.metrics),
-        lookup: Box::new(move || lookup.stats()),
+        lookup_stats: Box::new(move || lookup.stats()),
         draining: Box::new(move || shutdown.phase() > Phase::Serving),
-        sites: config.sites_digest().into(),
+        sites_digest: config.sites_digest().into(),
     }
 }
 

@@ -33,7 +33,7 @@ mod singleflight;
 
 /// Lookup of names, answered with what the server made of their records.
 ///
-/// A lookup has two steps, and a caller can put a limit between them.
+/// A lookup is made by two calls, and a caller can put a limit between them.
 /// [`Self::cached`] neither waits nor calls the store; [`Self::load`] may do
 /// both. The order of an answer:
 ///
@@ -118,7 +118,7 @@ pub struct LookupSettings {
     /// How long a record is served without a new read while no healthy change
     /// feed vouches for it.
     pub fresh: Duration,
-    /// How long an absence is, in the same case.
+    /// How long an absence is believed without a new read, in the same case.
     pub absent: Duration,
 }
 

@@ -3,8 +3,6 @@
 mod allow;
 pub(crate) mod body;
 mod check;
-#[cfg(test)]
-mod defaults;
 mod document;
 mod error;
 mod fields;
@@ -279,3 +277,6 @@ impl fmt::Display for Refused {
 pub const MAX_DOCUMENT: usize = 64 << 10;
 /// Document formats that this version reads.
 const FORMATS: std::ops::RangeInclusive<u32> = 1..=2;
+
+#[cfg(test)]
+mod tests;

@@ -66,7 +66,7 @@ async fn cancel(running: &Running, sender: &mut Sender, name: &str) -> Option<u1
 #[tokio::test]
 async fn a_cancelled_request_for_an_absent_name_stays_charged() {
     let (running, mut sender) = hanging(Limits {
-        prefix_absent_budget: 3,
+        absent_per_prefix: 3,
         ..LIMITS
     })
     .await;
@@ -95,7 +95,7 @@ async fn a_cancelled_request_for_an_absent_name_stays_charged() {
 async fn a_cancelled_request_keeps_its_load_until_it_lands() {
     let limits = Limits {
         loads: 2,
-        prefix_in_flight: 2,
+        loads_per_prefix: 2,
         loads_waiting: 0,
         ..LIMITS
     };

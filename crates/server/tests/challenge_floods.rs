@@ -77,7 +77,7 @@ impl Flooded {
         let names = ["hot.example", "a.cold.example", "b.cold.example"];
         let hosts = names.map(|name| host(name, &[(&pair, Key::P256)]));
         let mut setup = Setup::limits(Limits {
-            prefix_absent_budget: BUDGET,
+            absent_per_prefix: BUDGET,
             ..LIMITS
         });
         setup.challenges = Some(Arc::clone(&orders.served));

@@ -300,7 +300,7 @@ async fn random_names_are_refused_without_calls_and_nothing_else_is() {
     let running = start(
         Scripted::new([simple(&ca, "a.example"), simple(&ca, "b.example")]),
         &Setup::limits(Limits {
-            prefix_absent_budget: 3,
+            absent_per_prefix: 3,
             ..LIMITS
         }),
     );

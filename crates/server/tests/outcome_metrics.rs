@@ -24,7 +24,7 @@ async fn each_outcome_is_counted_once() {
     ];
     let setup = Setup::limits(Limits {
         handshake: Duration::from_secs(2),
-        prefix_absent_budget: 3,
+        absent_per_prefix: 3,
         ..LIMITS
     });
     let running = start(Scripted::new(hosts), &setup);

@@ -318,7 +318,7 @@ async fn budgets_are_those_of_the_clients() {
     let ca = TestCa::new();
     let limits = Limits {
         handshake: Duration::from_secs(2),
-        prefix_absent_budget: 1,
+        absent_per_prefix: 1,
         ..LIMITS
     };
     let running = serve(&ca, &["127.0.0.1"], limits);

@@ -6,7 +6,6 @@
 
 mod claims;
 mod connection;
-mod database;
 mod fault;
 mod find;
 mod foreign;
@@ -18,6 +17,7 @@ mod pool;
 mod read;
 mod rows;
 mod schema;
+mod script_database;
 mod tls;
 mod url;
 mod write;
@@ -50,7 +50,7 @@ use sekisho_certs::store::{
     DocumentKind, LogPosition, Result,
 };
 
-pub use self::database::{Columns, Database, Value};
+pub use self::script_database::{Columns, ScriptDatabase, Value};
 pub use self::url::Url;
 pub use crate::options::Mode;
 

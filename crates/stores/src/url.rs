@@ -18,7 +18,8 @@ use crate::redis::RedisUrl;
 pub struct Url(pub(crate) Kind);
 
 /// The kinds of store. What depends on the kind is a `match` over all of them
-/// here and in open.rs, so that the compiler names each place for a new one.
+/// here and in open.rs, so that the compiler names each place for a new one, but
+/// [`Url::announced`].
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     /// `sqlite:PATH`: the embedded catalog.
@@ -173,8 +174,8 @@ impl Url {
         }
     }
 
-    /// Returns the ports of the nodes that the store's servers lead to; none for a store that is none
-    /// in Redis.
+    /// Returns the ports of the nodes that the store's servers lead to; none for kinds other
+    /// than Redis.
     #[must_use]
     pub fn announced(&self) -> Option<&Announced> {
         match &self.0 {

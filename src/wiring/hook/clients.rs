@@ -19,7 +19,7 @@ use sekisho_hook::{
     CallError, HttpAnswer, HttpRequest, RedisCommand, RedisReply, SqlRow, SqlValue,
 };
 use sekisho_https::{BodyError, HttpsClient, Timeouts, body, roots};
-use sekisho_stores::postgres::{self, Database, Value};
+use sekisho_stores::postgres::{self, ScriptDatabase, Value};
 use sekisho_stores::redis::{Redis as RedisClient, RedisUrl};
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
@@ -33,7 +33,7 @@ use gates::Gates;
 pub(crate) struct Clients {
     /// By URL as scripts write it, at most [`MAX_REDIS`].
     redis: Mutex<HashMap<Box<str>, RedisPlace>>,
-    databases: BTreeMap<String, Database>,
+    databases: BTreeMap<String, ScriptDatabase>,
     http: Arc<HttpsClient>,
     gates: Gates,
     /// Why there is no HTTPS, such as a system without authorities.
@@ -61,7 +61,7 @@ impl Clients {
         runtime: &Handle,
     ) -> Result<Self> {
         let open = |(name, url): (&String, _)| {
-            let database = Database::new(url, bound, runtime);
+            let database = ScriptDatabase::new(url, bound, runtime);
             let database = database.with_context(|| format!("[hook.sql] {name}"))?;
             Ok((name.clone(), database))
         };

@@ -153,7 +153,7 @@ async fn runs_that_wait_are_bounded_by_prefix_and_in_all() {
     end";
     let (hook, _) = hook_with(script, |settings| {
         settings.in_flight = 3;
-        settings.prefix_in_flight = 2;
+        settings.loads_per_prefix = 2;
     });
     let hook = Arc::new(hook);
     let hang = |address: &str| {

@@ -61,7 +61,7 @@ async fn those_who_join_a_load_get_what_was_there_before() {
         end)
         cache:set('hang', true, 1000)
     end";
-    let (hook, _) = hook_with(script, |settings| settings.prefix_in_flight = 4);
+    let (hook, _) = hook_with(script, |settings| settings.loads_per_prefix = 4);
     let hook = Arc::new(hook);
     ask(&hook, "shop.example").await;
     advance(Duration::from_secs(20)).await;

@@ -9,8 +9,8 @@
 //! host's tenant instead. A read of a challenge counts as a load, and an unknown challenge
 //! as an absent name.
 
-mod absences;
 mod over;
+mod tokens;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use sekisho_gate::{self as gate, Gate, Sharing};
 use tokio::time::Instant;
 
 use crate::limits::settings::Limits;
-use absences::Absences;
 use over::Over;
+use tokens::AbsenceTokens;
 
 /// Source of permits for loads, and bound on waits for certificates.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    absences: Arc<Absences>,
+    tokens: Arc<AbsenceTokens>,
     over: Over,
     in_flight: Gate<Account>,
     /// Waits for a certificate. This gate has no permit to give: its queue is the waits. All
@@ -49,11 +49,11 @@ pub(crate) enum Account {
 impl Budget {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
-            absences: Arc::new(Absences::new(limits.prefix_absent_budget)),
+            tokens: Arc::new(AbsenceTokens::new(limits.absent_per_prefix)),
             over: Over::default(),
             in_flight: Gate::new(
                 limits.loads,
-                Sharing::WhileOthersWait(limits.prefix_in_flight),
+                Sharing::WhileOthersWait(limits.loads_per_prefix),
                 limits.loads_waiting,
             ),
             certificates: Gate::new(0, Sharing::FewerThanLeft, limits.certificates.waiting),
@@ -108,8 +108,8 @@ impl Budget {
 
     /// Takes a token of the prefix without a wait; none if there is none now.
     pub(crate) fn try_token(&self, prefix: Prefix) -> Option<AbsenceToken> {
-        self.absences.take(prefix).then(|| AbsenceToken {
-            absences: Arc::clone(&self.absences),
+        self.tokens.take(prefix).then(|| AbsenceToken {
+            tokens: Arc::clone(&self.tokens),
             prefix,
             spent: false,
         })
@@ -156,7 +156,7 @@ impl Permit {
 /// spent.
 #[derive(Debug)]
 pub struct AbsenceToken {
-    absences: Arc<Absences>,
+    tokens: Arc<AbsenceTokens>,
     prefix: Prefix,
     spent: bool,
 }
@@ -171,7 +171,7 @@ impl AbsenceToken {
 impl Drop for AbsenceToken {
     fn drop(&mut self) {
         if !self.spent {
-            self.absences.give_back(self.prefix);
+            self.tokens.give_back(self.prefix);
         }
     }
 }

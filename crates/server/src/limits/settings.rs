@@ -82,11 +82,11 @@ pub struct Limits {
     /// Lookups without result, of names and of challenges, that the clients of one
     /// prefix (/24 or /56) may cause per minute. Over the budget, lookups of uncached
     /// names wait or are refused.
-    pub prefix_absent_budget: usize,
+    pub absent_per_prefix: usize,
     /// Store loads in flight at once.
     pub loads: usize,
     /// Store loads in flight for the clients of one prefix while others wait.
-    pub prefix_in_flight: usize,
+    pub loads_per_prefix: usize,
     /// Lookups that wait for a load permit. When full, the newest of the prefix
     /// with most of them is refused.
     pub loads_waiting: usize,

@@ -1,7 +1,7 @@
 //! The admin listener: health, readiness and metrics over plain HTTP/1.1.
 
+mod access;
 mod classic;
-mod guard;
 mod health;
 mod listener;
 mod token;
@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::observe::metrics::Metrics;
 use crate::site::body::{Body, method_not_allowed, plain};
 use listener::Socket;
-use unauthenticated::{GuardPermit, Unauthenticated};
+use unauthenticated::{AccessPermit, Unauthenticated};
 
 pub use listener::{Address, Listener};
 pub use token::{MAX_TOKEN, Token};
@@ -36,13 +36,13 @@ pub struct Sources {
     /// Counters of connections.
     pub metrics: Arc<Metrics>,
     /// Returns the state of the cache, the store and the change feed.
-    pub lookup: Box<dyn Fn() -> LookupStats + Send + Sync>,
+    pub lookup_stats: Box<dyn Fn() -> LookupStats + Send + Sync>,
     /// Returns whether the server drains.
     pub draining: Box<dyn Fn() -> bool + Send + Sync>,
     /// All metrics.
     pub registry: Registry,
     /// Digest of the settings that judge sites, as they were read at the start.
-    pub sites: Box<str>,
+    pub sites_digest: Box<str>,
 }
 
 /// Admin service, which answers `/healthz`, `/readyz` and `/metrics`.
@@ -92,7 +92,7 @@ impl Admin {
         }
     }
 
-    async fn connection(&self, socket: Box<dyn Socket>, permit: &GuardPermit) {
+    async fn connection(&self, socket: Box<dyn Socket>, permit: &AccessPermit) {
         let service = service_fn(|request| {
             let mut response = self.answer(&request);
             let status = response.status();
@@ -128,7 +128,7 @@ impl Admin {
     }
 
     fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
-        if let Some(refused) = guard::refuse(request, self.0.token.as_ref()) {
+        if let Some(refused) = access::refuse(request, self.0.token.as_ref()) {
             return refused;
         }
         let answer: fn(&AdminState, &HeaderMap) -> Response<Body> = match request.uri().path() {
@@ -150,7 +150,7 @@ impl Admin {
 struct AdminState {
     sources: Sources,
     token: Option<Token>,
-    /// Permits for connections whose requests passed the guard.
+    /// Permits for connections whose requests were let in.
     permits: Arc<Semaphore>,
     started: Instant,
 }
@@ -176,12 +176,12 @@ fn metrics(shared: &AdminState, fields: &HeaderMap) -> Response<Body> {
 const OPEN_METRICS_TYPE: &[u8] = b"application/openmetrics-text";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Connections whose requests passed the guard: probes, scrapers and an
+/// Connections whose requests were let in: probes, scrapers and an
 /// operator or two.
 const MAX_CONNECTIONS: usize = 64;
 /// Timeout of a request's head, and between two requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// From accepting until a request has passed the guard.
+/// From accepting until a request was let in.
 const UNAUTHENTICATED_LIFE: Duration = Duration::from_secs(5);
 /// From accepting to the end, slow readers included.
 const CONNECTION_LIFE: Duration = Duration::from_secs(300);

@@ -221,7 +221,7 @@ fn text_of(text: &str) -> Checked<Arc<str>> {
 impl RawRule {
     /// Returns whether a key says how requests are answered.
     fn has_action(&self) -> bool {
-        self.names().any(|name| ACTIONS.contains(&name))
+        self.names().any(|name| ANSWER_KEYS.contains(&name))
     }
 
     /// Refuses the keys about the path where no rule has them.
@@ -297,7 +297,7 @@ fn candidate(text: &str) -> Checked<Candidate> {
 }
 
 /// Keys that say how requests are answered.
-const ACTIONS: [&str; 5] = ["root", "upstream", "redirect", "status", "text"];
+const ANSWER_KEYS: [&str; 5] = ["root", "upstream", "redirect", "status", "text"];
 
 /// Keys about the path that files or upstream get. No path takes them from the top level.
 const REWRITES: [&str; 3] = ["strip", "add", "try"];

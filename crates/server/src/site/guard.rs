@@ -207,7 +207,7 @@ impl Guard {
     }
 
     /// Returns a number that changes when the server learns of another own address.
-    pub(crate) fn version(&self) -> u64 {
+    pub(crate) fn own_addresses_version(&self) -> u64 {
         self.own_addresses.version()
     }
 

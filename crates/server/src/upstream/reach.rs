@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connections::connect::{self, Target};
 use super::connections::descriptors::Descriptor;
-use super::connections::identity::Site;
+use super::connections::identity::Caller;
 use super::connections::lease::Lease;
 use super::connections::pool::{Found, Key, Opened};
 use super::connections::tls::TlsClient;
@@ -269,11 +269,13 @@ impl Sending<'_> {
     /// that were judged by an older one are not used again.
     fn allowed_by(&self) -> Option<u64> {
         let guard = &self.worker.upstreams.guard;
-        self.upstream.is_bound.then(|| guard.version())
+        self.upstream
+            .is_bound
+            .then(|| guard.own_addresses_version())
     }
 
-    fn site(&self, owner: Owner) -> Site<'_> {
-        Site {
+    fn site(&self, owner: Owner) -> Caller<'_> {
+        Caller {
             upstreams: &self.worker.upstreams,
             upstream: self.upstream,
             host: self.context.host,

@@ -85,7 +85,7 @@ async fn only_a_validator_of_a_known_name_is_answered() {
 async fn an_unanswered_read_refuses_a_validator() {
     let fixture = Fixture::with(Limits {
         handshake: Duration::from_secs(2),
-        prefix_absent_budget: 1,
+        absent_per_prefix: 1,
         ..LIMITS
     })
     .await;

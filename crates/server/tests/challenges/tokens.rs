@@ -93,7 +93,7 @@ async fn other_paths_go_to_the_redirect_and_to_the_site() {
 #[tokio::test]
 async fn a_cancelled_request_for_an_unknown_token_stays_charged() {
     let fixture = Fixture::with(Limits {
-        prefix_absent_budget: 3,
+        absent_per_prefix: 3,
         ..LIMITS
     })
     .await;

@@ -18,10 +18,10 @@ pub async fn figure(running: &Running, name: &str) -> u64 {
     let lookup = Arc::clone(&running.lookup);
     let sources = Sources {
         metrics: Arc::clone(&running.metrics),
-        lookup: Box::new(move || lookup.stats()),
+        lookup_stats: Box::new(move || lookup.stats()),
         draining: Box::new(|| false),
         registry,
-        sites: Box::default(),
+        sites_digest: Box::default(),
     };
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -118,9 +118,9 @@ pub const LIMITS: Limits = Limits {
     body: Duration::from_secs(30),
     drain: Duration::from_secs(30),
     host_look: Limits::HOST_LOOK,
-    prefix_absent_budget: 600,
+    absent_per_prefix: 600,
     loads: 256,
-    prefix_in_flight: 64,
+    loads_per_prefix: 64,
     loads_waiting: 4096,
     certificates: CertificateWaits {
         waiting: 1000,

@@ -92,7 +92,7 @@ async fn what_leads_to_nothing_is_charged() {
 #[tokio::test]
 async fn a_prefix_over_its_budget_gets_no_token() {
     let limits = Limits {
-        prefix_absent_budget: 2,
+        absent_per_prefix: 2,
         ..LIMITS
     };
     let world = World::with(&["a.example"], Setup::limits(limits), |_| {});

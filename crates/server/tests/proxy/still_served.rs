@@ -109,7 +109,7 @@ async fn exchanges_end_with_their_host_and_not_before() {
 async fn a_network_without_a_budget_keeps_no_removed_host() {
     let upstream = Upstream::bind().await;
     let spent = Limits {
-        prefix_absent_budget: 1,
+        absent_per_prefix: 1,
         ..LOOKING
     };
     let world = World::with(spent, &[(HOST, &upstream.site())]);

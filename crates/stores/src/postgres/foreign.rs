@@ -235,5 +235,5 @@ impl AsyncWrite for Counted {
 }
 
 /// Bytes of the server for one call. An answer has 1 MiB at most: more comes as one row
-/// over the bound, as notices, or as columns that [`super::Database`] refuses.
+/// over the bound, as notices, or as columns that [`super::ScriptDatabase`] refuses.
 const MAX_RECEIVED: usize = 4 << 20;

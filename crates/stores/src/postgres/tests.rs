@@ -1,10 +1,10 @@
 //! Tests of what only a database can do: be shared, stopped, slow, newer, empty.
 
-mod database;
 mod lookups;
 mod outages;
 mod plans;
 mod schemas;
+mod script_database;
 mod secured;
 mod together;
 mod trips;

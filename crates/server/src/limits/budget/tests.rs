@@ -13,7 +13,7 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 
 fn budget(absent: usize, loads: usize, per_prefix: usize, waiting: usize) -> Budget {
     Budget {
-        absences: Arc::new(Absences::new(absent)),
+        tokens: Arc::new(AbsenceTokens::new(absent)),
         over: Over::default(),
         in_flight: Gate::new(loads, Sharing::WhileOthersWait(per_prefix), waiting),
         certificates: Gate::new(0, Sharing::FewerThanLeft, 0),

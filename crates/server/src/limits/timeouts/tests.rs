@@ -13,9 +13,9 @@ const LIMITS: Limits = Limits {
     body: Duration::from_secs(30),
     drain: Duration::from_secs(20),
     host_look: Limits::HOST_LOOK,
-    prefix_absent_budget: 1,
+    absent_per_prefix: 1,
     loads: 1,
-    prefix_in_flight: 1,
+    loads_per_prefix: 1,
     loads_waiting: 1,
     certificates: CertificateWaits {
         waiting: 1,

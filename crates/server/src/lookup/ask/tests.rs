@@ -107,9 +107,9 @@ const LIMITS: Limits = Limits {
     body: SECOND,
     drain: SECOND,
     host_look: SECOND,
-    prefix_absent_budget: 10_000,
+    absent_per_prefix: 10_000,
     loads: 256,
-    prefix_in_flight: 64,
+    loads_per_prefix: 64,
     loads_waiting: 4096,
     certificates: CertificateWaits {
         waiting: 1000,
@@ -249,7 +249,7 @@ async fn names_without_a_record_share_the_places_of_one_tenant() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_a_certificate_is_charged_to_the_prefix() {
     let limits = Limits {
-        prefix_absent_budget: 3,
+        absent_per_prefix: 3,
         ..LIMITS
     };
     let names = ["a.test", "b.test", "c.test", "d.test"];

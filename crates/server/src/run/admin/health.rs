@@ -12,7 +12,7 @@ use crate::site::body::{Body, plain};
 /// failing store is no reason for a restart.
 pub(crate) fn healthz(shared: &AdminState) -> Response<Body> {
     let metrics = &shared.sources.metrics;
-    let stats = (shared.sources.lookup)();
+    let stats = (shared.sources.lookup_stats)();
     let body = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_seconds": shared.started.elapsed().as_secs(),
@@ -32,7 +32,7 @@ pub(crate) fn healthz(shared: &AdminState) -> Response<Body> {
             "bytes": stats.usage.bytes,
             "capacity_bytes": stats.usage.capacity,
         },
-        "sites": shared.sources.sites,
+        "sites": shared.sources.sites_digest,
         "connections_open": metrics.connections_open(),
     });
     let mut response = Body::plain(StatusCode::OK, format!("{body}\n"));

@@ -56,10 +56,10 @@ impl Fixture {
         register_process(registry.sub_registry_with_prefix("process"));
         let sources = Sources {
             metrics: Arc::clone(&metrics),
-            lookup: Box::new(move || stats.stats()),
+            lookup_stats: Box::new(move || stats.stats()),
             draining: Box::new(move || drains.load(Ordering::SeqCst)),
             registry,
-            sites: "digest".into(),
+            sites_digest: "digest".into(),
         };
         let (end, ended) = oneshot::channel();
         let admin = Admin::new(sources, token);

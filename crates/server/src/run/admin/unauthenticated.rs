@@ -1,5 +1,4 @@
-//! Unauthenticated admin connections: those without a request that passed the
-//! guard yet.
+//! Unauthenticated admin connections: those without a request that was let in yet.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -15,17 +14,17 @@ pub(super) struct Unauthenticated(VecDeque<Newcomer>);
 
 #[derive(Debug)]
 struct Newcomer {
-    permit: Arc<GuardPermit>,
+    permit: Arc<AccessPermit>,
     task: AbortHandle,
 }
 
-/// Permit of a connection whose request passed the guard; empty before.
+/// Permit of a connection whose request was let in; empty before.
 #[derive(Debug, Default)]
-pub(super) struct GuardPermit(OnceLock<OwnedSemaphorePermit>);
+pub(super) struct AccessPermit(OnceLock<OwnedSemaphorePermit>);
 
 impl Unauthenticated {
     /// Starts the task of a new connection.
-    pub(super) fn admit(&mut self, start: impl FnOnce(Arc<GuardPermit>) -> AbortHandle) {
+    pub(super) fn admit(&mut self, start: impl FnOnce(Arc<AccessPermit>) -> AbortHandle) {
         self.0
             .retain(|newcomer| !newcomer.permit.is_given() && !newcomer.task.is_finished());
         if self.0.len() >= MAX_UNAUTHENTICATED
@@ -33,13 +32,13 @@ impl Unauthenticated {
         {
             oldest.task.abort();
         }
-        let permit = Arc::<GuardPermit>::default();
+        let permit = Arc::<AccessPermit>::default();
         let task = start(Arc::clone(&permit));
         self.0.push_back(Newcomer { permit, task });
     }
 }
 
-impl GuardPermit {
+impl AccessPermit {
     pub(super) fn is_given(&self) -> bool {
         self.0.get().is_some()
     }
@@ -54,5 +53,5 @@ impl GuardPermit {
     }
 }
 
-/// Connections that may be open before a request passed the guard.
+/// Connections that may be open before a request was let in.
 pub(super) const MAX_UNAUTHENTICATED: usize = 64;

@@ -43,7 +43,10 @@ pub(super) fn rule_options(
         rate_scope: u8::try_from(scope).unwrap_or(u8::MAX),
         allow: checked("allow", raw.allow.as_deref(), networks)?,
         deny: checked("deny", raw.deny.as_deref(), networks)?.unwrap_or_default(),
-        ..RuleOptions::default()
+        // Paths have these of their own.
+        strip_prefix: false,
+        add_prefix: None,
+        try_files: Box::default(),
     })
 }
 

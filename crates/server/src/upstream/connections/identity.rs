@@ -14,9 +14,9 @@ use crate::upstream::failure::{Failure, Own, Waited};
 use crate::upstream::owned::Owner;
 use crate::upstream::parts::Upstreams;
 
-/// Site that connects to a server.
+/// What connects to a server: a site, for one of its hosts.
 #[derive(Clone, Copy)]
-pub(in crate::upstream) struct Site<'a> {
+pub(in crate::upstream) struct Caller<'a> {
     pub(in crate::upstream) upstreams: &'a Upstreams,
     pub(in crate::upstream) upstream: &'a Arc<Upstream>,
     pub(in crate::upstream) host: &'a HostName,
@@ -27,7 +27,7 @@ pub(in crate::upstream) struct Site<'a> {
     pub(in crate::upstream) prefix: Prefix,
 }
 
-impl Site<'_> {
+impl Caller<'_> {
     /// Asks whether the site may connect to an address. Returns the socket that
     /// was judged, if it is one of the file system: that takes until `until` at most.
     pub(in crate::upstream) async fn judge(

@@ -96,7 +96,7 @@ async fn a_script_and_a_site_obtain_nothing_and_know_each_others_absence() {
 #[tokio::test(start_paused = true)]
 async fn a_scripts_client_is_charged_for_its_read_alone() {
     let limits = Limits {
-        prefix_absent_budget: 1,
+        absent_per_prefix: 1,
         ..LIMITS
     };
     let world = World::limited(&limits, [bare("a.test", "customer")]);

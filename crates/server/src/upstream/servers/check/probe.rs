@@ -11,7 +11,7 @@ use super::Check;
 use crate::connection::proxy_protocol::encode_local;
 use crate::site::{Address, Protocol};
 use crate::upstream::connections::connect::{self, Target};
-use crate::upstream::connections::identity::Site;
+use crate::upstream::connections::identity::Caller;
 use crate::upstream::connections::pool::Opened;
 use crate::upstream::connections::tls::TlsClient;
 use crate::upstream::connections::transport::Endpoint;
@@ -51,7 +51,7 @@ async fn status(upstreams: &Upstreams, server: &Server, check: &Check) -> Result
     let (address, options) = (&server.address, check.upstream.options());
     let hasher = &server.common.hasher;
     let tenant = hasher.hash_one(&check.tenant);
-    let site = Site {
+    let site = Caller {
         upstreams,
         upstream: &check.upstream,
         host: &check.host,
@@ -86,7 +86,7 @@ async fn status(upstreams: &Upstreams, server: &Server, check: &Check) -> Result
 
 /// Opens a connection until `until`, and returns the status of the answer.
 async fn ask(
-    site: Site<'_>,
+    site: Caller<'_>,
     endpoint: &Endpoint,
     tls: Option<&TlsClient>,
     until: Instant,

@@ -22,7 +22,7 @@ use sekisho_certs::store::Result;
 /// A database with tables of somebody else. Connections are kept, as many as the URL's
 /// `pool` says, and have one query at a time: one that is slow holds up no other.
 #[derive(Debug)]
-pub struct Database {
+pub struct ScriptDatabase {
     pool: Arc<Pool>,
     bound: Duration,
     /// Of connections whose query is being cancelled, as many as the pool has.
@@ -49,7 +49,7 @@ pub enum Value {
 /// Columns of a row in their order, by name.
 pub type Columns = Vec<(Arc<str>, Value)>;
 
-impl Database {
+impl ScriptDatabase {
     /// Connects to nothing yet. `runtime` drives the connections. A query may take
     /// `bound`, its wait for a connection included.
     ///

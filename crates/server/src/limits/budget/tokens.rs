@@ -9,13 +9,13 @@ use super::Prefix;
 
 /// Token buckets: the absent names that each prefix may still look up.
 #[derive(Debug)]
-pub(super) struct Absences {
+pub(super) struct AbsenceTokens {
     per_minute: NonZeroU32,
     /// A burst may use a minute's tokens.
     buckets: Rate<Prefix>,
 }
 
-impl Absences {
+impl AbsenceTokens {
     pub(super) fn new(per_minute: usize) -> Self {
         let per_minute = u32::try_from(per_minute).unwrap_or(u32::MAX);
         Self {

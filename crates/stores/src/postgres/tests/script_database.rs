@@ -7,21 +7,21 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 
-fn foreign(url: &str, bound: Duration) -> Database {
+fn foreign(url: &str, bound: Duration) -> ScriptDatabase {
     let url = Url::parse(url, Path::new("/")).unwrap();
-    Database::new(&url, bound, &Handle::current()).unwrap()
+    ScriptDatabase::new(&url, bound, &Handle::current()).unwrap()
 }
 
-fn patient() -> Database {
+fn patient() -> ScriptDatabase {
     foreign(&database(), Duration::from_secs(10))
 }
 
-async fn query(on: &Database, text: &str, parameters: &[Value]) -> Result<Vec<Columns>> {
+async fn query(on: &ScriptDatabase, text: &str, parameters: &[Value]) -> Result<Vec<Columns>> {
     on.query(text.into(), parameters.to_vec()).await
 }
 
 /// Values of the only row.
-async fn row(on: &Database, text: &str, parameters: &[Value]) -> Vec<Value> {
+async fn row(on: &ScriptDatabase, text: &str, parameters: &[Value]) -> Vec<Value> {
     let rows = query(on, text, parameters).await.unwrap();
     assert_eq!(rows.len(), 1, "{rows:?}");
     rows[0].iter().map(|(_, value)| value.clone()).collect()
@@ -31,7 +31,7 @@ fn text(text: &str) -> Value {
     Value::Text(text.into())
 }
 
-async fn refusal(on: &Database, query: &str) -> String {
+async fn refusal(on: &ScriptDatabase, query: &str) -> String {
     match on.query(query.into(), Vec::new()).await {
         Ok(rows) => panic!("{query}: {} rows", rows.len()),
         Err(error) => error.to_string(),
@@ -173,7 +173,7 @@ async fn a_query_that_takes_too_long_ends_at_the_server_too() {
     }
 }
 
-async fn no_longer_sleeps(watch: &Database, url: &str) {
+async fn no_longer_sleeps(watch: &ScriptDatabase, url: &str) {
     let sleeping = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND query LIKE \
                     '%pg_sleep(3600)%' AND state = 'active'";
     let name = [text(name_of(url))];
