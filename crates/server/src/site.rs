@@ -186,7 +186,7 @@ impl Site {
         self.0.iter().flat_map(|rule| {
             let root = match &rule.action {
                 Action::Files(root) => Some(root),
-                _ => None,
+                Action::Upstream(_) | Action::Redirect(_) | Action::Status { .. } => None,
             };
             let options = rule.options.as_ref();
             root.into_iter()
@@ -197,7 +197,7 @@ impl Site {
     fn upstreams(&self) -> impl Iterator<Item = &Upstream> {
         self.0.iter().filter_map(|rule| match &rule.action {
             Action::Upstream(upstream) => Some(&**upstream),
-            _ => None,
+            Action::Files(_) | Action::Redirect(_) | Action::Status { .. } => None,
         })
     }
 }

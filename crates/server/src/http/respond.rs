@@ -237,7 +237,10 @@ impl Author {
     fn of(action: &Action) -> Self {
         match action {
             Action::Status { text: Some(_), .. } => Self::Site,
-            _ => Self::Server,
+            Action::Status { text: None, .. }
+            | Action::Files(_)
+            | Action::Redirect(_)
+            | Action::Upstream(_) => Self::Server,
         }
     }
 }

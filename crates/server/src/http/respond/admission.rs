@@ -47,7 +47,10 @@ pub(super) fn admit(
         }
         keep_rates(context, rates, options)?;
     }
-    let gets_body = matches!(rule.action, Action::Upstream(_));
+    let gets_body = match rule.action {
+        Action::Upstream(_) => true,
+        Action::Files(_) | Action::Redirect(_) | Action::Status { .. } => false,
+    };
     if gets_body && body.size_hint().lower() > rule.body_limit() {
         return Err(Refused::of(RequestRefusal::Body));
     }
