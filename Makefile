@@ -55,8 +55,11 @@ WITH_SERVICES := contract:: postgres::tests redis::tests redis_cache::tests
 
 .PHONY: test-fast
 test-fast: ## Run the tests of the crates that start no service
-	@tools/need build openssl
+	@tools/need build g++ openssl
 	$(CARGO) test --locked -p sekisho-certs
+	$(CARGO) test --locked -p sekisho-dns --lib
+	$(CARGO) test --locked -p sekisho-gate
+	$(CARGO) test --locked -p sekisho-hook
 	$(CARGO) test --locked -p sekisho-https --lib --features client
 	$(CARGO) test --locked -p sekisho-issuance --lib
 	$(CARGO) test --locked -p sekisho-server --lib
@@ -160,10 +163,10 @@ test-trained: deps ## Run the tests of the binary and h2spec on the trained buil
 	@tools/h2spec/build
 	SEKISHO_TEST_BINARY=$(CURDIR)/target/trained/$(TRAINED)/sekisho \
 		$(CARGO) test --workspace --locked --test binary
-	$(PROOF)
+	$(SYSTEM_TESTS)
 	target/debug/sekisho-system-tests h2spec --sekisho target/trained/$(TRAINED)/sekisho
 
-# Binary that chaos, floods and the other optimized proofs start: a trained one too.
+# Binary that chaos, floods and the other optimized system tests start: a trained one too.
 SEKISHO ?= target/release/sekisho
 MINUTES ?= 10
 SEED ?=
@@ -185,33 +188,33 @@ acme-faults-quick: deps ## Do a little of that, unoptimized, in two minutes
 	$(CARGO) build --workspace --locked --bins --test sizes
 	target/debug/sekisho-system-tests acme-faults --quick --sekisho target/debug/sekisho
 
-# Binaries for the proofs below, built as for the tests.
-PROOF := $(CARGO) build --workspace --locked --bins --test sizes
+# Binaries for the system tests below, built as for the tests.
+SYSTEM_TESTS := $(CARGO) build --workspace --locked --bins --test sizes
 
 .PHONY: h2spec
 h2spec: ## Run h2spec, all cases, on files and through the proxy
 	@tools/need build nginx nginx-lua node go
 	@tools/h2spec/build
-	$(PROOF)
+	$(SYSTEM_TESTS)
 	target/debug/sekisho-system-tests h2spec --sekisho target/debug/sekisho
 
 .PHONY: smuggling
 smuggling: ## Send requests that servers read differently, over HTTP/1.1 and HTTP/2
 	@tools/need build nginx nginx-lua node
-	$(PROOF)
+	$(SYSTEM_TESTS)
 	target/debug/sekisho-system-tests smuggling --sekisho target/debug/sekisho
 
 .PHONY: smuggling-quick
 smuggling-quick: # Each case once, not cut into single bytes too
 	@tools/need build nginx nginx-lua node
-	$(PROOF)
+	$(SYSTEM_TESTS)
 	target/debug/sekisho-system-tests smuggling --quick --sekisho target/debug/sekisho
 
 # Chromium is not installed for this: without it, WebSocket is left out.
 .PHONY: sites-quick
 sites-quick: # 200 hosts, and WebSocket where there is Chromium
 	@tools/need build nginx nginx-lua node
-	$(PROOF)
+	$(SYSTEM_TESTS)
 	parts=visits,tenants; \
 	if command -v chromium && command -v chromedriver && command -v certutil; then \
 		parts+=,websocket; \
@@ -234,7 +237,7 @@ hook-faults: ## Run scripts in handshakes that go wrong, and measure hosts besid
 .PHONY: hook-faults-quick
 hook-faults-quick: # 2 s of each fault, unoptimized
 	@tools/need build redis
-	$(PROOF)
+	$(SYSTEM_TESTS)
 	target/debug/sekisho-system-tests hook-faults --quick --sekisho target/debug/sekisho
 
 HOSTS ?= 10000

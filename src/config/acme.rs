@@ -50,7 +50,7 @@ struct Zone {
     check: dns01::Check,
 }
 
-/// Way to write the records of a zone.
+/// Method by which the records of a zone are written.
 #[derive(Clone, Debug)]
 enum DnsMethod {
     Exec(PathBuf),

@@ -57,9 +57,9 @@ impl Opened {
 /// Compiled script, with all that it reaches.
 struct Hook(sekisho_hook::Hook<Imports>);
 
-/// Reads and compiles the script of `[hook]`, if there is one, and makes what it may cost
-/// its clients. Connects to nothing yet; `runtime` drives what is connected later. A script
-/// that is tried has the signatures of its chains verified in each run.
+/// Reads and compiles the script of `[hook]`, if there is one. Connects to nothing yet:
+/// `runtime` drives later connections. With `tries`, each run verifies the signatures of its
+/// chains.
 ///
 /// # Errors
 /// Says which file can't be used, or the line of the script that is wrong.
@@ -83,17 +83,17 @@ pub(crate) fn open(
         base.into(),
         runtime,
     )?;
-    let budget = server::Clients::new(lookup, &config.limits);
+    let lookups = server::Clients::new(lookup, &config.limits);
     let imports = Imports {
         clients,
-        budget: budget.clone(),
+        budget: lookups.clone(),
         publisher,
         tries,
     };
     let hook = sekisho_hook::Hook::compile(settings(config, section)?, imports)?;
     Ok(Some(Opened {
         hook: Arc::new(Hook(hook)),
-        clients: budget,
+        clients: lookups,
         handshake: config.limits.handshake,
     }))
 }
@@ -209,7 +209,7 @@ fn settings(config: &Config, section: &Section) -> anyhow::Result<Settings> {
         cpu: section.cpu,
         deadline: section.timeout,
         in_flight: section.waiting,
-        loads_per_prefix: section.waiting_per_prefix(),
+        waiting_per_prefix: section.waiting_per_prefix(),
         region: config.hook_memory(),
         cache: Section::CACHE,
         keep: KEEP,

@@ -1,5 +1,5 @@
 //! Server with hosts in a catalog of its own, and upstreams behind it: the setting of
-//! the proofs that attack the real binary.
+//! the tests that attack the real binary.
 
 pub(crate) mod answers;
 pub(crate) mod frames;

@@ -111,7 +111,7 @@ pub(crate) fn is_memory(error: &LuaError) -> bool {
     matches!(innermost(error), LuaError::MemoryError(_))
 }
 
-/// Returns the error that others were made around.
+/// Returns the innermost cause of an error.
 fn innermost(error: &LuaError) -> &LuaError {
     match error {
         LuaError::CallbackError { cause, .. }

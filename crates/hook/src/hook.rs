@@ -52,7 +52,7 @@ impl<I: Imports> Hook<I> {
             folders,
             region: Region::new(settings.region),
             cache: Cache::new(settings.cache),
-            flight: Flight::new(settings.in_flight, settings.loads_per_prefix),
+            flight: Flight::new(settings.in_flight, settings.waiting_per_prefix),
             metrics: Metrics::default(),
             failures: LogLimit::new(FAILURES),
             lines: LogLimit::new(LINES),

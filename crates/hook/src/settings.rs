@@ -23,7 +23,7 @@ pub struct Settings {
     /// Runs that wait at a time, in the process.
     pub in_flight: usize,
     /// Runs that wait at a time for clients of one prefix.
-    pub loads_per_prefix: usize,
+    pub waiting_per_prefix: usize,
     /// Bytes of the region, which has what scripts made with `tls:cached`.
     pub region: usize,
     /// Bytes of the cache that scripts use with `cache:get` and `cache:set`.

@@ -30,7 +30,7 @@ pub struct Authorities(Vec<Arc<Authority>>);
 pub struct Authority {
     /// Client of the CA.
     pub ca: Ca,
-    /// As the configuration describes it.
+    /// Options of the CA in the configuration.
     pub options: CaOptions,
     state: Mutex<State>,
 }

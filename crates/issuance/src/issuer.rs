@@ -250,7 +250,7 @@ impl Issuer {
 
     /// Gets a certificate for a lineage now, whether it is due or not. Earlier failures
     /// are forgotten: if this attempt fails, too, the next one comes soon. Waits for a
-    /// process that works on it already, and for a place among the orders in flight.
+    /// process that works on it already, and for a permit to order.
     ///
     /// # Errors
     /// [`NoCertificate`]; the lineage says the same.

@@ -32,7 +32,7 @@ use tokio::net::TcpStream;
 use crate::limits::timeouts::ConnTimeouts;
 use crate::tls::frames::Frames;
 pub(crate) use corked::Corked;
-use lines::Place;
+use lines::LineParser;
 use turns::Bulk;
 pub(crate) use wire::{After, poll_write_last, receive, send};
 
@@ -49,11 +49,11 @@ pub(crate) struct Stream {
     bulk: Bulk,
     timeouts: Arc<ConnTimeouts>,
     /// Where in the requests of HTTP/1.1 the next plaintext lies.
-    place: Place,
+    parser: LineParser,
     /// Frame counters; for HTTP/2 only.
     frames: Option<Box<Frames>>,
     /// Queued tickets wait to be sent with the first answer.
-    patient: bool,
+    delays_tickets: bool,
     /// rustls's read buffer holds a page: see [`Self::release_buffer`].
     filled: bool,
     /// The client has closed its sending side.
@@ -80,9 +80,9 @@ impl Stream {
             stash: rest,
             bulk: Bulk::default(),
             timeouts,
-            place: Place::default(),
+            parser: LineParser::default(),
             frames: None,
-            patient: false,
+            delays_tickets: false,
             filled: true,
             ended: false,
             misused: false,
@@ -108,8 +108,8 @@ impl Stream {
     pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         loop {
             let done = !self.tls.is_handshaking();
-            self.patient = done && self.is_tls13();
-            if !self.patient && self.tls.wants_write() {
+            self.delays_tickets = done && self.is_tls13();
+            if !self.delays_tickets && self.tls.wants_write() {
                 ready!(self.poll_send(cx))?;
             }
             if done {
@@ -143,7 +143,7 @@ impl Stream {
 
     /// Notes that the connection leaves HTTP.
     pub(crate) fn leave_http(&mut self) {
-        self.place = Place::Unknown;
+        self.parser = LineParser::Unknown;
     }
 
     /// Resolves when a read would return bytes or the end of the stream.
@@ -197,7 +197,7 @@ impl Stream {
         if !self.tls.wants_write() {
             return Poll::Ready(Ok(()));
         }
-        self.patient = false;
+        self.delays_tickets = false;
         let after = match self.closing {
             Closing::Open => After::Open,
             Closing::Notified | Closing::Drained(_) => After::Fin,
@@ -285,7 +285,7 @@ impl hyper::rt::Write for Stream {
         loop {
             let n = self.tls.writer().write_vectored(bufs)?;
             if n > 0 || bufs.iter().all(|buf| buf.is_empty()) {
-                self.patient &= n == 0;
+                self.delays_tickets &= n == 0;
                 self.note_sent(bufs, n);
                 return Poll::Ready(Ok(n));
             }
@@ -300,7 +300,7 @@ impl hyper::rt::Write for Stream {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Tickets wait for the first answer; a small last answer for
         // close_notify.
-        if self.patient || self.timeouts.is_closing_soon() {
+        if self.delays_tickets || self.timeouts.is_closing_soon() {
             return Poll::Ready(Ok(()));
         }
         ready!(self.poll_send(cx))?;

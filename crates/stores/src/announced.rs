@@ -22,7 +22,7 @@ impl Announced {
         });
     }
 
-    /// Returns the ports of now, and what tells of further ones.
+    /// Returns a receiver of the ports that are known, which tells of each new one.
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<BTreeSet<u16>> {
         let mut ports = self.0.subscribe();

@@ -21,7 +21,8 @@ pub(crate) trait CatalogRow {
     fn text(&self, column: usize) -> Result<Option<&str>, Self::Fault>;
     fn bytes(&self, column: usize) -> Result<Option<&[u8]>, Self::Fault>;
 
-    /// Text of a document, of any bytes. If they are not UTF-8, no JSON.
+    /// Returns a document's text. Bytes that are not UTF-8 give one that is no JSON, and can
+    /// be shown.
     fn document(&self, column: usize) -> Result<Arc<str>, Self::Fault>;
 }
 
@@ -78,6 +79,11 @@ pub(crate) fn host<R: CatalogRow>(
 /// Reads a record from [`host_columns`] beginning at `first`, with its pattern after them.
 pub(crate) fn listed_host<R: CatalogRow>(row: &R, first: usize) -> Result<HostRecord, R::Fault> {
     host(row, first, pattern(row, first + HOST_COLUMNS)?)
+}
+
+/// Returns the name after which a list begins: the empty text comes before all names.
+pub(crate) fn list_start(after: Option<&HostPattern>) -> String {
+    after.map(HostPattern::to_string).unwrap_or_default()
 }
 
 /// Reads references from three columns, in the order of [`KeyType::ALL`].

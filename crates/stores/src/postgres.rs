@@ -210,7 +210,7 @@ impl Catalog for Postgres {
         after: Option<&'a HostPattern>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
-        let (after, limit) = (text(after), catalog_row::limit(limit));
+        let (after, limit) = (catalog_row::list_start(after), catalog_row::limit(limit));
         let params: Owned = vec![Box::new(after), Box::new(limit)];
         self.list(read::LIST_HOSTS, params, |row| listed_host(row, 0))
     }
@@ -222,7 +222,11 @@ impl Catalog for Postgres {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<HostPattern>>> {
         let (id, limit) = (signed(id.as_u64()), catalog_row::limit(limit));
-        let params: Owned = vec![Box::new(id), Box::new(text(after)), Box::new(limit)];
+        let params: Owned = vec![
+            Box::new(id),
+            Box::new(catalog_row::list_start(after)),
+            Box::new(limit),
+        ];
         self.list(read::HOSTS_OF, params, |row| catalog_row::pattern(row, 0))
     }
 
@@ -337,9 +341,4 @@ impl Catalog for Postgres {
         };
         Box::pin(self.pool.call(read::COUNT_TIMEOUT, count))
     }
-}
-
-/// The name after which a list begins; the empty one is before all others.
-fn text(after: Option<&HostPattern>) -> String {
-    after.map(HostPattern::to_string).unwrap_or_default()
 }

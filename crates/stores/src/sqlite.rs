@@ -238,7 +238,7 @@ impl Catalog for Sqlite {
         after: Option<&'a HostPattern>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
-        let values = (text(after), catalog_row::limit(limit));
+        let values = (catalog_row::list_start(after), catalog_row::limit(limit));
         self.list(HOSTS, values, |row| listed_host(row, 0))
     }
 
@@ -248,7 +248,11 @@ impl Catalog for Sqlite {
         after: Option<&'a HostPattern>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<HostPattern>>> {
-        let values = (id.as_u64(), text(after), catalog_row::limit(limit));
+        let values = (
+            id.as_u64(),
+            catalog_row::list_start(after),
+            catalog_row::limit(limit),
+        );
         self.list(HOSTS_OF, values, |row| catalog_row::pattern(row, 0))
     }
 
@@ -349,11 +353,6 @@ impl Catalog for Sqlite {
         let counted = self.one(lineages::COUNT, (), |row| Ok(row.get(0)?));
         Box::pin(async move { Ok(counted.await?.unwrap_or_default()) })
     }
-}
-
-/// The name behind which a list begins, which is behind the empty one.
-fn text(after: Option<&HostPattern>) -> String {
-    after.map(HostPattern::to_string).unwrap_or_default()
 }
 
 /// A disk answers more than one read at a time, a core runs only one.

@@ -32,7 +32,7 @@ use gates::Gates;
 /// names that the configuration gives them.
 pub(crate) struct Clients {
     /// By URL as scripts write it, at most [`MAX_REDIS`].
-    redis: Mutex<HashMap<Box<str>, RedisPlace>>,
+    redis: Mutex<HashMap<Box<str>, RedisSlot>>,
     databases: BTreeMap<String, ScriptDatabase>,
     http: Arc<HttpsClient>,
     gates: Gates,
@@ -43,8 +43,8 @@ pub(crate) struct Clients {
     runtime: Handle,
 }
 
-/// Place of a client of Redis, empty until the client is made.
-type RedisPlace = Arc<OnceCell<Arc<RedisClient>>>;
+/// Slot of a client of Redis, empty until the client is made.
+type RedisSlot = Arc<OnceCell<Arc<RedisClient>>>;
 
 impl Clients {
     /// Connects to nothing yet. `runtime` drives all connections. A query may take
@@ -108,8 +108,8 @@ impl Clients {
     /// Returns the client of a URL. The first call makes it on another thread, since files
     /// for TLS are read; others wait for that.
     async fn redis_at(&self, url: &str) -> Result<Arc<RedisClient>, CallError> {
-        let place = self.place_of_redis(url).map_err(CallError::Refused)?;
-        let made = place.get_or_try_init(|| async {
+        let slot = self.redis_slot(url).map_err(CallError::Refused)?;
+        let made = slot.get_or_try_init(|| async {
             let parsed = RedisUrl::parse(url, &self.base).map_err(CallError::Refused)?;
             let runtime = self.runtime.clone();
             let open = move || RedisClient::open(&parsed, &runtime);
@@ -121,15 +121,15 @@ impl Clients {
         made.await.cloned()
     }
 
-    /// Returns the place of a URL's client, empty at first.
-    fn place_of_redis(&self, url: &str) -> Result<RedisPlace, String> {
+    /// Returns the slot of a URL's client, empty at first.
+    fn redis_slot(&self, url: &str) -> Result<RedisSlot, String> {
         let mut known = self.redis.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = known.get(url) {
-            return Ok(Arc::clone(place));
+        if let Some(slot) = known.get(url) {
+            return Ok(Arc::clone(slot));
         }
         if known.len() == MAX_REDIS {
             // A client that could not be made has no connections.
-            known.retain(|_, place| place.initialized() || Arc::strong_count(place) > 1);
+            known.retain(|_, slot| slot.initialized() || Arc::strong_count(slot) > 1);
         }
         if known.len() == MAX_REDIS {
             return Err(format!(

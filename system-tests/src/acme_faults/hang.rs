@@ -19,7 +19,7 @@ use crate::server::Server;
 use sekisho_bench::load::Outcome;
 use sekisho_bench::load::client::Client;
 
-/// Lets so many visitors wait, and more than there are places for, while the CA hangs.
+/// Lets so many visitors wait, and more than may wait, while the CA hangs.
 /// Hosts with certificates are loaded as fast as before; then the CA is back.
 pub(super) async fn run(setting: &Arc<Setting>, visits: usize, counts: &mut Counts) -> Result<()> {
     let orders = Orders::default();
@@ -182,7 +182,7 @@ fn judge(before: &Outcome, during: &Outcome, counts: &mut Counts) {
 const COLD: usize = 100;
 /// Time over which they are visited.
 const OVER: Duration = Duration::from_secs(4);
-/// Visitors for whom there is no place.
+/// Visitors beyond those that may wait.
 const BEYOND: usize = 20;
 const TENANTS: usize = 8;
 /// As many as may be configured.

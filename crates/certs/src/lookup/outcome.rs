@@ -37,7 +37,7 @@ pub enum LookupError {
          ([server] absent_per_prefix)"
     )]
     OverBudget,
-    /// The place among those who wait for a certificate was taken.
+    /// Too many lookups wait for a certificate: a newer one displaced this one.
     #[error("too many clients wait for certificates ([acme] waiting)")]
     Crowded,
     /// The deadline of the lookup passed; the load goes on.

@@ -34,7 +34,7 @@ pub(crate) async fn call<I: Imports>(
     let Some(called) = begun? else {
         return Ok(());
     };
-    // Boxed: a run that waits for nothing has neither timer nor place.
+    // Boxed: a run that waits for nothing has neither timer nor permit.
     let ended = Box::pin(called.go_on()).await;
     if let Err(Failure::Timeout | Failure::Overloaded | Failure::BrokenOff) = ended {
         // Ended while it waited: no permit counts the collection.

@@ -120,7 +120,7 @@ async fn admitted<I: Imports>(
 }
 
 /// Waits for a load. Where something was there before, the run waits for a short time,
-/// and only if there is a place: a store that hangs must not delay hosts that were seen.
+/// and only if there is a permit: a store that hangs must not delay hosts that were seen.
 /// Returns none if the load ended without an answer, and nothing was there before.
 async fn join<I: Imports>(
     run: &Arc<Run<I>>,

@@ -153,7 +153,7 @@ async fn runs_that_wait_are_bounded_by_prefix_and_in_all() {
     end";
     let (hook, _) = hook_with(script, |settings| {
         settings.in_flight = 3;
-        settings.loads_per_prefix = 2;
+        settings.waiting_per_prefix = 2;
     });
     let hook = Arc::new(hook);
     let hang = |address: &str| {
@@ -168,7 +168,7 @@ async fn runs_that_wait_are_bounded_by_prefix_and_in_all() {
     let first: Vec<_> = (0..3).map(|_| hang("192.0.2.1:1")).collect();
     let second: Vec<_> = (0..2).map(|_| hang("198.51.100.1:1")).collect();
     tokio::task::yield_now().await;
-    // Runs that do not wait need no place.
+    // Runs that do not wait need no permit.
     assert!(matches!(
         ask(&hook, "shop.example").await.choice,
         Choice::Use(_)
@@ -181,7 +181,7 @@ async fn runs_that_wait_are_bounded_by_prefix_and_in_all() {
         .iter()
         .filter(|error| error.contains("too many runs wait"));
     assert_eq!(overloaded.count(), 2, "{errors:?}");
-    // All places are free again.
+    // All permits are free again.
     let again = hang("192.0.2.1:1").await.unwrap();
     assert!(again.error.unwrap().contains("too long"));
 }

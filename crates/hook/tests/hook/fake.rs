@@ -235,7 +235,7 @@ pub(crate) fn settings(source: &str) -> Settings {
         cpu: Duration::from_millis(20),
         deadline: Duration::from_secs(5),
         in_flight: 1024,
-        loads_per_prefix: 128,
+        waiting_per_prefix: 128,
         region: 32 << 20,
         cache: 4 << 20,
         keep: Duration::from_secs(60),

@@ -51,7 +51,7 @@ async fn stale_is_served_in_time_while_a_store_hangs() {
 }
 
 /// A store that hangs delays nobody for long whose host was seen, and has no more runs
-/// waiting than there are places.
+/// waiting than there are permits.
 #[tokio::test(start_paused = true)]
 async fn those_who_join_a_load_get_what_was_there_before() {
     let script = "function handshake(tls)
@@ -61,7 +61,7 @@ async fn those_who_join_a_load_get_what_was_there_before() {
         end)
         cache:set('hang', true, 1000)
     end";
-    let (hook, _) = hook_with(script, |settings| settings.loads_per_prefix = 4);
+    let (hook, _) = hook_with(script, |settings| settings.waiting_per_prefix = 4);
     let hook = Arc::new(hook);
     ask(&hook, "shop.example").await;
     advance(Duration::from_secs(20)).await;

@@ -16,8 +16,12 @@ use super::held::Held;
 use super::working::{Joined, Outcome};
 use super::{Issued, Issuer, NoCertificate};
 
-/// Permits of an order in flight, and of one for a first visitor.
-pub(super) type OrderPermit = (OwnedSemaphorePermit, Option<Permit<Tenant>>);
+/// Permit of an order in flight.
+pub(super) struct OrderPermit {
+    pub(super) _order: OwnedSemaphorePermit,
+    /// Permit of an order for a first visitor.
+    pub(super) _first: Option<Permit<Tenant>>,
+}
 
 impl Issuer {
     /// Begins to work on a lineage in a task of its own, or joins who does. The task takes
@@ -55,7 +59,7 @@ impl Issuer {
         match claimed {
             Ok(Some(claim)) => self.work(name, &claim, task).await,
             Ok(None) => {
-                // Another process has a place for it.
+                // Another process works on it: this permit is not needed.
                 drop(permit);
                 self.wait_for_other(name, task).await
             }
@@ -136,7 +140,10 @@ impl Issuer {
     /// Waits for a permit to order.
     pub(super) async fn permit(&self) -> OrderPermit {
         let order = Arc::clone(&self.orders).acquire_owned().await;
-        (order.expect("the semaphore is never closed"), None)
+        OrderPermit {
+            _order: order.expect("the semaphore is never closed"),
+            _first: None,
+        }
     }
 
     /// Waits until another process has ended its work. If its claim ends instead, this

@@ -146,7 +146,7 @@ impl Failure {
         }
     }
 
-    /// Counts it, by who must change something.
+    /// Counts the failure by who must change something.
     pub(super) fn count(&self, metrics: &Metrics) {
         let counter = match (self, self.blame()) {
             (Self::Closed { .. }, _) => &metrics.failed_quota,

@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::attempt::{Task, When};
+use super::claimed::OrderPermit;
 use super::refused::is_refused;
 use super::under_way::UnderWay;
 use super::working::Outcome;
@@ -156,7 +157,15 @@ impl Issuer {
             when: When::IfDue,
             issuers: allowed.issuers.clone(),
         };
-        let work = self.start(&name, None, task, (order, Some(of_tenant)));
+        let work = self.start(
+            &name,
+            None,
+            task,
+            OrderPermit {
+                _order: order,
+                _first: Some(of_tenant),
+            },
+        );
         Ok(work.outcome().await.into())
     }
 

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Issuer;
 use super::attempt::{Attempt, Suggested, Task, When};
+use super::claimed::OrderPermit;
 use crate::acme::Fault;
 use crate::quota::{Charge, Limit, Share};
 use crate::schedule::{ARI_PER_SECOND, Seed, ari_pause, ari_retry, renewal_due};
@@ -62,7 +63,15 @@ impl Issuer {
         for ((name, claim), permit) in claimed.into_iter().zip(permits) {
             // Another task may have begun since the claim: it has the same one.
             let task = Task::new(When::IfDue);
-            drop(self.start(&name, Some(claim), task, (permit, None)));
+            drop(self.start(
+                &name,
+                Some(claim),
+                task,
+                OrderPermit {
+                    _order: permit,
+                    _first: None,
+                },
+            ));
         }
         Ok(more)
     }
@@ -112,7 +121,7 @@ impl Attempt<'_> {
         let issued_by = self.lineage.issued_by.clone();
         for authority in authorities.all() {
             // Only the CA that has issued a certificate knows it. A question to a CA that is
-            // down would keep a place among the orders.
+            // down would keep a permit of an order.
             let directory = authority.ca.directory();
             let knows_it = issued_by.as_deref().is_none_or(|one| one == directory);
             if !knows_it || !authority.is_worth_asking(Instant::now()) {

@@ -118,9 +118,11 @@ impl Connections {
         let mut table = self.lock();
         if table.total >= self.limit {
             let victim = table.take_longest_idle(prefix, now);
-            let crowd = victim.as_ref().map_or(prefix, |(crowd, _)| *crowd);
+            let largest_group = victim
+                .as_ref()
+                .map_or(prefix, |(largest_group, _)| *largest_group);
             self.metrics.connection_given_up();
-            self.log_limits.given_up(crowd, self.limit);
+            self.log_limits.given_up(largest_group, self.limit);
             victim?.1.give_up();
         }
         let state = table.add(prefix, now);

@@ -29,7 +29,7 @@ impl Peer {
     /// Returns the address that the client connected to. A listener with an address and a
     /// port of its own saves the system call of `ask`.
     pub(crate) fn server(&self, ask: impl FnOnce() -> Option<SocketAddr>) -> SocketAddr {
-        let is_open = self.listen.ip().is_unspecified() || self.listen.port() == 0;
-        is_open.then(ask).flatten().unwrap_or(self.listen)
+        let is_wildcard = self.listen.ip().is_unspecified() || self.listen.port() == 0;
+        is_wildcard.then(ask).flatten().unwrap_or(self.listen)
     }
 }

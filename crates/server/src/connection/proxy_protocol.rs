@@ -32,13 +32,21 @@ pub(crate) enum Source {
     Unknown,
 }
 
-/// Reason why a connection has no header: what is counted, and a text for the log.
+/// Reason why a connection has no header.
 #[derive(Debug)]
-struct Unfit(ProxyHeaderResult, &'static str);
+struct Unfit {
+    /// Result that is counted.
+    result: ProxyHeaderResult,
+    /// Text for the log, in which `Closed` has no line.
+    why: &'static str,
+}
 
 impl From<Malformed> for Unfit {
     fn from(Malformed(why): Malformed) -> Self {
-        Self(ProxyHeaderResult::Malformed, why)
+        Self {
+            result: ProxyHeaderResult::Malformed,
+            why,
+        }
     }
 }
 
@@ -48,7 +56,7 @@ impl From<Malformed> for Unfit {
 ///
 /// 1. a header that names the client: the client's address;
 /// 2. a header without an address: the peer's own;
-/// 3. no byte at all, or none behind `LOCAL`: closed, no failure and no line;
+/// 3. no byte at all, or none after `LOCAL`: closed, no failure and no line;
 /// 4. else closed, with a debug line.
 ///
 /// All of them are counted.
@@ -64,7 +72,7 @@ pub(crate) async fn admit(
         Ok(Source::Client(_)) => ProxyHeaderResult::Client,
         Ok(Source::Local) => ProxyHeaderResult::Local,
         Ok(Source::Unknown) => ProxyHeaderResult::Unknown,
-        Err(Unfit(result, _)) => *result,
+        Err(unfit) => unfit.result,
     };
     metrics.proxy_header(result);
     let why = match read {
@@ -78,8 +86,11 @@ pub(crate) async fn admit(
             let first = timeout_at(deadline, socket.peek(&mut [0])).await;
             return matches!(first, Ok(Ok(1..))).then_some((socket, peer));
         }
-        Err(Unfit(ProxyHeaderResult::Closed, _)) => return None,
-        Err(Unfit(_, why)) => why,
+        Err(Unfit {
+            result: ProxyHeaderResult::Closed,
+            ..
+        }) => return None,
+        Err(unfit) => unfit.why,
     };
     tracing::debug!(
         peer = %peer.address,
@@ -90,7 +101,7 @@ pub(crate) async fn admit(
     None
 }
 
-/// Reads the header and nothing behind it. The caller bounds the time.
+/// Reads the header and nothing after it. The caller bounds the time.
 async fn read(socket: &mut TcpStream) -> Result<Source, Unfit> {
     let mut seen = Vec::new();
     let mut piece = [0; PIECE];
@@ -113,10 +124,18 @@ async fn read(socket: &mut TcpStream) -> Result<Source, Unfit> {
     }
 }
 
-/// The log has no line of it.
-const CLOSED: Unfit = Unfit(ProxyHeaderResult::Closed, "");
-const CUT: Unfit = Unfit(ProxyHeaderResult::Cut, "the connection ended in it");
-const LATE: Unfit = Unfit(ProxyHeaderResult::TimedOut, "it did not come in time");
+const CLOSED: Unfit = Unfit {
+    result: ProxyHeaderResult::Closed,
+    why: "",
+};
+const CUT: Unfit = Unfit {
+    result: ProxyHeaderResult::Cut,
+    why: "the connection ended in it",
+};
+const LATE: Unfit = Unfit {
+    result: ProxyHeaderResult::TimedOut,
+    why: "it did not come in time",
+};
 
 /// Bytes that are read at once. Headers without TLVs have at most 107.
 const PIECE: usize = 256;

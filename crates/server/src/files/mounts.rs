@@ -67,14 +67,14 @@ fn parse(list: &[u8]) -> HashMap<PathBuf, Device> {
     let points = lines.filter_map(|line| {
         let mut fields = line.split(|byte| *byte == b' ');
         let device = std::str::from_utf8(fields.nth(2)?).ok()?;
-        let point = unescaped(fields.nth(1)?);
+        let point = unescape(fields.nth(1)?);
         Some((OsString::from_vec(point).into(), device.into()))
     });
     points.collect()
 }
 
 /// Replaces `\040` and the like.
-fn unescaped(field: &[u8]) -> Vec<u8> {
+fn unescape(field: &[u8]) -> Vec<u8> {
     let (mut bytes, mut rest) = (Vec::with_capacity(field.len()), field);
     while let Some((&first, behind)) = rest.split_first() {
         let octal = behind.get(..3).filter(|_| first == b'\\');

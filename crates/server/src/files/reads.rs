@@ -92,8 +92,9 @@ impl Reads {
 
 impl FolderReads {
     /// Waits for a permit: of the folder, the template, the tenant, the root, the device,
-    /// and all reads. A read that waits for one of them holds those before alone: none that another
-    /// tenant needs, and no more of its tenant's than its folder may have.
+    /// and all reads. A read that waits for one of them holds those before it. Another tenant
+    /// needs none of them, unless both have the same root. Of its tenant's permits, a folder
+    /// holds no more than it may have.
     ///
     /// # Errors
     /// [`Denied`], if too many reads wait.
@@ -173,7 +174,7 @@ const OF_DEVICE: usize = READS_IN_FLIGHT * 3 / 4;
 /// Reads in flight in all folders of one root with `{host}`, whoever has the hosts.
 const OF_TEMPLATE: usize = READS_IN_FLIGHT / 4;
 /// Reads that wait at each of the six gates. What waits is a request, which takes far more
-/// memory than its place; and a piece of a download that is refused ends it.
+/// memory than its entry in the queue; and a piece of a download that is refused ends it.
 pub(crate) const MAX_WAITING: usize = 1 << 16;
 
 #[cfg(test)]

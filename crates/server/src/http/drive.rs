@@ -173,7 +173,7 @@ impl<C: Future, E: Fn(Pin<&mut C>), P: Fn(Pin<&mut C>) -> Idle> Driver<'_, C, E,
             }
         }
         // The timer first fires after [`TICKET_DELAY`]: tickets wait no longer.
-        timeouts.be_impatient();
+        timeouts.flush_tickets();
         None
     }
 }

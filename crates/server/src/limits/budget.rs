@@ -1,8 +1,8 @@
 //! Limits on reads by client prefix, and on waits for certificates by tenant.
 //!
-//! A name that is not cached costs a read, which makes 1 to 8 store calls, each of
-//! up to three questions to a catalog that lags. Reads behind an issuance take no permit: the bounds on orders are theirs. Two
-//! limits bound the loads of a client prefix. Absent names are charged to a token
+//! A name that is not cached costs a read: 1 to 8 store calls, each of up to three
+//! questions to a catalog that lags. Reads after an issuance take no permit: orders have
+//! bounds of their own. Two limits bound the loads of a client prefix. Absent names are charged to a token
 //! bucket per prefix. Permits for loads in flight go round robin to the prefixes
 //! that wait, and to the tenants with looks at their hosts. A load gives its permit back
 //! with the store's answer: a lookup that then waits for a certificate is counted for the

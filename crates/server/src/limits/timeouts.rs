@@ -69,7 +69,7 @@ pub(crate) struct ConnTimeouts {
     /// are independent of each other, but for `closing_soon`.
     multiplexed: AtomicBool,
     /// Session tickets wait no longer for the first answer.
-    impatient: AtomicBool,
+    tickets_due: AtomicBool,
     /// The last answer is small and whole, and waits for close_notify. Implies
     /// `exhausted`.
     closing_soon: AtomicBool,
@@ -104,7 +104,7 @@ impl ConnTimeouts {
             unanswering: AtomicU32::new(0),
             ended: Moment::default(),
             multiplexed: AtomicBool::new(false),
-            impatient: AtomicBool::new(false),
+            tickets_due: AtomicBool::new(false),
             closing_soon: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),
             begun: AtomicBool::new(false),
@@ -248,12 +248,12 @@ impl ConnTimeouts {
     }
 
     /// Ends the wait of session tickets for the first answer.
-    pub(crate) fn be_impatient(&self) {
-        self.impatient.store(true, Relaxed);
+    pub(crate) fn flush_tickets(&self) {
+        self.tickets_due.store(true, Relaxed);
     }
 
-    pub(crate) fn is_impatient(&self) -> bool {
-        self.impatient.load(Relaxed)
+    pub(crate) fn are_tickets_due(&self) -> bool {
+        self.tickets_due.load(Relaxed)
     }
 
     /// Returns whether a request has come.

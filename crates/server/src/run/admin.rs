@@ -97,10 +97,10 @@ impl Admin {
             let mut response = self.answer(&request);
             let status = response.status();
             let is_refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-            if !is_refused && !permit.give(&self.0.permits) {
+            if !is_refused && !permit.take_from(&self.0.permits) {
                 response = plain(StatusCode::SERVICE_UNAVAILABLE);
             }
-            if !permit.is_given() {
+            if !permit.is_taken() {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(CONNECTION, close);
             }
@@ -113,7 +113,7 @@ impl Admin {
             .serve_connection(TokioIo::new(socket), service);
         let newcomer = async {
             sleep(UNAUTHENTICATED_LIFE).await;
-            if permit.is_given() {
+            if permit.is_taken() {
                 pending::<()>().await;
             }
         };
@@ -162,8 +162,8 @@ fn metrics(shared: &AdminState, fields: &HeaderMap) -> Response<Body> {
     encode(&mut text, &shared.sources.registry).expect("a String takes all text");
     let accepted = fields.get_all(ACCEPT).iter();
     let mut ranges = accepted.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    let is_open = ranges.any(|range| range.trim_ascii().starts_with(OPEN_METRICS_TYPE));
-    let (text, kind) = match is_open {
+    let is_open_metrics = ranges.any(|range| range.trim_ascii().starts_with(OPEN_METRICS_TYPE));
+    let (text, kind) = match is_open_metrics {
         true => (text, OPEN_METRICS),
         false => (classic::of(&text), CLASSIC),
     };

@@ -41,7 +41,7 @@ impl Corked {
     /// failed: the connection must then be polled, and ends.
     pub(crate) fn send(&self, cx: &mut Context<'_>) -> bool {
         let mut state = self.lock();
-        if state.stream.patient {
+        if state.stream.delays_tickets {
             return true;
         }
         let sent = match state.poll_seal(cx) {
@@ -130,7 +130,7 @@ impl State {
         for buf in bufs {
             self.record.extend_from_slice(buf);
         }
-        self.stream.patient &= length == 0;
+        self.stream.delays_tickets &= length == 0;
         self.stream.note_sent(bufs, length);
         Poll::Ready(Ok(length))
     }

@@ -8,9 +8,9 @@ use memchr::memchr;
 
 use crate::limits::timeouts::Framing;
 
-/// Place in the requests of a connection. Bodies are passed over.
+/// State of the parser of a connection's requests. Bodies are passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum LineParser {
     /// In a head, or in the trailers of a chunked body.
     Lines(Line),
     /// Behind a head, whose request has noted its body by the next read.
@@ -50,20 +50,20 @@ pub(super) struct Line {
     has_length: bool,
 }
 
-/// Place behind bytes that are passed over.
+/// LineParser behind bytes that are passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Head,
     Chunk,
 }
 
-impl Default for Place {
+impl Default for LineParser {
     fn default() -> Self {
         Self::Lines(Line::default())
     }
 }
 
-impl Place {
+impl LineParser {
     /// Moves on in `bytes`. Returns how many of them hyper may read now: those to the
     /// end of a head, or to a byte that is refused. `body` returns the body of the last
     /// head.
@@ -78,7 +78,7 @@ impl Place {
                     0
                 }
                 Self::Body(0, next) => {
-                    *self = next.place();
+                    *self = next.parser();
                     0
                 }
                 Self::Body(left, _) => {
@@ -170,11 +170,11 @@ impl SizeLine {
         self.length <= most
     }
 
-    fn end(self) -> Place {
+    fn end(self) -> LineParser {
         if self.size > 0 {
-            return Place::Body(self.size.saturating_add(CRLF), Next::Chunk);
+            return LineParser::Body(self.size.saturating_add(CRLF), Next::Chunk);
         }
-        Place::Lines(Line {
+        LineParser::Lines(Line {
             begun: true,
             trailers: true,
             ..Line::default()
@@ -183,10 +183,10 @@ impl SizeLine {
 }
 
 impl Next {
-    fn place(self) -> Place {
+    fn parser(self) -> LineParser {
         match self {
-            Self::Head => Place::default(),
-            Self::Chunk => Place::Size(SizeLine::BEGIN),
+            Self::Head => LineParser::default(),
+            Self::Chunk => LineParser::Size(SizeLine::BEGIN),
         }
     }
 }

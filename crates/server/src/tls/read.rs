@@ -23,7 +23,7 @@ impl Stream {
             tls,
             frames,
             timeouts,
-            place,
+            parser,
             unread,
             ..
         } = self;
@@ -32,7 +32,7 @@ impl Stream {
             Ok([]) => self.ended = true,
             Ok(chunk) => {
                 let n = chunk.len().min(cursor.remaining()).min(wanted);
-                let n = match place.pass(&chunk[..n], || timeouts.framing().take()) {
+                let n = match parser.pass(&chunk[..n], || timeouts.framing().take()) {
                     Passed::All(n) => n,
                     Passed::Head(n, has_length) => {
                         timeouts.framing().head_ended(has_length);
@@ -95,8 +95,8 @@ impl hyper::rt::Read for Stream {
                 Poll::Pending => {
                     // Messages that rustls sends on its own, such as key
                     // updates, must not wait for the next request.
-                    this.patient &= !this.timeouts.is_impatient();
-                    if this.tls.wants_write() && !this.patient {
+                    this.delays_tickets &= !this.timeouts.are_tickets_due();
+                    if this.tls.wants_write() && !this.delays_tickets {
                         let _ = this.poll_send(cx)?;
                     }
                     if this.wakes_at_end(cx) {

@@ -230,12 +230,12 @@ impl Failure {
     }
 
     /// Returns whether there is no connection for a reason that says nothing of the server.
-    pub(super) fn is_refused(&self) -> bool {
+    pub(super) fn is_on_our_side(&self) -> bool {
         matches!(self, Self::TooManyWait | Self::NoneFree | Self::Own(_))
     }
 
-    /// Returns whether the request's line was full, or too slow. It then tries no other
-    /// server.
+    /// Returns whether the queue for a connection was full, or too slow. No other server is
+    /// tried then.
     pub(super) fn is_busy(&self) -> bool {
         matches!(
             self,

@@ -60,8 +60,8 @@ impl Sending<'_> {
         // Boxed: a plain server at an IP address has no room for them.
         let tls = match options.tls {
             Some(_) => {
-                let site = self.site(chosen.owner);
-                Box::pin(site.tls(&server.address, protocol, connecting.until)).await?
+                let caller = self.caller(chosen.owner);
+                Box::pin(caller.tls(&server.address, protocol, connecting.until)).await?
             }
             None => None,
         };
@@ -91,7 +91,7 @@ impl Sending<'_> {
             let lease = self.connect_to(&key, tls.as_deref(), chosen, &mut connecting);
             match lease.await {
                 Ok(lease) => return Ok(lease),
-                Err(failure) if failure.is_refused() => return Err(failure),
+                Err(failure) if failure.is_on_our_side() => return Err(failure),
                 Err(failure) => failed = failure,
             }
         }
@@ -107,17 +107,17 @@ impl Sending<'_> {
     ) -> Result<Lease, Failure> {
         let mut opening = None;
         let mut found = self.found(key, connecting);
-        if let Found::None(Some(openings)) = found {
+        if let Found::Missing(Some(openings)) = found {
             // Requests that come meanwhile share the new connection.
             let taken = timeout_at(connecting.until, openings.acquire_owned()).await;
             opening = taken.map_err(|_| Own::Late(Waited::Opening))?.ok();
             found = self.found(key, connecting);
         }
         match found {
-            Found::Some(connection @ Opened::Http2(_)) => {
+            Found::Unused(connection @ Opened::Http2(_)) => {
                 Ok(Lease::new(self.worker, key, connection, None))
             }
-            Found::Some(connection) => {
+            Found::Unused(connection) => {
                 let permit = match chosen.permit_at_once() {
                     Some(permit) => permit,
                     // Boxed: few requests wait.
@@ -126,7 +126,7 @@ impl Sending<'_> {
                 Ok(Lease::new(self.worker, key, connection, Some(permit)))
             }
             // Boxed: a request that finds a connection has no room for it.
-            Found::None(_) => {
+            Found::Missing(_) => {
                 let opened = self.open(key, tls, chosen, connecting, opening);
                 Box::pin(opened).await
             }
@@ -135,7 +135,7 @@ impl Sending<'_> {
 
     fn found(&self, key: &Key, connecting: &Connecting) -> Found {
         match connecting.is_fresh {
-            true => Found::None(None),
+            true => Found::Missing(None),
             false => self.worker.pools.take(key, clock::monotonic()),
         }
     }
@@ -165,7 +165,7 @@ impl Sending<'_> {
             }
         };
         let until = connecting.until;
-        let socket = self.site(key.owner).judge(&key.endpoint, until).await?;
+        let socket = self.caller(key.owner).judge(&key.endpoint, until).await?;
         let target = Target {
             endpoint: &key.endpoint,
             socket: socket.as_ref(),
@@ -254,11 +254,11 @@ impl Sending<'_> {
                 () = came => None,
             };
             let (connection, permit) = match (self.found(key, connecting), came) {
-                (Found::Some(connection @ Opened::Http2(_)), _) => (connection, None),
-                (Found::Some(connection), Some(permit)) => (connection, Some(permit)),
-                (Found::Some(connection), None) => (connection, Some(permit.await?)),
-                (Found::None(_), Some(permit)) => return Ok(Waiting::Opens(permit)),
-                (Found::None(_), None) => continue,
+                (Found::Unused(connection @ Opened::Http2(_)), _) => (connection, None),
+                (Found::Unused(connection), Some(permit)) => (connection, Some(permit)),
+                (Found::Unused(connection), None) => (connection, Some(permit.await?)),
+                (Found::Missing(_), Some(permit)) => return Ok(Waiting::Opens(permit)),
+                (Found::Missing(_), None) => continue,
             };
             let lease = Lease::new(worker, key, connection, permit);
             return Ok(Waiting::Ended(lease));
@@ -274,7 +274,7 @@ impl Sending<'_> {
             .then(|| guard.own_addresses_version())
     }
 
-    fn site(&self, owner: Owner) -> Caller<'_> {
+    fn caller(&self, owner: Owner) -> Caller<'_> {
         Caller {
             upstreams: &self.worker.upstreams,
             upstream: self.upstream,

@@ -54,7 +54,7 @@ enum Sent {
 }
 
 /// Failure to send a request to one server.
-enum Unserved {
+enum Undelivered {
     /// The old connection ended, and no new one came about: another server may get it.
     Elsewhere(Failure),
     /// A server may have acted on it: no other may get it.
@@ -92,8 +92,8 @@ impl Sending<'_> {
                     let attempt = self.send_to(&mut chosen, lease, request, &mut is_repeated);
                     match attempt.await {
                         Ok((response, lease)) => return Ok((response, lease, chosen)),
-                        Err(Unserved::Nowhere(failure)) => return Err(failure),
-                        Err(Unserved::Elsewhere(failure)) => {
+                        Err(Undelivered::Nowhere(failure)) => return Err(failure),
+                        Err(Undelivered::Elsewhere(failure)) => {
                             // The wait for the answer was none for a connection.
                             last = Instant::now() + limit;
                             (failure, true)
@@ -104,7 +104,7 @@ impl Sending<'_> {
             };
             if failure.is_of_connecting() {
                 chosen.failed(UpstreamResult::Unreachable);
-            } else if failure.is_refused() {
+            } else if failure.is_on_our_side() {
                 chosen.count(UpstreamResult::Refused);
             }
             tried.push(chosen.index);
@@ -124,7 +124,7 @@ impl Sending<'_> {
         mut lease: Lease,
         request: &mut Unsent,
         is_repeated: &mut bool,
-    ) -> Result<(Response<Incoming>, Lease), Unserved> {
+    ) -> Result<(Response<Incoming>, Lease), Undelivered> {
         loop {
             let may_repeat = lease.is_reused && !*is_repeated;
             let copied = request
@@ -142,7 +142,7 @@ impl Sending<'_> {
                         *is_repeated = true;
                         *request = Some(copy.into());
                     }
-                    _ => return Err(Unserved::Nowhere(failure)),
+                    _ => return Err(Undelivered::Nowhere(failure)),
                 },
                 Err(failure) => {
                     if failure.is_of_server() {
@@ -152,7 +152,7 @@ impl Sending<'_> {
                             false => chosen.count(UpstreamResult::NoAnswer),
                         }
                     }
-                    return Err(Unserved::Nowhere(failure));
+                    return Err(Undelivered::Nowhere(failure));
                 }
             }
             // Gives the permit of the old connection back, which the new one may need.
@@ -160,7 +160,7 @@ impl Sending<'_> {
             // A new connection gives an answer or a failure: the loop ends.
             match self.connect(chosen, true, Instant::now()).await {
                 Ok(fresh) => lease = fresh,
-                Err(failure) => return Err(Unserved::Elsewhere(failure)),
+                Err(failure) => return Err(Undelivered::Elsewhere(failure)),
             }
         }
     }

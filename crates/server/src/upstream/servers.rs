@@ -21,7 +21,7 @@ use super::connections::transport::Endpoint;
 use super::failure::Failure;
 use super::owned::{OPERATOR, Owned, Owner};
 use super::parts::Upstreams;
-use super::permits::{Bounds, PermitsOfOwner, Retries};
+use super::permits::{Asker, Bounds, PermitsOfOwner, Retries};
 use crate::observe::metrics::Metrics;
 use crate::site::{Address, Upstream};
 use check::{Checked, Checking, Checks};
@@ -169,8 +169,9 @@ impl Servers {
             server.retries.request();
         }
         let host = self.common.hasher.hash_one(by.host);
-        let asker = (choice.used.owner, tenant, host, by.client.into());
-        Ok(Chosen::new(index, server, asker, trial))
+        let client = by.client.into();
+        let (owner, asker) = (choice.used.owner, Asker { host, client });
+        Ok(Chosen::new(index, server, owner, tenant, asker, trial))
     }
 
     /// Returns the owner and settings of an upstream. `tenant` is a hash.
@@ -270,7 +271,7 @@ impl Common {
 }
 
 impl Server {
-    /// Returns the places where the server listens, turned by a hash. `tenant` is the hash
+    /// Returns the server's endpoints, rotated by a hash. `tenant` is the hash
     /// of the tenant that asks.
     pub(super) async fn endpoints(
         &self,

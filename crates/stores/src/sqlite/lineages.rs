@@ -40,7 +40,7 @@ impl StoreConnection {
             }
             let token = next_token(&sql)?;
             let mut claimed = Vec::with_capacity(chosen.len());
-            for (_, name, own) in chosen {
+            for Chosen { name, own, .. } in chosen {
                 let epoch = own.unwrap_or(token);
                 run(&sql, CLAIM, (&name, holder, until_ms, epoch))?;
                 let name = LineageName::parse(&name).map_err(Fault::Value)?;
@@ -65,12 +65,23 @@ fn next_token(sql: &Transaction<'_>) -> Step<u64> {
     first(sql, text, (), |row| row.get(0))?.ok_or_else(no_meta)
 }
 
-/// Lineage to claim: its turn, by which these are ordered, its name, and the epoch of the
-/// holder's own claim, which is prolonged.
-type Chosen = (i64, String, Option<u64>);
+/// Lineage to claim, in the order of the turns.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Chosen {
+    turn: i64,
+    name: String,
+    /// Epoch of the holder's own claim, which is prolonged.
+    own: Option<u64>,
+}
 
 fn due(sql: &Transaction<'_>, limit: usize, able: &Able, now_ms: i64) -> Step<BTreeSet<Chosen>> {
-    let row = |row: &Row<'_>| Ok((row.get(1)?, row.get(0)?, None));
+    let row = |row: &Row<'_>| {
+        Ok(Chosen {
+            turn: row.get(1)?,
+            name: row.get(0)?,
+            own: None,
+        })
+    };
     let most = catalog_row::limit(MAX_CANDIDATES.max(limit));
     let passed_over = catalog_row::limit(MAX_PASSED_OVER).saturating_add(most);
     let now = now_ms.div_euclid(1000);
@@ -112,7 +123,13 @@ fn named(
 ) -> Step<BTreeSet<Chosen>> {
     let mut chosen = BTreeSet::new();
     for name in names {
-        let row = |row: &Row<'_>| Ok((row.get(0)?, name.to_string(), row.get(1)?));
+        let row = |row: &Row<'_>| {
+            Ok(Chosen {
+                turn: row.get(0)?,
+                name: name.to_string(),
+                own: row.get(1)?,
+            })
+        };
         chosen.extend(list(sql, NAMED, (name.as_str(), holder, now_ms), row)?);
     }
     Ok(chosen)

@@ -74,7 +74,7 @@ impl CatalogRow for Row<'_> {
         Ok(bytes.map_err(Error::from)?)
     }
 
-    /// What is not UTF-8 begins with a sign that no JSON begins with, and is shown.
+    /// U+FFFD at the start marks bytes that are not UTF-8: no JSON begins with it.
     fn document(&self, column: usize) -> Step<Arc<str>> {
         let bytes = self.get_ref(column)?.as_bytes().unwrap_or_default();
         Ok(match std::str::from_utf8(bytes) {

@@ -42,11 +42,11 @@ pub(super) enum Group {
 }
 
 /// Prefixes that are asked to make room: the largest of all, or of a wider one.
-struct Crowd {
+struct LargestGroup {
     group: Group,
     /// Connections of each.
     most: usize,
-    /// Connections of the crowd, as they are compared: those of its wider prefix, or of one
+    /// Connections of that group, as they are compared: those of its wider prefix, or of one
     /// prefix times [`SHARES`].
     part: usize,
 }
@@ -120,8 +120,8 @@ impl ByPrefix {
         newcomer: Prefix,
         now: Instant,
     ) -> Option<(Prefix, Arc<State>)> {
-        let crowd = self.crowd()?;
-        let asked = self.in_turn(&crowd, newcomer);
+        let largest_group = self.largest_group()?;
+        let asked = self.in_turn(&largest_group, newcomer);
         for prefix in &asked {
             self.asked = Some(*prefix);
             if let Some(state) = self.take(*prefix, MIN_IDLE, now) {
@@ -129,20 +129,20 @@ impl ByPrefix {
             }
         }
         let first = *asked.first()?;
-        if !self.is_larger(&crowd, first, newcomer) {
+        if !self.is_larger(&largest_group, first, newcomer) {
             return None;
         }
         let state = self.take(first, Duration::ZERO, now)?;
         Some((first, state))
     }
 
-    /// Returns the crowd: the largest prefixes of the largest wider prefix if that holds
+    /// Returns the group that must make room: the largest prefixes of the largest wider prefix if that holds
     /// more than [`SHARES`] times as many as any prefix, else the largest of all.
-    fn crowd(&self) -> Option<Crowd> {
+    fn largest_group(&self) -> Option<LargestGroup> {
         let (most, _) = self.largest(Group::All)?;
         let (part, wider) = self.largest(Group::Wider)?;
         if part <= most * SHARES {
-            return Some(Crowd {
+            return Some(LargestGroup {
                 group: Group::All,
                 most,
                 part: most * SHARES,
@@ -150,18 +150,18 @@ impl ByPrefix {
         }
         let group = Group::Within(wider);
         let (most, _) = self.largest(group)?;
-        Some(Crowd { group, most, part })
+        Some(LargestGroup { group, most, part })
     }
 
-    /// Returns whether a prefix of the crowd has a larger part than `newcomer` will have.
+    /// Returns whether a prefix of that group has a larger part than `newcomer` will have.
     /// Within one wider prefix, they are compared by themselves.
-    fn is_larger(&self, crowd: &Crowd, prefix: Prefix, newcomer: Prefix) -> bool {
+    fn is_larger(&self, largest_group: &LargestGroup, prefix: Prefix, newcomer: Prefix) -> bool {
         let own = self.prefixes.get(&newcomer).map_or(0, |held| held.open) + 1;
         if prefix.wider() == newcomer.wider() {
-            return crowd.most > own;
+            return largest_group.most > own;
         }
         let wider = self.open_within(newcomer.wider()) + 1;
-        crowd.part > wider.max(own * SHARES)
+        largest_group.part > wider.max(own * SHARES)
     }
 
     /// Returns the largest prefix of a group, and how many connections it holds.
@@ -172,10 +172,10 @@ impl ByPrefix {
         Some((*most, *prefix))
     }
 
-    /// Returns `newcomer`, if it is of the crowd, and up to [`ASKED`] prefixes of the crowd
+    /// Returns `newcomer`, if it is of that group, and up to [`ASKED`] prefixes of that group
     /// behind the one that was asked last.
-    fn in_turn(&self, crowd: &Crowd, newcomer: Prefix) -> Vec<Prefix> {
-        let Crowd { group, most, .. } = *crowd;
+    fn in_turn(&self, largest_group: &LargestGroup, newcomer: Prefix) -> Vec<Prefix> {
+        let LargestGroup { group, most, .. } = *largest_group;
         let [first, behind] = [most, most + 1].map(|count| (group, count, smallest()));
         let asked = self.asked.map_or(behind, |asked| (group, most, asked));
         let turns = self.by_count.range(first..asked).rev();

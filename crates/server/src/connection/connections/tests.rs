@@ -96,14 +96,14 @@ async fn nobody_gives_up_before_the_limit() {
 #[tokio::test(start_paused = true)]
 async fn a_smaller_network_closes_the_longest_idle_of_the_largest() {
     let connections = connections(8);
-    let mut crowd = Vec::new();
+    let mut largest_group = Vec::new();
     for _ in 0..6 {
-        crowd.push(enter(&connections, 1).await);
+        largest_group.push(enter(&connections, 1).await);
         pass(10).await;
     }
     let others = fill(&connections, 2, 2).await;
     // The first was active since, the second has a request under way.
-    let timeouts = [&crowd[0], &crowd[1]].map(establish);
+    let timeouts = [&largest_group[0], &largest_group[1]].map(establish);
     timeouts[0].begin();
     timeouts[0].end();
     timeouts[1].begin();
@@ -111,33 +111,33 @@ async fn a_smaller_network_closes_the_longest_idle_of_the_largest() {
     let mut newcomers = Vec::new();
     for closed in [vec![2], vec![2, 3]] {
         newcomers.push(enter(&connections, 3).await);
-        assert_eq!(given_up(&crowd), closed);
+        assert_eq!(given_up(&largest_group), closed);
     }
     assert!(given_up(&others).is_empty());
     assert_eq!(connections.lock().total, 8);
-    drop((crowd, others, newcomers));
+    drop((largest_group, others, newcomers));
     assert_empty(&connections);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_smaller_network_closes_even_active_ones() {
     let connections = connections(8);
-    let crowd = fill(&connections, 1, 8).await;
-    for entered in &crowd {
+    let largest_group = fill(&connections, 1, 8).await;
+    for entered in &largest_group {
         establish(entered).begin();
     }
     let _newcomer = enter(&connections, 2).await;
-    assert_eq!(given_up(&crowd).len(), 1, "however young");
+    assert_eq!(given_up(&largest_group).len(), 1, "however young");
     pass(60_000).await;
     let _newcomer = enter(&connections, 2).await;
-    assert_eq!(given_up(&crowd).len(), 2, "however old its request");
+    assert_eq!(given_up(&largest_group).len(), 2, "however old its request");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_network_closes_its_own_after_a_second_without_a_request() {
     let connections = connections(4);
-    let crowd = fill(&connections, 1, 4).await;
-    let timeouts: Vec<_> = crowd.iter().map(establish).collect();
+    let largest_group = fill(&connections, 1, 4).await;
+    let timeouts: Vec<_> = largest_group.iter().map(establish).collect();
     pass(999).await;
     // HTTP/2: what is read between two requests is no request.
     timeouts[3].read();
@@ -149,35 +149,41 @@ async fn a_network_closes_its_own_after_a_second_without_a_request() {
     pass(1).await;
     let mut newcomers = vec![enter(&connections, 1).await];
     newcomers.push(enter(&connections, 1).await);
-    assert_eq!(given_up(&crowd), [2, 3]);
+    assert_eq!(given_up(&largest_group), [2, 3]);
     assert!(try_enter(&connections, 1).await.is_none(), "all are active");
     newcomers
         .iter()
         .for_each(|entered| establish(entered).begin());
     pass(5000).await;
     newcomers.push(enter(&connections, 1).await);
-    assert_eq!(given_up(&crowd), [1, 2, 3]);
+    assert_eq!(given_up(&largest_group), [1, 2, 3]);
     establish(&newcomers[2]).begin();
     pass(5000).await;
     assert!(try_enter(&connections, 1).await.is_none(), "a request each");
     timeouts[0].end();
     pass(1000).await;
     newcomers.push(enter(&connections, 1).await);
-    assert_eq!(given_up(&crowd), [0, 1, 2, 3]);
+    assert_eq!(given_up(&largest_group), [0, 1, 2, 3]);
 }
 
 /// Networks of about one size would else close each other's active connections in turn.
 #[tokio::test(start_paused = true)]
 async fn a_network_with_about_as_many_closes_only_idle_ones() {
     let connections = connections(7);
-    let crowd = fill(&connections, 1, 4).await;
+    let largest_group = fill(&connections, 1, 4).await;
     let others = fill(&connections, 2, 3).await;
     assert!(try_enter(&connections, 2).await.is_none());
     pass(1000).await;
     let _newcomer = enter(&connections, 2).await;
-    assert_eq!((given_up(&crowd).len(), given_up(&others).len()), (1, 0));
+    assert_eq!(
+        (given_up(&largest_group).len(), given_up(&others).len()),
+        (1, 0)
+    );
     let _own_first = enter(&connections, 2).await;
-    assert_eq!((given_up(&crowd).len(), given_up(&others).len()), (1, 1));
+    assert_eq!(
+        (given_up(&largest_group).len(), given_up(&others).len()),
+        (1, 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,12 +209,12 @@ async fn networks_of_one_size_are_asked_in_turn() {
 #[tokio::test(start_paused = true)]
 async fn networks_of_one_customer_keep_no_other_out() {
     let connections = connections(256);
-    let crowd = fill_networks(&connections, 1, 256).await;
+    let largest_group = fill_networks(&connections, 1, 256).await;
     pass(60_000).await;
     let mut newcomers = Vec::new();
     for closed in 1..=15 {
         newcomers.push(enter(&connections, 1).await);
-        assert_eq!(given_up(&crowd).len(), closed);
+        assert_eq!(given_up(&largest_group).len(), closed);
     }
     newcomers
         .iter()
@@ -224,13 +230,13 @@ async fn networks_of_one_customer_keep_no_other_out() {
     for customer in 2..242 {
         others.extend(fill_networks(&connections, customer, 1).await);
     }
-    assert_eq!(given_up(&crowd).len(), 240, "sixteen are left");
+    assert_eq!(given_up(&largest_group).len(), 240, "sixteen are left");
     assert!(
         try_enter_of(&connections, network(242, 0)).await.is_none(),
         "they count as one"
     );
     assert!(given_up(&others).is_empty());
-    drop((crowd, others));
+    drop((largest_group, others));
     assert_empty(&connections);
 }
 
@@ -239,24 +245,27 @@ async fn a_network_with_a_few_is_no_crowd_beside_a_customer_with_many() {
     let connections = connections(64);
     let few = fill(&connections, 1, 3).await;
     few.iter().for_each(|entered| establish(entered).begin());
-    let crowd = fill_networks(&connections, 1, 61).await;
-    crowd[7].activity().0.requests.get().unwrap().end();
+    let largest_group = fill_networks(&connections, 1, 61).await;
+    largest_group[7].activity().0.requests.get().unwrap().end();
     pass(1000).await;
     let mut newcomers = vec![enter(&connections, 2).await];
-    assert_eq!(given_up(&crowd), [7], "the idle one");
+    assert_eq!(given_up(&largest_group), [7], "the idle one");
     newcomers.push(enter(&connections, 3).await);
-    assert_eq!((given_up(&few).len(), given_up(&crowd).len()), (0, 2));
+    assert_eq!(
+        (given_up(&few).len(), given_up(&largest_group).len()),
+        (0, 2)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_network_with_many_is_the_crowd_beside_many_networks() {
     let connections = connections(100);
-    let crowd = fill(&connections, 1, 10).await;
+    let largest_group = fill(&connections, 1, 10).await;
     let many = fill_networks(&connections, 1, 90).await;
     let mut newcomers = Vec::new();
     for closed in 1..=3 {
         newcomers.extend(try_enter_of(&connections, network(2, closed)).await);
-        assert_eq!(given_up(&crowd).len(), usize::from(closed));
+        assert_eq!(given_up(&largest_group).len(), usize::from(closed));
     }
     assert!(given_up(&many).is_empty());
 }
@@ -312,13 +321,16 @@ async fn a_proxys_connections_count_for_their_clients() {
     assert_eq!(connections.lock().total, 64);
     assert!(connections.lock().prefixes.is_empty());
     let named = unnamed.drain(..40).map(|one| one.enter(prefix(1)).unwrap());
-    let crowd: Vec<_> = named.collect();
+    let largest_group: Vec<_> = named.collect();
     assert_eq!(connections.lock().total, 64);
     let other = connections.enter_unnamed(permit().await);
-    assert!(given_up(&crowd).is_empty(), "its client is not known");
+    assert!(
+        given_up(&largest_group).is_empty(),
+        "its client is not known"
+    );
     let other = other.enter(prefix(2)).unwrap();
-    assert_eq!(given_up(&crowd).len(), 1);
-    drop((crowd, unnamed, other));
+    assert_eq!(given_up(&largest_group).len(), 1);
+    drop((largest_group, unnamed, other));
     assert_empty(&connections);
 }
 

@@ -69,7 +69,7 @@ impl Waiting<'_> {
     /// Waits until the bucket may have a token again.
     ///
     /// # Errors
-    /// If a newer handshake took the place, or too little time is left.
+    /// If a newer handshake of the prefix displaced it, or too little time is left.
     /// Refusing before the deadline keeps the cause: the budget.
     pub(super) async fn pause(&self) -> Result<(), Denied> {
         let next = Instant::now() + RETRY_INTERVAL;

@@ -96,5 +96,5 @@ impl Outflow {
 }
 
 /// Bytes per second that a client must take: a tenth of a modem's rate. A
-/// slower client is treated as an attack on places and open files.
+/// slower client is treated as an attack on permits and open files.
 const MIN_RATE: u64 = 512;

@@ -4,7 +4,7 @@ use super::entry::Entry;
 use super::text::{Text, or, put};
 use super::time::{combined, millis};
 
-/// Writes the nine fields of the combined format, and the others behind them as
+/// Writes the nine fields of the combined format, and the others after them as
 /// `key=value`. What has no value is `-`.
 pub(super) fn write(line: &mut Vec<u8>, entry: &Entry) {
     let (client, time) = (entry.client, combined(entry.time));

@@ -26,7 +26,7 @@ impl Unauthenticated {
     /// Starts the task of a new connection.
     pub(super) fn admit(&mut self, start: impl FnOnce(Arc<AccessPermit>) -> AbortHandle) {
         self.0
-            .retain(|newcomer| !newcomer.permit.is_given() && !newcomer.task.is_finished());
+            .retain(|newcomer| !newcomer.permit.is_taken() && !newcomer.task.is_finished());
         if self.0.len() >= MAX_UNAUTHENTICATED
             && let Some(oldest) = self.0.pop_front()
         {
@@ -39,14 +39,14 @@ impl Unauthenticated {
 }
 
 impl AccessPermit {
-    pub(super) fn is_given(&self) -> bool {
+    pub(super) fn is_taken(&self) -> bool {
         self.0.get().is_some()
     }
 
     /// Takes a permit of `permits` for the life of the connection, if it has
     /// none. Returns false if all are taken.
-    pub(super) fn give(&self, permits: &Arc<Semaphore>) -> bool {
-        self.is_given()
+    pub(super) fn take_from(&self, permits: &Arc<Semaphore>) -> bool {
+        self.is_taken()
             || Arc::clone(permits)
                 .try_acquire_owned()
                 .is_ok_and(|permit| self.0.set(permit).is_ok())

@@ -21,13 +21,13 @@ use super::target::unmapped;
 pub enum OwnAddress {
     /// A listening address.
     Listener(SocketAddr),
-    /// The port of stores that speak no HTTP, as no application does there: it counts at
-    /// any address.
+    /// Port of a store that does not speak HTTP. No upstream of a host record may have it,
+    /// at any address.
     Port(u16),
     /// A server: a name or an address without brackets, and its port.
     Server(String, u16),
-    /// Like a server, but only where it has an address that is not public: others may
-    /// share a public one.
+    /// Server of which only addresses that are not public count: others may share a public
+    /// one.
     Private(String, u16),
     /// A Unix socket of either.
     Socket(PathBuf),

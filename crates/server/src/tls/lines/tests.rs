@@ -3,18 +3,18 @@ use super::*;
 /// Passes pieces of `cut` bytes. Returns the bytes of heads and bodies up to each
 /// end of a head, and whether a bare LF came.
 fn pass(bytes: &[u8], cut: usize, bodies: &[Framing]) -> (Vec<usize>, bool) {
-    let (mut place, mut ends, mut done) = (Place::default(), Vec::new(), 0);
+    let (mut parser, mut ends, mut done) = (LineParser::default(), Vec::new(), 0);
     for piece in bytes.chunks(cut) {
         let mut rest = piece;
         while !rest.is_empty() {
-            let passed = place.pass(rest, || bodies.get(ends.len() - 1).copied());
+            let passed = parser.pass(rest, || bodies.get(ends.len() - 1).copied());
             let passed = match passed {
                 Passed::All(passed) | Passed::Head(passed, _) => passed,
                 Passed::Refused(_) => return (ends, true),
             };
             assert!(passed > 0);
             (rest, done) = (&rest[passed..], done + passed);
-            if place == Place::Behind {
+            if parser == LineParser::Behind {
                 ends.push(done);
             }
         }
@@ -103,9 +103,9 @@ fn a_length_is_noted_however_the_bytes_are_cut() {
     ] {
         let bytes = format!("POST / HTTP/1.1\r\n{fields}\r\n");
         for cut in 1..=bytes.len() {
-            let mut place = Place::default();
+            let mut parser = LineParser::default();
             let passed = bytes.as_bytes().chunks(cut).map(|piece| {
-                let passed = place.pass(piece, || None);
+                let passed = parser.pass(piece, || None);
                 assert!(!matches!(passed, Passed::Refused(_)));
                 passed
             });

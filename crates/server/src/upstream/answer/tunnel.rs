@@ -27,7 +27,7 @@ use crate::upstream::servers::chosen::Chosen;
 /// Upstream connection that has left HTTP.
 pub(in crate::upstream) struct Tunnel {
     pub(in crate::upstream) upstream: Transport,
-    /// Bytes that came behind the upstream's answer.
+    /// Bytes that came after the upstream's answer.
     pub(in crate::upstream) received: Bytes,
     /// Access log's entry of the request, whose line the tunnel's end writes; none without
     /// one.

@@ -21,23 +21,7 @@ use crate::upstream::connections::bounded::Bound;
 use crate::upstream::connections::transport::Transport;
 use crate::upstream::failure::Failure;
 use crate::upstream::request::fields;
-
-/// Returns the protocols that an HTTP/1.1 request without a body asks for.
-/// HTTP/2 in plain text is none of them: its frames would pass unread.
-pub(in crate::upstream) fn asked(head: &Parts) -> Option<HeaderValue> {
-    if head.version != Version::HTTP_11 || !fields::has_token(&head.headers, &CONNECTION, "upgrade")
-    {
-        return None;
-    }
-    let mut protocols = head.headers.get_all(UPGRADE).iter();
-    let protocol = protocols.next()?;
-    let refused = [&b"h2c"[..], b"http", b"tls"];
-    let is_http = fields::elements(protocol).any(|one| {
-        let one = one.to_ascii_lowercase();
-        refused.iter().any(|refused| one.starts_with(refused))
-    });
-    (protocols.next().is_none() && !is_http).then(|| protocol.clone())
-}
+use crate::upstream::request::head::UPGRADE_OPTION;
 
 /// Extended CONNECT of a client over HTTP/2.
 pub(in crate::upstream) struct Connect {
@@ -148,7 +132,6 @@ fn accept(key: &str) -> String {
     BASE64.encode(hash.as_ref())
 }
 
-pub(in crate::upstream) const UPGRADE_OPTION: HeaderValue = HeaderValue::from_static("upgrade");
 const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ impl Bound {
                 let is_within = records.received(bytes, || clock::monotonic() - begun);
                 (!is_within).then_some(RECORDS)
             }
-            Self::Http1(watch) => (!watch.received(bytes)).then_some(INFORMATIONAL),
+            Self::Http1(informational) => (!informational.received(bytes)).then_some(INFORMATIONAL),
             Self::Http2(frames) => frames.received(bytes),
         };
         let judged = read.and_then(|()| match flood {
@@ -80,7 +80,7 @@ impl Bound {
         judged.inspect_err(|error| self.blame(error, flood))
     }
 
-    /// Notes so many bytes of plaintext from below.
+    /// Notes `bytes` bytes of plaintext that TLS has opened.
     pub(in crate::upstream) fn opened(&mut self, bytes: usize) {
         if let Self::Records(records) = self {
             records.opened(bytes);

@@ -1,4 +1,4 @@
-//! Watches what an HTTP/1.1 upstream sends before its answer.
+//! Counts the informational answers of an HTTP/1.1 upstream.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
@@ -91,21 +91,21 @@ mod tests {
     fn informational_answers_are_counted() {
         let early = b"HTTP/1.1 103 Early\r\nLink: <a>\r\n\r\n".repeat(8);
         for split in [1, 7, usize::MAX] {
-            let watch = Informational::default();
-            watch.begin();
+            let informational = Informational::default();
+            informational.begin();
             let all = [&early[..], b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 100 C\r\n\r\n"].concat();
             assert!(
                 all.chunks(split.min(all.len()))
-                    .all(|bytes| watch.received(bytes))
+                    .all(|bytes| informational.received(bytes))
             );
-            assert_eq!(watch.informational.load(Relaxed), 8);
-            watch.begin();
-            assert!(watch.received(&early));
-            assert!(!watch.received(b"HTTP/1.1 1"));
+            assert_eq!(informational.informational.load(Relaxed), 8);
+            informational.begin();
+            assert!(informational.received(&early));
+            assert!(!informational.received(b"HTTP/1.1 1"));
         }
         // As many as the counter's type has values.
-        let watch = Informational::default();
-        watch.begin();
-        assert!(!watch.received(&b"HTTP/1.1 100 C\r\n\r\n".repeat(256)));
+        let informational = Informational::default();
+        informational.begin();
+        assert!(!informational.received(&b"HTTP/1.1 100 C\r\n\r\n".repeat(256)));
     }
 }

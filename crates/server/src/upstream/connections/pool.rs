@@ -84,9 +84,9 @@ pub(in crate::upstream) enum Opened {
 
 /// Result of a look for a connection.
 pub(in crate::upstream) enum Found {
-    Some(Opened),
+    Unused(Opened),
     /// No connection: the request opens one, for HTTP/2 with this permit.
-    None(Option<Arc<Semaphore>>),
+    Missing(Option<Arc<Semaphore>>),
 }
 
 impl Pools {
@@ -108,24 +108,24 @@ impl Pools {
         let mut slots = self.lock();
         let slot = match slots.get_mut(key) {
             Some(slot) => slot,
-            None if key.protocol == Protocol::Http1 => return Found::None(None),
+            None if key.protocol == Protocol::Http1 => return Found::Missing(None),
             None => self.slot(&mut slots, key),
         };
         let before = slot.shared.len();
         slot.shared.retain(|shared| !shared.sender.is_closed());
         self.kept.fetch_sub(before - slot.shared.len(), Relaxed);
         if let Some(shared) = slot.shared.iter().find(|shared| shared.has_room()) {
-            return Found::Some(Opened::Http2(shared.clone()));
+            return Found::Unused(Opened::Http2(shared.clone()));
         }
         while let Some(idle) = slot.idle.pop() {
             self.kept.fetch_sub(1, Relaxed);
             if idle.until > now && idle.connection.sender.is_ready() {
-                return Found::Some(Opened::Http1(idle.connection));
+                return Found::Unused(Opened::Http1(idle.connection));
             }
         }
         let opening = (key.protocol != Protocol::Http1 && !slot.chose_http1)
             .then(|| Arc::clone(slot.opening()));
-        Found::None(opening)
+        Found::Missing(opening)
     }
 
     /// Notes that a server chose HTTP/1.1.
@@ -363,10 +363,10 @@ mod tests {
             assert!(pools.kept.load(Relaxed) <= 4);
         }
         let now = Instant::now();
-        assert!(matches!(pools.take(&key(7, 39), now), Found::None(_)));
-        assert!(matches!(pools.take(&key(7, 1), now), Found::Some(_)));
-        assert!(matches!(pools.take(&key(8, 2), now), Found::None(_)));
-        assert!(matches!(pools.take(&key(8, 39), now), Found::Some(_)));
+        assert!(matches!(pools.take(&key(7, 39), now), Found::Missing(_)));
+        assert!(matches!(pools.take(&key(7, 1), now), Found::Unused(_)));
+        assert!(matches!(pools.take(&key(8, 2), now), Found::Missing(_)));
+        assert!(matches!(pools.take(&key(8, 39), now), Found::Unused(_)));
         assert_eq!(pools.kept.load(Relaxed), 2);
     }
 }

@@ -19,7 +19,7 @@ use super::descriptors::Descriptor;
 use super::metered::Records;
 use crate::site::Address;
 
-/// Place where an upstream server listens.
+/// Endpoint of an upstream server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Endpoint {
     Tcp(SocketAddr),
@@ -27,7 +27,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    /// Returns the place of an address; None for a name.
+    /// Returns the endpoint of an address; None for a name.
     pub(crate) fn of(address: &Address) -> Option<Self> {
         match address {
             Address::Unix(path) => Some(Self::Unix(Arc::from(&**path))),
@@ -52,7 +52,7 @@ impl std::fmt::Display for Endpoint {
 pub(crate) struct Transport {
     stream: Stream,
     bound: Bound,
-    /// Right to the socket; none for an active check.
+    /// Permit of the socket; none for an active check.
     descriptor: Option<Arc<Descriptor>>,
 }
 

@@ -103,7 +103,7 @@ pub(in crate::upstream) fn remove(fields: &mut HeaderMap, is_unfit: impl Fn(&Hea
     }
 }
 
-/// Removes from trailers what must not come behind a body (RFC 9110, section
+/// Removes from trailers what must not come after a body (RFC 9110, section
 /// 6.5.1), and what `is_ours`: some recipients merge trailers with the head.
 pub(in crate::upstream) fn clean_trailers(
     trailers: &mut HeaderMap,

@@ -18,7 +18,6 @@ use crate::observe::access_log::X_REQUEST_ID;
 use crate::site::reserved::folds_to;
 use crate::site::{FieldOps, NamedFields};
 use crate::upstream::ForwardTo;
-use crate::upstream::answer::upgrade;
 use crate::upstream::parts::Upstreams;
 use forwarded::Forwarded;
 
@@ -80,7 +79,7 @@ pub(in crate::upstream) fn prepare(
     let host = host_of(head)?;
     let upgrade = match has_body || !seen.connection {
         true => None,
-        false => upgrade::asked(head),
+        false => requested_upgrade(head),
     };
     let expects = has_body && fields::has_token(&head.headers, &EXPECT, "100-continue");
     let trailers = seen.te && fields::has_token(&head.headers, &TE, "trailers");
@@ -248,12 +247,29 @@ fn shadows<'a>(
     folded.filter(move |name| is_ruled(name)).cloned()
 }
 
+/// Returns the protocols that an HTTP/1.1 request without a body asks for.
+/// HTTP/2 in plain text is none of them: its frames would pass unread.
+fn requested_upgrade(head: &Parts) -> Option<HeaderValue> {
+    if head.version != Version::HTTP_11 || !fields::has_token(&head.headers, &CONNECTION, "upgrade")
+    {
+        return None;
+    }
+    let mut protocols = head.headers.get_all(UPGRADE).iter();
+    let protocol = protocols.next()?;
+    let refused = [&b"h2c"[..], b"http", b"tls"];
+    let is_http = fields::elements(protocol).any(|one| {
+        let one = one.to_ascii_lowercase();
+        refused.iter().any(|refused| one.starts_with(refused))
+    });
+    (protocols.next().is_none() && !is_http).then(|| protocol.clone())
+}
+
 /// Sets `Connection` for `TE` and `Upgrade`.
 fn name_in_connection(fields: &mut HeaderMap, te: bool, upgrade: bool) {
     let options = match (te, upgrade) {
         (true, true) => TE_AND_UPGRADE_OPTIONS,
         (true, false) => TE_OPTION,
-        (false, true) => upgrade::UPGRADE_OPTION,
+        (false, true) => UPGRADE_OPTION,
         (false, false) => return,
     };
     fields.insert(CONNECTION, options);
@@ -315,6 +331,7 @@ const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 const TE_OPTION: HeaderValue = HeaderValue::from_static("te");
+pub(in crate::upstream) const UPGRADE_OPTION: HeaderValue = HeaderValue::from_static("upgrade");
 const TE_AND_UPGRADE_OPTIONS: HeaderValue = HeaderValue::from_static("te, upgrade");
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 const ZERO: HeaderValue = HeaderValue::from_static("0");

@@ -10,7 +10,6 @@ use tokio::time::Instant;
 use super::Server;
 use super::ejection::Trial;
 use super::resolve::Unresolved;
-use crate::limits::budget::Prefix;
 use crate::observe::metrics::UpstreamResult;
 use crate::upstream::connections::transport::Endpoint;
 use crate::upstream::failure::Failure;
@@ -20,7 +19,7 @@ use crate::upstream::permits::{Asker, Permit, Permits};
 /// Server that a request goes to. The request counts as in flight until this is
 /// dropped: after the last byte of the answer.
 pub(crate) struct Chosen {
-    /// Place of the server in `Upstream::servers`.
+    /// Index of the server in `Upstream::servers`.
     pub(in crate::upstream) index: usize,
     pub(in crate::upstream) server: Arc<Server>,
     permits: Arc<Permits>,
@@ -38,7 +37,9 @@ impl Chosen {
     pub(in crate::upstream) fn new(
         index: usize,
         server: Arc<Server>,
-        (owner, tenant, host, client): (Owner, u64, u64, Prefix),
+        owner: Owner,
+        tenant: u64,
+        asker: Asker,
         trial: Trial,
     ) -> Self {
         server.in_flight.fetch_add(1, Ordering::Relaxed);
@@ -48,7 +49,7 @@ impl Chosen {
             server,
             owner,
             tenant,
-            asker: Asker { host, client },
+            asker,
             trial,
             is_noted: false,
         }
@@ -73,7 +74,7 @@ impl Chosen {
         })
     }
 
-    /// Returns the places where the server listens, one at least, in the order in
+    /// Returns the server's endpoints, one at least, in the order in
     /// which they are to be tried. Only a name is waited for, 5 s at most.
     ///
     /// # Errors
