@@ -27,7 +27,7 @@ pub(crate) use imports::Served;
 /// Script of `[hook]`, and what it may cost its clients.
 pub(crate) struct Opened {
     hook: Arc<Hook>,
-    /// What looks names up as the server does for a client.
+    /// Lookups by a script, charged to the client as the server charges its own.
     pub(crate) clients: server::Clients,
     /// `[server] handshake_timeout`.
     handshake: Duration,

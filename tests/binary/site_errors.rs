@@ -94,7 +94,7 @@ fn a_document_that_can_not_be_read_fails_its_own_host() {
     }
 }
 
-/// One byte that is not UTF-8 hides no other.
+/// A byte that is not UTF-8 hides no other byte of the document.
 #[test]
 fn a_site_of_other_bytes_than_text_is_shown() {
     let sandbox = sandbox();

@@ -35,7 +35,7 @@ pub(super) struct ByPrefix {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Group {
     All,
-    /// Those of one wider prefix.
+    /// Prefixes within a wider one.
     Within(Prefix),
     /// The wider prefixes themselves.
     Wider,
@@ -239,7 +239,7 @@ impl Held {
                 continue;
             }
             let fresh = noted.active + MIN_IDLE > now;
-            // None before the end of its handshake.
+            // Requests are counted from the end of the handshake on.
             let requests = noted.state.requests.get();
             let active = requests.map(|requests| requests.last_active(now));
             match active.filter(|active| *active > noted.active) {

@@ -19,7 +19,7 @@ use crate::tls::frames::parser::{HEADERS, Parser, SETTINGS};
 
 /// Bound of a transport's bytes.
 pub(in crate::upstream) enum Bound {
-    /// None: HTTP has not begun, or the connection has left it.
+    /// Nothing is bounded: HTTP has not begun, or the connection has left it.
     None,
     /// Charges the records below TLS.
     Records(Box<Records>),
@@ -45,7 +45,7 @@ impl Bound {
     pub(in crate::upstream) fn http2(streams: Arc<Streams>) -> Self {
         Self::Http2(Box::new(Frames {
             received: Parser::client(),
-            // What a server receives is what we send.
+            // The upstream parses our bytes as a server does.
             sent: Parser::server(),
             budget: Budget::of_upstream(),
             begun: clock::monotonic(),

@@ -14,7 +14,7 @@ use crate::upstream::failure::{Failure, Own, Waited};
 use crate::upstream::owned::Owner;
 use crate::upstream::parts::Upstreams;
 
-/// What connects to a server: a site, for one of its hosts.
+/// Site that connects to a server, for one of its hosts.
 #[derive(Clone, Copy)]
 pub(in crate::upstream) struct Caller<'a> {
     pub(in crate::upstream) upstreams: &'a Upstreams,

@@ -14,7 +14,7 @@ use crate::upstream::request::exchange::Exchange;
 pub(in crate::upstream) struct Lease {
     worker: Arc<Worker>,
     pub(in crate::upstream) key: Key,
-    /// None once it is released.
+    /// The connection; none once it is released.
     pub(in crate::upstream) connection: Option<Opened>,
     /// The connection served a request before.
     pub(in crate::upstream) is_reused: bool,

@@ -111,7 +111,7 @@ impl State {
     /// prefix with most, the one that has waited longest for its client.
     pub(super) fn reclaim(&mut self, client: Prefix, now: Instant) {
         let own = self.clients.get(&client).map_or(0, |client| client.held);
-        // Nobody has more than twice as many.
+        // No prefix can have more than twice as many, so none has to give way.
         if own >= FEW || self.used <= 2 * (own + 1) {
             return;
         }
