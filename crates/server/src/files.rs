@@ -30,7 +30,6 @@ use crate::site::body::{Body, method_not_allowed, plain};
 use crate::site::{CacheRule, Candidate, Guard, Root, RuleOptions, SitePath, redirect_to};
 use cache::{Age, Cache, Entry, Key, KeyRef, What};
 use load::Loaded;
-use mounts::Mounts;
 use path::FilePath;
 use permits::Permits;
 use reads::{FolderReads, ReadPermit, Reads};
@@ -52,7 +51,7 @@ impl Files {
     pub(crate) fn new(capacity: usize, guard: Arc<Guard>) -> Self {
         Self(Arc::new(FilesState {
             cache: Cache::new(capacity),
-            reads: Reads::new(Mounts::new()),
+            reads: Reads::new(),
             open: Permits::new(),
             log_limits: LogLimits::default(),
             guard,
@@ -301,7 +300,7 @@ impl FilesState {
         let checked = self.cache.now();
         let identity = known.as_ref().and_then(|entry| entry.identity());
         let loaded = load::load(&key, identity, &self.guard);
-        self.reads.mounts.renew();
+        self.reads.renew_mounts();
         let file = log_limiter::File {
             host: &key.host,
             tenant,

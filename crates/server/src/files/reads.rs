@@ -7,27 +7,34 @@ use sekisho_certs::Tenant;
 use sekisho_gate::{Denied, Gate, Permit, Sharing};
 
 use super::Folder;
-use super::mounts::{Device, Mounts};
+use super::mounts::Mounts;
 
 /// Limits on file reads in flight. Clones are one.
 ///
 /// A read of a hung mount keeps its permits. Hence a device has a share of the
 /// [`READS_IN_FLIGHT`] reads, and so have a tenant and each of its folders.
 #[derive(Clone, Debug)]
-pub(crate) struct Reads {
+pub(crate) struct Reads(Arc<Gates>);
+
+#[derive(Debug)]
+struct Gates {
     /// Folders of a tenant.
     folders: Gate<(Tenant, Arc<str>)>,
     /// Roots of a tenant with `{host}`: these name many folders, often on one mount.
     templates: Gate<(Tenant, Arc<str>)>,
     tenants: Gate<Tenant>,
     /// Devices that folders lie on, whoever has them.
-    devices: Gate<Device>,
-    pub(super) mounts: Arc<Mounts>,
-    /// Roots that hosts of several tenants share, and whether they have `{host}`.
-    roots: Gate<(Arc<str>, bool)>,
+    mounts: Mounts<Device>,
     /// Bounds the reads in all.
-    all: Gate<(Arc<str>, bool)>,
+    all: Gate<SharedRoot>,
 }
+
+/// Root that hosts of several tenants may share, and whether it has `{host}`.
+type SharedRoot = (Arc<str>, bool);
+
+/// Reads of folders on one device. Its roots take turns.
+#[derive(Debug)]
+struct Device(Gate<SharedRoot>);
 
 /// Reads of one folder.
 #[derive(Clone, Debug)]
@@ -37,7 +44,8 @@ pub(crate) struct FolderReads {
     root: Arc<str>,
     /// Folder of a host below a root with `{host}`; the root itself without it.
     folder: Arc<str>,
-    device: Device,
+    /// Device of the folder; none if it is not known.
+    device: Option<Arc<Device>>,
     has_host: bool,
 }
 
@@ -47,28 +55,31 @@ pub(crate) struct ReadPermit {
     _folder: Permit<(Tenant, Arc<str>)>,
     _template: Option<Permit<(Tenant, Arc<str>)>>,
     _tenant: Permit<Tenant>,
-    _root: Permit<(Arc<str>, bool)>,
-    _device: Permit<Device>,
-    _all: Permit<(Arc<str>, bool)>,
+    _device: Option<Permit<SharedRoot>>,
+    _all: Permit<SharedRoot>,
+}
+
+impl Default for Device {
+    fn default() -> Self {
+        Self(Gate::new(OF_DEVICE, Sharing::AtMost(of_root), MAX_WAITING))
+    }
 }
 
 impl Reads {
-    pub(super) fn new(mounts: Mounts) -> Self {
+    pub(super) fn new() -> Self {
+        Self::on(Mounts::new())
+    }
+
+    fn on(mounts: Mounts<Device>) -> Self {
         let of_folder = Sharing::AtMost(|_| OF_FOLDER);
         let of_template = Sharing::AtMost(|(tenant, _)| of_tenant(tenant) / 2);
-        let of_root: fn(&(Arc<str>, bool)) -> usize = |(_, has_host)| match has_host {
-            true => OF_TEMPLATE,
-            false => OF_FOLDER,
-        };
-        Self {
+        Self(Arc::new(Gates {
             folders: Gate::new(usize::MAX, of_folder, MAX_WAITING),
             templates: Gate::new(usize::MAX, of_template, MAX_WAITING),
             tenants: Gate::new(usize::MAX, Sharing::AtMost(of_tenant), MAX_WAITING),
-            devices: Gate::new(usize::MAX, Sharing::AtMost(of_device), MAX_WAITING),
-            mounts: Arc::new(mounts),
-            roots: Gate::new(usize::MAX, Sharing::AtMost(of_root), MAX_WAITING),
+            mounts,
             all: Gate::new(READS_IN_FLIGHT, Sharing::AtMost(of_root), MAX_WAITING),
-        }
+        }))
     }
 
     /// Returns the reads of a folder.
@@ -83,52 +94,61 @@ impl Reads {
             reads: self.clone(),
             tenant: tenant.clone(),
             root: Arc::clone(&root.template.text),
-            device: self.mounts.device(Path::new(&*folder)),
+            device: self.0.mounts.device(Path::new(&*folder)),
             folder,
             has_host,
         }
     }
+
+    /// Reads the mounts again if they have changed.
+    pub(super) fn renew_mounts(&self) {
+        self.0.mounts.renew();
+    }
 }
 
 impl FolderReads {
-    /// Waits for a permit: of the folder, the template, the tenant, the root, the device,
-    /// and all reads. A read that waits for one of them holds those before it. Another tenant
-    /// needs none of them, unless both have the same root. Of its tenant's permits, a folder
-    /// holds no more than it may have.
+    /// Waits for a permit: of the folder, the template, the tenant, the device, and all reads.
+    /// A read that waits for one of them holds those before it. Another tenant needs none of
+    /// them, unless both have the same root. Of its tenant's permits, a folder holds no more
+    /// than it may have.
     ///
     /// # Errors
     /// [`Denied`], if too many reads wait.
     pub(crate) async fn permit(&self) -> Result<ReadPermit, Denied> {
-        let reads = &self.reads;
-        let _folder = reads.folders.enter(self.of_tenant(&self.folder)).await?;
+        let gates = &*self.reads.0;
+        let _folder = gates.folders.enter(self.of_tenant(&self.folder)).await?;
         let _template = match self.has_host {
-            true => Some(reads.templates.enter(self.of_tenant(&self.root)).await?),
+            true => Some(gates.templates.enter(self.of_tenant(&self.root)).await?),
             false => None,
         };
         Ok(ReadPermit {
             _folder,
             _template,
-            _tenant: reads.tenants.enter(self.tenant.clone()).await?,
-            _root: reads.roots.enter(self.root()).await?,
-            _device: reads.devices.enter(Arc::clone(&self.device)).await?,
-            _all: reads.all.enter(self.root()).await?,
+            _tenant: gates.tenants.enter(self.tenant.clone()).await?,
+            _device: match &self.device {
+                Some(device) => Some(device.0.enter(self.root()).await?),
+                None => None,
+            },
+            _all: gates.all.enter(self.root()).await?,
         })
     }
 
     /// Takes a permit without waiting, if there is one.
     pub(crate) fn try_permit(&self) -> Option<ReadPermit> {
-        let reads = &self.reads;
-        let template = || reads.templates.try_enter(self.of_tenant(&self.root));
+        let gates = &*self.reads.0;
+        let template = || gates.templates.try_enter(self.of_tenant(&self.root));
         Some(ReadPermit {
-            _folder: reads.folders.try_enter(self.of_tenant(&self.folder))?,
+            _folder: gates.folders.try_enter(self.of_tenant(&self.folder))?,
             _template: match self.has_host {
                 true => Some(template()?),
                 false => None,
             },
-            _tenant: reads.tenants.try_enter(self.tenant.clone())?,
-            _root: reads.roots.try_enter(self.root())?,
-            _device: reads.devices.try_enter(Arc::clone(&self.device))?,
-            _all: reads.all.try_enter(self.root())?,
+            _tenant: gates.tenants.try_enter(self.tenant.clone())?,
+            _device: match &self.device {
+                Some(device) => Some(device.0.try_enter(self.root())?),
+                None => None,
+            },
+            _all: gates.all.try_enter(self.root())?,
         })
     }
 
@@ -136,7 +156,7 @@ impl FolderReads {
         (self.tenant.clone(), Arc::clone(text))
     }
 
-    fn root(&self) -> (Arc<str>, bool) {
+    fn root(&self) -> SharedRoot {
         (Arc::clone(&self.root), self.has_host)
     }
 }
@@ -148,10 +168,10 @@ fn of_tenant(tenant: &Tenant) -> usize {
     }
 }
 
-fn of_device(device: &Device) -> usize {
-    match device.is_empty() {
-        true => usize::MAX,
-        false => OF_DEVICE,
+fn of_root((_, has_host): &SharedRoot) -> usize {
+    match has_host {
+        true => OF_TEMPLATE,
+        false => OF_FOLDER,
     }
 }
 
@@ -162,9 +182,9 @@ pub(crate) const READS_IN_FLIGHT: usize = 128;
 /// Reads in flight in one folder: three hung folders leave permits to others of the
 /// tenant.
 pub(crate) const OF_FOLDER: usize = 8;
-/// Reads in flight for hosts of one tenant: three tenants whose folders hang leave permits
-/// to others.
-const OF_TENANT: usize = READS_IN_FLIGHT / 4;
+/// Reads in flight for hosts of one tenant: three tenants whose folders hang on one device
+/// leave permits to others.
+const OF_TENANT: usize = OF_DEVICE / 4;
 /// Reads in flight for hosts without a tenant, which may be many customers': seven hung
 /// folders leave permits to others.
 const OF_NO_TENANT: usize = READS_IN_FLIGHT / 2;
@@ -173,7 +193,7 @@ const OF_NO_TENANT: usize = READS_IN_FLIGHT / 2;
 const OF_DEVICE: usize = READS_IN_FLIGHT * 3 / 4;
 /// Reads in flight in all folders of one root with `{host}`, whoever has the hosts.
 const OF_TEMPLATE: usize = READS_IN_FLIGHT / 4;
-/// Reads that wait at each of the six gates. What waits is a request, which takes far more
+/// Reads that wait at each of these gates. What waits is a request, which takes far more
 /// memory than its entry in the queue; and a piece of a download that is refused ends it.
 pub(crate) const MAX_WAITING: usize = 1 << 16;
 
@@ -181,13 +201,13 @@ pub(crate) const MAX_WAITING: usize = 1 << 16;
 impl Reads {
     /// Returns how many reads are in flight.
     pub(super) fn used(&self) -> usize {
-        self.all.used()
+        self.0.all.used()
     }
 
     /// Takes all reads.
     pub(super) fn hold_all(&self) -> Vec<impl Sized + use<>> {
         let roots = 0..READS_IN_FLIGHT / OF_TEMPLATE;
-        let enter = |n: usize| self.all.try_enter((n.to_string().into(), true));
+        let enter = |n: usize| self.0.all.try_enter((n.to_string().into(), true));
         roots
             .flat_map(|n| std::iter::from_fn(move || enter(n)))
             .collect()
@@ -196,6 +216,9 @@ impl Reads {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+    use std::task::{Context, Poll, Waker};
+
     use sekisho_certs::HostName;
 
     use super::*;
@@ -211,7 +234,7 @@ mod tests {
     }
 
     fn of_no_mount() -> Reads {
-        Reads::new(Mounts::of(""))
+        Reads::on(Mounts::of(""))
     }
 
     fn take_all(folder: &FolderReads) -> Vec<ReadPermit> {
@@ -256,31 +279,69 @@ mod tests {
         }
     }
 
+    /// Reads of a machine with a disk, and a mount at `/srv/nfs`.
+    fn of_two_devices() -> Reads {
+        Reads::on(Mounts::of(
+            "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:41 / /srv/nfs rw - nfs4 nas:/a rw",
+        ))
+    }
+
     #[test]
     fn the_folders_of_one_device_leave_reads_to_others() {
-        let mounts = Mounts::of(
-            "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:41 / /srv/nfs rw - nfs4 nas:/a rw",
-        );
-        let reads = Reads::new(mounts);
+        let reads = of_two_devices();
         let root = |above, n, tenant: &str| {
             let root = format!("/srv/{above}/{tenant}/{n}");
             folder(&reads, &root, "a.example", tenant)
         };
-        let tenants = ["1", "2", "3", "4", "5"];
-        let hung = tenants
-            .iter()
-            .flat_map(|tenant| (0..8).map(move |n| (n, tenant)));
-        let hung: Vec<_> = hung
-            .flat_map(|(n, tenant)| take_all(&root("nfs", n, tenant)))
-            .collect();
+        let hang = |tenant| -> Vec<_> {
+            let folders = (0..8).map(|n| root("nfs", n, tenant));
+            folders.flat_map(|folder| take_all(&folder)).collect()
+        };
+        let mut hung: Vec<_> = ["1", "2", "3"].into_iter().flat_map(hang).collect();
+        let same = root("nfs", 0, "4").try_permit();
+        assert!(same.is_some(), "three tenants leave permits to a fourth");
+        drop(same);
+        hung.extend(["4", "5"].into_iter().flat_map(hang));
         assert_eq!(hung.len(), OF_DEVICE);
-        for tenant in tenants {
-            let well = root("disk", 0, tenant).try_permit();
-            assert_eq!(
-                well.is_some(),
-                !["1", "2", "3"].contains(&tenant),
-                "{tenant}"
-            );
+        assert!(root("nfs", 0, "6").try_permit().is_none());
+        assert!(root("disk", 0, "6").try_permit().is_some());
+    }
+
+    /// All tenants' folders lie on one disk, which is slow.
+    #[test]
+    fn a_quiet_tenant_has_its_turn_on_a_device_for_which_many_wait() {
+        let reads = of_two_devices();
+        let busy = (0..40).flat_map(|tenant| (0..3).map(move |root| (tenant, root)));
+        let busy = busy.map(|(tenant, root)| {
+            let root = format!("/srv/{tenant}/{root}");
+            folder(&reads, &root, "a.example", &format!("t{tenant}"))
+        });
+        let busy: Vec<_> = busy.collect();
+        let quiet = folder(&reads, "/srv/quiet", "a.example", "quiet");
+        let asking = busy.iter().flat_map(|folder| [folder; OF_FOLDER]);
+        let mut waits: Vec<_> = asking.map(|folder| Box::pin(folder.permit())).collect();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut under_way = VecDeque::new();
+        let mut poll = |under_way: &mut VecDeque<_>| {
+            waits.retain_mut(|wait| match wait.as_mut().poll(&mut context) {
+                Poll::Ready(permit) => {
+                    under_way.push_back(permit.unwrap());
+                    false
+                }
+                Poll::Pending => true,
+            });
+        };
+        poll(&mut under_way);
+        assert_eq!(under_way.len(), OF_DEVICE);
+        let mut turn = Box::pin(quiet.permit());
+        let mut context = Context::from_waker(Waker::noop());
+        for ended in 0.. {
+            if turn.as_mut().poll(&mut context).is_ready() {
+                break;
+            }
+            assert!(ended <= busy.len(), "each root had its turn before");
+            drop(under_way.pop_front());
+            poll(&mut under_way);
         }
     }
 
