@@ -2,18 +2,21 @@
 //! lookups, which are pipelined on shared ones.
 //!
 //! Each call is a task of its own: none depends on who polls it, and one whose
-//! caller went away ends in order. A lookup that nobody polled would hold up
+//! caller went away ends in order; a read of the log ends at once. A lookup that nobody polled would hold up
 //! the answers behind its own. Lookups are tasks of the runtime that serves
 //! their client, all else of the runtime that the pool was made with.
 
 use std::fmt;
 use std::pin::{Pin, pin};
+use std::result;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};
 
 use super::Options;
@@ -101,7 +104,8 @@ impl Pool {
     }
 
     /// Reads the change log, all of it within the bound of reads. No other call holds it up
-    /// but reads of the log.
+    /// but reads of the log. It ends with its caller: one that hangs holds up the next no
+    /// longer than its caller waits.
     pub(super) async fn read_log<T, F>(
         self: &Arc<Self>,
         work: impl FnOnce(Arc<Connection>) -> F + Send + 'static,
@@ -113,7 +117,10 @@ impl Pool {
         let pool = Arc::clone(self);
         let call = async move { pool.alone(&pool.log, work).await };
         let bound = self.dialer.options.read;
-        self.spawned(&self.runtime, bound, call).await
+        let mut task = JoinSet::new();
+        task.spawn_on(async move { timeout(bound, call).await }, &self.runtime);
+        let ended = task.join_next().await.expect("there is a task");
+        self.result(ended, bound)
     }
 
     /// Finds what answers for a name.
@@ -173,7 +180,15 @@ impl Pool {
         F: Future<Output = Step<T>> + Send + 'static,
     {
         let task = runtime.spawn(async move { timeout(bound, call).await });
-        match task.await {
+        self.result(task.await, bound)
+    }
+
+    fn result<T>(
+        &self,
+        ended: result::Result<result::Result<Step<T>, Elapsed>, JoinError>,
+        bound: Duration,
+    ) -> Result<T> {
+        match ended {
             Ok(Ok(step)) => step.map_err(|fault| fault.at(&self.dialer.url)),
             Ok(Err(_)) => Err(StoreError::TimedOut(bound)),
             Err(error) => {

@@ -89,6 +89,27 @@ async fn the_log_is_read_while_writers_wait() {
     assert_eq!(store.changes(0, 99).await.unwrap().last, 20);
 }
 
+/// A read of the log whose caller gave up leaves its permit to the next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_of_the_log_that_hangs_holds_up_no_other() {
+    let url = database();
+    let patient = Options {
+        read: Duration::from_hours(1),
+        ..Options::default()
+    };
+    let store = open(&url, Mode::Create, &patient);
+    store.head().await.unwrap();
+    let locked = holding(&url, "BEGIN; LOCK TABLE sekisho.changes").await;
+    for hung in 1..=2 {
+        tokio::select! {
+            page = store.changes(0, 99) => panic!("{page:?}"),
+            () = waiting(&url, hung) => {}
+        }
+    }
+    drop(locked);
+    assert_eq!(in_time(store.changes(0, 99)).await.unwrap().last, 0);
+}
+
 /// Opens a transaction that keeps what it saw, as a dump does, until it is dropped.
 pub(super) async fn snapshot(url: &str) -> oneshot::Sender<()> {
     let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM sekisho.changes";
