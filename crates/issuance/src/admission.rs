@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sekisho_certs::{HostName, HostPattern, HostRecord, Obtained, Tenant};
-use sekisho_gate::{Gate, Sharing};
+use sekisho_gate::{Denied, Gate, Sharing};
 use tokio::time::{Instant, timeout};
 
 pub use caa::Issuers;
@@ -92,6 +92,8 @@ pub struct Admission {
     resolver: Resolver,
     /// Patterns that are examined, by tenant; all names without a record share one.
     examined: Gate<Option<Tenant>>,
+    /// Patterns of names without a record that are examined, by registered domain.
+    unrecorded: Gate<Box<str>>,
     memory: Memory,
 }
 
@@ -120,6 +122,7 @@ impl Admission {
             caa: settings.caa,
             resolver: Resolver::new(&settings.resolvers),
             examined: Gate::new(EXAMINED, Sharing::FewerThanLeft, MAX_WAITING),
+            unrecorded: Gate::new(EXAMINED / 2, Sharing::FewerThanLeft, MAX_WAITING),
             memory: Memory::new(MEMORY),
         })
     }
@@ -204,9 +207,20 @@ impl Admission {
         tenant: Option<Tenant>,
         is_heeded: bool,
     ) -> Result<Granted, No> {
-        let full = |_| No::Failed("too many names wait".into());
-        let permit = async { self.examined.enter(tenant).await.map_err(full) };
-        let _permit = within("waiting for a permit", permit).await?;
+        let permits = async {
+            let of_domain = match &tenant {
+                Some(_) => None,
+                None => Some(
+                    self.unrecorded
+                        .enter(registered_domain(pattern).into())
+                        .await?,
+                ),
+            };
+            Ok((of_domain, self.examined.enter(tenant).await?))
+        };
+        let full = |_: Denied| No::Failed("too many names wait".into());
+        let permits = async { permits.await.map_err(full) };
+        let _permits = within("waiting for a permit", permits).await?;
         let tenant = match &self.ask {
             Some(ask) => within("ask", ask.check(pattern)).await?,
             None => None,
@@ -239,7 +253,8 @@ async fn within<T>(what: &str, asked: impl Future<Output = Result<T, No>>) -> Re
 /// For each condition: a handshake waits 20 s for the decision and the order.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Patterns that are examined at once, with two sockets each at most. A tenant has fewer
-/// than are left: name servers of one that hang hold up no other.
+/// than are left: name servers of one that hang hold up no other. Nor do those of one
+/// registered domain hold up other names without a record, which have half of them.
 const EXAMINED: usize = 64;
 /// Patterns that wait to be examined.
 const MAX_WAITING: usize = 4096;

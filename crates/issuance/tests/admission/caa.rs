@@ -10,6 +10,7 @@ use hickory_proto::rr::{Name, RData};
 use sekisho_issuance::acme::Meta;
 use sekisho_issuance::admission::{Admission, Decision, Settings};
 use sekisho_testkit::services::{Pebble, PebbleOptions};
+use sekisho_testkit::{Answer, Endpoint};
 
 use super::fixture::*;
 use super::nameserver::{self, add};
@@ -50,9 +51,22 @@ async fn nothing_is_looked_up_where_no_ca_heeds_caa() {
 
 #[tokio::test]
 async fn a_tenant_whose_name_servers_hang_holds_up_no_other() {
+    let endpoint = endpoint();
+    endpoint.otherwise(Answer::ok(""));
+    for with_records in [true, false] {
+        hung_name_servers_hold_up_no_other(&endpoint, with_records).await;
+    }
+}
+
+async fn hung_name_servers_hold_up_no_other(endpoint: &Endpoint, with_records: bool) {
     let server = tokio::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
     let server = server.await.unwrap();
-    let admission = Arc::new(checking(server.local_addr().unwrap()));
+    let settings = Settings {
+        caa: true,
+        resolvers: resolving_by(server.local_addr().unwrap()).resolvers,
+        ..asking(endpoint)
+    };
+    let admission = Arc::new(Admission::new(settings).unwrap());
     tokio::spawn(async move {
         let mut buffer = [0; 1500];
         loop {
@@ -68,8 +82,8 @@ async fn a_tenant_whose_name_servers_hang_holds_up_no_other() {
     let decide = |host: String, tenant: &'static str| {
         let admission = Arc::clone(&admission);
         async move {
-            let record = record(&host, tenant);
-            admission.decide(&name(&host), Some(&record), &[]).await
+            let record = with_records.then(|| record(&host, tenant));
+            admission.decide(&name(&host), record.as_ref(), &[]).await
         }
     };
     let hung =
