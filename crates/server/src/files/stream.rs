@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::future::Future;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,6 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use rustix::buffer::spare_capacity;
+use rustix::io::{pread, retry_on_intr};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -116,8 +117,17 @@ impl http_body::Body for Stream {
 type Reading = Pin<Box<dyn Future<Output = io::Result<Bytes>> + Send>>;
 
 fn read_piece(file: &File, offset: u64, len: u64, permit: Arc<OpenPermit>) -> io::Result<Bytes> {
-    let mut bytes = vec![0; usize::try_from(len).expect("a piece is small")];
-    file.read_exact_at(&mut bytes, offset)?;
+    let len = usize::try_from(len).expect("a piece is small");
+    // Not filled with zeros first, which takes the time of a copy.
+    let mut bytes = Vec::with_capacity(len);
+    while bytes.len() < len {
+        let at = offset + bytes.len() as u64;
+        if retry_on_intr(|| pread(file, spare_capacity(&mut bytes), at))? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    // The allocator may have given room for more.
+    bytes.truncate(len);
     Ok(Bytes::from_owner(Piece {
         bytes,
         _permit: permit,
