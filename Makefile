@@ -198,6 +198,11 @@ h2spec: ## Run h2spec, all cases, on files and through the proxy
 	$(SYSTEM_TESTS)
 	target/debug/sekisho-system-tests h2spec --sekisho target/debug/sekisho
 
+.PHONY: h2-patched
+h2-patched: ## Build the server with tools/h2/h2.patch, as target/h2/release/sekisho
+	@tools/need build patch
+	tools/h2/build
+
 .PHONY: smuggling
 smuggling: ## Send requests that servers read differently, over HTTP/1.1 and HTTP/2
 	@tools/need build nginx nginx-lua node
