@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 #[derive(Debug)]
 pub(super) struct Mounts<D> {
     known: ArcSwap<Known<D>>,
-    /// None where `/proc` is not mounted.
+    /// The kernel's list; absent where `/proc` is not mounted.
     list: Option<Mutex<List>>,
 }
 
@@ -93,7 +93,7 @@ impl List {
 
 impl<D: Default> Known<D> {
     /// Reads lines of proc_pid_mountinfo(5). The last one of a mount point hides the others.
-    /// What is kept for a device of `before` stays.
+    /// A device of `before` keeps its `D`.
     fn parse(list: &[u8], before: &HashMap<Box<str>, Arc<D>, RandomState>) -> Self {
         let (mut devices, mut points) = (HashMap::default(), HashMap::default());
         for line in list.split(|byte| *byte == b'\n') {

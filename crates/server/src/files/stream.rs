@@ -118,7 +118,7 @@ type Reading = Pin<Box<dyn Future<Output = io::Result<Bytes>> + Send>>;
 
 fn read_piece(file: &File, offset: u64, len: u64, permit: Arc<OpenPermit>) -> io::Result<Bytes> {
     let len = usize::try_from(len).expect("a piece is small");
-    // Not filled with zeros first, which takes the time of a copy.
+    // Room that is not filled with zeros: to fill it takes the time of a copy.
     let mut bytes = Vec::with_capacity(len);
     while bytes.len() < len {
         let at = offset + bytes.len() as u64;

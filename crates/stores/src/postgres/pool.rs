@@ -2,9 +2,10 @@
 //! lookups, which are pipelined on shared ones.
 //!
 //! Each call is a task of its own: none depends on who polls it, and one whose
-//! caller went away ends in order; a read of the log ends at once. A lookup that nobody polled would hold up
-//! the answers behind its own. Lookups are tasks of the runtime that serves
-//! their client, all else of the runtime that the pool was made with.
+//! caller went away ends in order; a read of the log ends at once. A lookup that
+//! nobody polled would hold up the answers behind its own. Lookups are tasks of
+//! the runtime that serves their client, all else of the runtime that the pool
+//! was made with.
 
 use std::fmt;
 use std::pin::{Pin, pin};
@@ -104,8 +105,8 @@ impl Pool {
     }
 
     /// Reads the change log, all of it within the bound of reads. No other call holds it up
-    /// but reads of the log. It ends with its caller: one that hangs holds up the next no
-    /// longer than its caller waits.
+    /// but reads of the log. The read ends with its caller: a read that
+    /// hangs holds up the next no longer than its caller waits.
     pub(super) async fn read_log<T, F>(
         self: &Arc<Self>,
         work: impl FnOnce(Arc<Connection>) -> F + Send + 'static,
