@@ -23,8 +23,8 @@ use sekisho_server::network::Networks;
 use sekisho_server::site::{Allowed, Guard, OwnFiles, Site};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{
-    Addresses, CertificateWaits, Defaults, Limits, LoopId, Parts, Publisher, Responder, Server,
-    Settings, Shutdown,
+    Addresses, CertificateWaits, Defaults, Inherited, Limits, LoopId, Parts, Publisher, Responder,
+    Server, Settings, Shutdown,
 };
 use sekisho_stores::Mode;
 use sekisho_stores::sqlite::Sqlite;
@@ -144,7 +144,7 @@ fn serve(challenges: Challenges) -> Addresses {
         upstreams: 16,
         bodies: 256 << 20,
     };
-    let server = Server::build(settings, parts).unwrap();
+    let server = Server::build(settings, parts, Inherited::default()).unwrap();
     let addresses = server.addresses().clone();
     tokio::spawn(server.run(Shutdown::new()));
     addresses

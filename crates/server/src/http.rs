@@ -131,7 +131,8 @@ async fn answer(
     context.metrics().request(response.status());
     let leaves = connect || response.status() == StatusCode::SWITCHING_PROTOCOLS;
     // After CONNECT, the client may send bytes that are not HTTP.
-    if http1 && (last || connect) && response.headers().get(CONNECTION).is_none() {
+    let closes = last || connect || context.local.drain.is_leaving();
+    if http1 && closes && response.headers().get(CONNECTION).is_none() {
         response.headers_mut().insert(CONNECTION, CLOSE);
     }
     if http1 && last && !has_body && !leaves {

@@ -125,6 +125,7 @@ pub use limits::settings::{CertificateWaits, Defaults, Limits, Settings};
 pub use lookup::virtual_host::{Made, Publisher, VirtualHost};
 pub use lookup::{hook, secret_file, tickets};
 pub use observe::{access_log, line_writer, metrics};
+pub use run::listen::Inherited;
 pub use run::server::{Addresses, Parts, Server};
 pub use run::shutdown::{Phase, Shutdown};
 pub use run::{admin, shutdown};

@@ -101,6 +101,11 @@ impl Connections {
         let _ = self.permits.acquire_many(self.all).await;
     }
 
+    /// Returns how many connections are open.
+    pub(crate) fn open(&self) -> usize {
+        self.lock().total
+    }
+
     /// Adds a connection of `prefix` that begins `now`. At the limit it closes the longest
     /// idle connection of the largest prefix, or of the largest prefix within a wider one
     /// that holds more than 16 times as many:

@@ -43,7 +43,10 @@ pub(super) async fn drive<C: Future>(
     context: &ConnContext,
 ) -> Driven<C::Output> {
     let drain = &context.local.drain;
-    let mut draining = pin!(drain.begun());
+    // A request of HTTP/1.1 that is under way would be lost with a connection that is
+    // closed between two answers. Over HTTP/2, GOAWAY says which requests count.
+    let leaves = context.timeouts().is_multiplexed();
+    let (mut leaving, mut draining) = (pin!(drain.leaving()), pin!(drain.begun()));
     let mut awaits_drain = false;
     let mut driver = Driver {
         connection,
@@ -54,18 +57,21 @@ pub(super) async fn drive<C: Future>(
         interval: CHECK_INTERVAL.min(context.limits().body / 2),
         park: PARK_DELAY,
         drained: false,
+        left: false,
         ending: false,
     };
     let mut poll = |cx: &mut Context<'_>| loop {
         if let Poll::Ready(ended) = driver.connection.as_mut().poll(cx) {
             return Poll::Ready(Driven::Ended(ended));
         }
-        driver.drained = match awaits_drain {
-            // Keeps the task's waker, which stays the same.
-            false => draining.as_mut().poll(cx).is_ready(),
-            true => driver.drained || drain.has_begun(),
-        };
-        awaits_drain = true;
+        if !awaits_drain {
+            // Each keeps the task's waker, which stays the same.
+            let _ = draining.as_mut().poll(cx);
+            let _ = leaves.then(|| leaving.as_mut().poll(cx));
+            awaits_drain = true;
+        }
+        driver.drained = drain.has_begun();
+        driver.left = leaves && drain.is_leaving();
         if driver.winds_down() {
             continue;
         }
@@ -95,19 +101,22 @@ struct Driver<'a, C, E, P> {
     /// The time until the next check; doubles while the connection is busy.
     park: Duration,
     drained: bool,
+    /// The connection is of HTTP/2, and ends once the client knows that.
+    left: bool,
     ending: bool,
 }
 
 impl<C: Future, E: Fn(Pin<&mut C>), P: Fn(Pin<&mut C>) -> Idle> Driver<'_, C, E, P> {
-    /// Asks hyper once to shut down gracefully, if the server drains or the
+    /// Asks hyper once to shut down gracefully, if the server drains or leaves, or the
     /// host is gone. Returns true if it asked now: the connection must then be
     /// polled.
     fn winds_down(&mut self) -> bool {
         let timeouts = self.context.timeouts();
-        if !self.drained && !timeouts.is_winding_down() {
+        let closes = self.drained || timeouts.is_winding_down();
+        if !closes && !self.left {
             return false;
         }
-        if !timeouts.is_in_flight() {
+        if closes && !timeouts.is_in_flight() {
             timeouts.close();
         }
         // A client that has sent no request yet gets its first one answered.

@@ -128,6 +128,11 @@ impl ConnTimeouts {
         self.idle.set(self.now());
     }
 
+    /// Returns whether the connection speaks HTTP/2.
+    pub(crate) fn is_multiplexed(&self) -> bool {
+        self.multiplexed.load(Relaxed)
+    }
+
     /// Notes that the client sent bytes. On a multiplexed connection they are
     /// not progress of a request: they may be a PING frame.
     pub(crate) fn read(&self) {

@@ -9,7 +9,9 @@ mod unauthenticated;
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::header::{ACCEPT, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
@@ -43,9 +45,44 @@ pub struct Sources {
     pub registry: Registry,
     /// Digest of the settings that judge sites, as they were read at the start.
     pub sites_digest: Box<str>,
+    /// Makes the answer of `/status`: for whom may connect to the Unix socket, or for all.
+    pub status: Box<dyn Fn(Audience) -> Reply<serde_json::Value> + Send + Sync>,
+    /// Changes the process, for whom may connect to the Unix socket.
+    pub control: Box<dyn Fn(Control) -> Reply<Result<String, Uncontrolled>> + Send + Sync>,
 }
 
-/// Admin service, which answers `/healthz`, `/readyz` and `/metrics`.
+/// Answer that takes its time.
+pub type Reply<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Why the process was not changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Uncontrolled {
+    /// Another change is under way, or this process is being replaced: ask again.
+    Busy,
+    /// The change failed, for this reason.
+    Failed(String),
+}
+
+/// Who asks for `/status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// The server's user, over the Unix socket.
+    Operator,
+    /// Whoever reaches the TCP address and has its token.
+    Network,
+}
+
+/// Change of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Begin anew with the configuration as it is now.
+    Reload,
+    /// Begin the program that is on the disk.
+    Upgrade,
+}
+
+/// Admin service, which answers `/healthz`, `/readyz`, `/metrics` and `/status`, and over
+/// a Unix socket takes `/reload` and `/upgrade`.
 #[derive(Clone)]
 pub struct Admin(Arc<AdminState>);
 
@@ -60,13 +97,15 @@ impl Admin {
             token,
             permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             started: Instant::now(),
+            leaving: AtomicBool::new(false),
         }))
     }
 
-    /// Serves until `shutdown` resolves, then drops open connections. The
-    /// service should outlive the drain: load balancers must see `/readyz`
-    /// change.
-    pub async fn serve(self, listener: Listener, shutdown: impl Future<Output = ()>) {
+    /// Serves until `left` resolves, then answers requests in flight for at most
+    /// [`LEAVE`]. Returns the listener, whose socket another process may serve. The
+    /// service should outlive the drain: load balancers must see `/readyz` change.
+    pub async fn serve(self, listener: Listener, left: impl Future<Output = ()>) -> Listener {
+        let audience = listener.audience();
         let mut unauthenticated = Unauthenticated::default();
         let mut open = tokio::task::JoinSet::new();
         let accepting = async {
@@ -75,7 +114,9 @@ impl Admin {
                     Ok(socket) => {
                         let admin = self.clone();
                         unauthenticated.admit(|permit| {
-                            open.spawn(async move { admin.connection(socket, &permit).await })
+                            open.spawn(async move {
+                                admin.connection(socket, &permit, audience).await;
+                            })
                         });
                     }
                     Err(error) => {
@@ -88,23 +129,27 @@ impl Admin {
         };
         tokio::select! {
             () = accepting => {}
-            () = shutdown => {}
+            () = left => {}
         }
+        self.0.leaving.store(true, Ordering::Relaxed);
+        // Who asked for a hand-over waits for its outcome.
+        tokio::spawn(timeout(LEAVE, open.join_all()));
+        listener
     }
 
-    async fn connection(&self, socket: Box<dyn Socket>, permit: &AccessPermit) {
-        let service = service_fn(|request| {
-            let mut response = self.answer(&request);
+    async fn connection(&self, socket: Box<dyn Socket>, permit: &AccessPermit, audience: Audience) {
+        let service = service_fn(async |request| {
+            let mut response = self.answer(&request, audience).await;
             let status = response.status();
             let is_refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
             if !is_refused && !permit.take_from(&self.0.permits) {
                 response = plain(StatusCode::SERVICE_UNAVAILABLE);
             }
-            if !permit.is_taken() {
+            if !permit.is_taken() || self.0.leaving.load(Ordering::Relaxed) {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(CONNECTION, close);
             }
-            async move { Ok::<_, Infallible>(response) }
+            Ok::<_, Infallible>(response)
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -127,23 +172,56 @@ impl Admin {
         }
     }
 
-    fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
+    async fn answer<B>(&self, request: &Request<B>, audience: Audience) -> Response<Body> {
         if let Some(refused) = access::refuse(request, self.0.token.as_ref()) {
             return refused;
         }
-        let answer: fn(&AdminState, &HeaderMap) -> Response<Body> = match request.uri().path() {
-            "/healthz" => |state, _| health::healthz(state),
-            "/readyz" => |state, _| health::readyz(state),
-            "/metrics" => metrics,
-            _ => return plain(StatusCode::NOT_FOUND),
+        let path = request.uri().path();
+        let control = match path {
+            "/reload" => Some(Control::Reload),
+            "/upgrade" => Some(Control::Upgrade),
+            _ => None,
         };
+        if let Some(control) = control {
+            return self.control(request.method(), control, audience).await;
+        }
+        let answers = ["/healthz", "/readyz", "/metrics", "/status"];
+        if !answers.contains(&path) {
+            return plain(StatusCode::NOT_FOUND);
+        }
         if request.method() != Method::GET && request.method() != Method::HEAD {
             return method_not_allowed("GET, HEAD");
         }
-        let mut response = answer(&self.0, request.headers());
+        let mut response = match path {
+            "/healthz" => health::healthz(&self.0),
+            "/readyz" => health::readyz(&self.0),
+            "/status" => json((self.0.sources.status)(audience).await),
+            _ => metrics(&self.0, request.headers()),
+        };
         let no_store = HeaderValue::from_static("no-store");
         response.headers_mut().insert(CACHE_CONTROL, no_store);
         response
+    }
+
+    /// Changes the process and waits for the outcome.
+    async fn control(
+        &self,
+        method: &Method,
+        control: Control,
+        audience: Audience,
+    ) -> Response<Body> {
+        if audience == Audience::Network {
+            return Body::plain(StatusCode::FORBIDDEN, UNIX_ONLY);
+        }
+        if method != Method::POST {
+            return method_not_allowed("POST");
+        }
+        let (status, text) = match (self.0.sources.control)(control).await {
+            Ok(text) => (StatusCode::OK, text),
+            Err(Uncontrolled::Failed(text)) => (StatusCode::CONFLICT, text),
+            Err(Uncontrolled::Busy) => (StatusCode::SERVICE_UNAVAILABLE, BUSY.to_owned()),
+        };
+        Body::plain(status, format!("{text}\n"))
     }
 }
 
@@ -153,6 +231,16 @@ struct AdminState {
     /// Permits for connections whose requests were let in.
     permits: Arc<Semaphore>,
     started: Instant,
+    /// Answers are the last ones of their connections. Relaxed: it orders nothing else.
+    leaving: AtomicBool,
+}
+
+/// Makes an answer of JSON.
+fn json(value: serde_json::Value) -> Response<Body> {
+    let mut response = Body::plain(StatusCode::OK, format!("{value}\n"));
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
 }
 
 /// Answers in the format of OpenMetrics if the client asks for it, else in that of
@@ -183,6 +271,12 @@ const MAX_CONNECTIONS: usize = 64;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// From accepting until a request was let in.
 const UNAUTHENTICATED_LIFE: Duration = Duration::from_secs(5);
+/// Time for answers in flight once another process serves the socket: longer than a
+/// hand-over takes to let go.
+const LEAVE: Duration = Duration::from_secs(10);
+const BUSY: &str = "another hand-over is under way, or has just been done; ask again";
+const UNIX_ONLY: &str = "403 Forbidden: only over a Unix socket; set [listen] admin = \"unix:PATH\", \
+    or send the process SIGHUP (reload) or SIGUSR2 (upgrade)\n";
 /// From accepting to the end, slow readers included.
 const CONNECTION_LIFE: Duration = Duration::from_secs(300);
 /// Read buffer: the least that hyper takes. A request is one line and a token.

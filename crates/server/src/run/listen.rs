@@ -1,13 +1,47 @@
-//! Binds the listening sockets.
+//! Binds the listening sockets, or takes those of the process before.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::Error;
 
-/// A listening address, with a socket for each worker.
+/// Listening sockets that another process or the service manager gave, by the address as
+/// it was configured.
+#[derive(Debug, Default)]
+pub struct Inherited(Vec<(SocketAddr, TcpListener)>);
+
+impl Inherited {
+    /// Adds a socket of this address.
+    ///
+    /// # Errors
+    /// If the descriptor is no socket that listens for TCP.
+    pub fn add(&mut self, configured: SocketAddr, socket: OwnedFd) -> io::Result<()> {
+        let socket = Socket::from(socket);
+        if !socket.is_listener()? || socket.local_addr()?.as_socket().is_none() {
+            return Err(io::Error::other("it is no socket that listens for TCP"));
+        }
+        set_options(&socket)?;
+        self.0.push((configured, socket.into()));
+        Ok(())
+    }
+
+    /// Returns the addresses whose sockets were not taken.
+    pub(crate) fn left(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.0.iter().map(|(address, _)| *address)
+    }
+
+    /// Takes all sockets of an address.
+    fn take(&mut self, configured: SocketAddr) -> Vec<TcpListener> {
+        let of_address = |(address, _): &mut (SocketAddr, _)| *address == configured;
+        let taken = self.0.extract_if(.., of_address);
+        taken.map(|(_, socket)| socket).collect()
+    }
+}
+
+/// A listening address, with one socket or more for each worker.
 #[derive(Debug)]
 pub(crate) struct Listening {
     /// Address as configured.
@@ -18,22 +52,37 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Binds `address` once for each of `workers`. With port 0 the first one
-    /// chooses the port.
-    pub(crate) fn bind(address: SocketAddr, workers: usize) -> Result<Self, Error> {
+    /// Takes the inherited sockets of `address`, and binds one for each of `workers` that
+    /// lacks one. With port 0 the first one chooses the port. More sockets than workers
+    /// stay: the kernel resets connections that wait in a socket that is closed.
+    pub(crate) fn bind(
+        address: SocketAddr,
+        workers: usize,
+        inherited: &mut Inherited,
+    ) -> Result<Self, Error> {
         let failed = |source| Error::Bind { address, source };
-        let shared = workers > 1;
-        if shared && address.port() != 0 {
-            // SO_REUSEPORT would let a second server bind the same address and
-            // take half of the connections. A bind without it first detects
-            // that server.
-            drop(listen(address, false).map_err(failed)?);
+        let mut sockets = inherited.take(address);
+        if sockets.is_empty() {
+            if address.port() != 0 {
+                // SO_REUSEPORT would let a second server bind the same address and
+                // take half of the connections. A bind without it first detects
+                // that server.
+                drop(listen(address, false).map_err(failed)?);
+            }
+            sockets.push(listen(address, true).map_err(failed)?);
         }
-        let first = listen(address, shared).map_err(failed)?;
-        let bound = first.local_addr().map_err(failed)?;
-        let mut sockets = vec![first];
-        for _ in 1..workers {
-            sockets.push(listen(bound, shared).map_err(failed)?);
+        let bound = sockets[0].local_addr().map_err(failed)?;
+        let given = sockets.len();
+        while sockets.len() < workers {
+            let another = match listen(bound, true) {
+                // A service manager's socket may be bound without SO_REUSEPORT: several
+                // workers share it.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    sockets[sockets.len() % given].try_clone()
+                }
+                other => other,
+            };
+            sockets.push(another.map_err(failed)?);
         }
         Ok(Self {
             configured: address,
@@ -49,7 +98,6 @@ fn listen(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
         Type::STREAM,
         Some(Protocol::TCP),
     )?;
-    socket.set_nonblocking(true)?;
     // Without SO_REUSEADDR, connections of an earlier process in TIME_WAIT
     // would block the bind.
     socket.set_reuse_address(true)?;
@@ -58,14 +106,20 @@ fn listen(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
         // Without it, `[::]:443` would take `0.0.0.0:443` as well.
         socket.set_only_v6(true)?;
     }
-    // Accepted sockets inherit both options.
+    set_options(&socket)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Makes the socket non-blocking, and sets the options that accepted sockets inherit.
+fn set_options(socket: &Socket) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     // The kernel would buffer up to `net.ipv4.tcp_wmem` for a client that reads
     // nothing, 4 MiB by default. Systems without the option serve too.
     let _ = socket.set_tcp_notsent_lowat(UNSENT);
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    Ok(())
 }
 
 /// Bytes that a socket takes before its client's window is open for them. A

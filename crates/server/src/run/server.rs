@@ -20,7 +20,9 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 
 use sekisho_certs::{Challenges, Clock, Lookup};
@@ -42,7 +44,7 @@ use crate::lookup::hook::{Chooser, Clients, Hook};
 use crate::lookup::virtual_host::VirtualHost;
 use crate::observe::access_log::AccessLog;
 use crate::observe::metrics::Metrics;
-use crate::run::listen::Listening;
+use crate::run::listen::{Inherited, Listening};
 use crate::run::shutdown::Shutdown;
 use crate::run::worker::{Common, Socket, Worker, Working};
 use crate::upstream::{
@@ -96,17 +98,25 @@ pub struct Parts {
 }
 
 impl Server {
-    /// Binds one socket for each worker and address.
+    /// Takes the `inherited` sockets of each address, and binds one for each worker that
+    /// lacks one.
     ///
     /// # Errors
     /// [`Error::Bind`] if an address can't be bound.
-    pub fn build(settings: Settings, parts: Parts) -> Result<Self, Error> {
+    pub fn build(
+        settings: Settings,
+        parts: Parts,
+        mut inherited: Inherited,
+    ) -> Result<Self, Error> {
         let count = settings.limits.workers;
-        let bind = |addresses: &[SocketAddr]| -> Result<Vec<Listening>, Error> {
-            let bind = |address: &SocketAddr| Listening::bind(*address, count);
+        let mut bind = |addresses: &[SocketAddr]| -> Result<Vec<Listening>, Error> {
+            let bind = |address: &SocketAddr| Listening::bind(*address, count, &mut inherited);
             addresses.iter().map(bind).collect()
         };
         let (https, http) = (bind(&settings.https)?, bind(&settings.http)?);
+        for address in inherited.left() {
+            tracing::info!(%address, "closed a socket that [listen] does not name");
+        }
         let bound = |listening: &[Listening]| listening.iter().map(|one| one.bound).collect();
         let addresses = Addresses {
             https: bound(&https),
@@ -114,7 +124,10 @@ impl Server {
         };
         let first = || addresses.https.first().map_or(HTTPS, SocketAddr::port);
         let https_port = settings.public_port.unwrap_or_else(first);
-        let (sockets, limit) = (https.len() + http.len(), settings.limits.connections);
+        let all = || https.iter().chain(&http);
+        // Of an address with more sockets than workers, some workers have one more.
+        let sockets = all().map(|one| one.sockets.len().div_ceil(count)).sum();
+        let limit = settings.limits.connections;
         let metrics = Arc::clone(&parts.metrics);
         let (common, background) = assemble(settings, parts, https_port);
         let connections = Connections::of_workers(count, limit, sockets, metrics);
@@ -125,6 +138,7 @@ impl Server {
                 connections,
                 sockets: Vec::new(),
                 working,
+                turns: Arc::default(),
             })
             .collect();
         deal(https, true, &mut workers);
@@ -143,13 +157,39 @@ impl Server {
         &self.addresses
     }
 
+    /// Duplicates the listening sockets of all workers, with their addresses as they were
+    /// configured, for a process that takes this one's place.
+    ///
+    /// # Errors
+    /// If the process has no descriptors left.
+    pub fn listeners(&self) -> io::Result<Vec<(SocketAddr, OwnedFd)>> {
+        let sockets = self.workers.iter().flat_map(|worker| &worker.sockets);
+        let duplicate = |one: &Socket| Ok((one.configured, one.socket.try_clone()?.into()));
+        sockets.map(duplicate).collect()
+    }
+
+    /// Makes a function that says whether each worker has turned since its last call. A
+    /// worker turns once a second.
+    #[must_use]
+    pub fn turns(&self) -> impl FnMut() -> bool + Send + use<> {
+        let workers = self.workers.iter();
+        let mut turns: Vec<_> = workers.map(|one| (Arc::clone(&one.turns), 0)).collect();
+        move || {
+            // Each one's count is brought up to date, also behind one that stands still.
+            turns.iter_mut().fold(true, |all, (count, before)| {
+                let now = count.load(Ordering::Relaxed);
+                all & (std::mem::replace(before, now) != now)
+            })
+        }
+    }
+
     /// Serves on one thread per worker until `shutdown` ends it. Resolves when
-    /// all workers have ended.
+    /// all workers have ended, with the number of connections that were cut off.
     ///
     /// # Errors
     /// [`Error::Worker`] if a thread or its runtime can't be made, or a worker
     /// panicked. The other workers are ended then.
-    pub async fn run(self, shutdown: Shutdown) -> Result<(), Error> {
+    pub async fn run(self, shutdown: Shutdown) -> Result<usize, Error> {
         // Ends with this future.
         let mut background = JoinSet::new();
         background.spawn(self.background.run(self.upstreams));
@@ -163,7 +203,7 @@ impl Server {
                 }
             }
         }
-        let mut first = Ok(());
+        let mut first = Ok(0);
         for end in ends {
             let ended = end
                 .await
@@ -171,7 +211,7 @@ impl Server {
             if ended.is_err() {
                 shutdown.end();
             }
-            first = first.and(ended);
+            first = first.and_then(|cut| ended.map(|more| cut + more));
         }
         first.map_err(Error::Worker)
     }
@@ -249,11 +289,11 @@ fn assemble(settings: Settings, parts: Parts, https_port: u16) -> (Arc<Common>, 
     (Arc::new(common), background)
 }
 
-/// Gives each worker its socket of each address.
+/// Gives each worker its sockets of each address.
 fn deal(listening: Vec<Listening>, tls: bool, workers: &mut [Worker]) {
     for one in listening {
-        for (socket, worker) in one.sockets.into_iter().zip(workers.iter_mut()) {
-            worker.sockets.push(Socket {
+        for (number, socket) in one.sockets.into_iter().enumerate() {
+            workers[number % workers.len()].sockets.push(Socket {
                 socket,
                 configured: one.configured,
                 tls,
@@ -266,7 +306,7 @@ fn start(
     number: usize,
     worker: Worker,
     shutdown: Shutdown,
-) -> io::Result<oneshot::Receiver<io::Result<()>>> {
+) -> io::Result<oneshot::Receiver<io::Result<usize>>> {
     let runtime = Worker::runtime()?;
     let (ended, end) = oneshot::channel();
     thread::Builder::new()

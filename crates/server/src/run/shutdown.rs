@@ -1,9 +1,5 @@
-//! Graceful shutdown: serving, draining, ending.
+//! Graceful shutdown: serving, leaving, draining, ending.
 
-use std::future::Future;
-use std::io;
-
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 /// Phase of a server's shutdown; it only moves forward.
@@ -12,7 +8,11 @@ pub enum Phase {
     /// Accepting and serving.
     #[default]
     Serving,
-    /// Accepting no connections; open ones end after their requests in flight.
+    /// Accepting no connections, since another process does; open ones end with their
+    /// next answer, for as long as that takes.
+    Leaving,
+    /// Accepting no connections; open ones end after their requests in flight, within
+    /// the drain limit.
     Draining,
     /// Cutting off the connections that are still open.
     Ending,
@@ -27,6 +27,11 @@ impl Shutdown {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Leaves new connections to another process, and lets open ones end in their time.
+    pub fn leave(&self) {
+        self.advance(Phase::Leaving);
     }
 
     /// Stops accepting and lets open connections end.
@@ -52,50 +57,6 @@ impl Shutdown {
         let _ = phases.wait_for(|now| *now >= phase).await;
     }
 
-    /// Drains at the first SIGTERM, SIGINT or SIGQUIT, ends at the second.
-    /// SIGUSR1 calls `reopen`, if there is a log to open again. SIGHUP and
-    /// SIGUSR2, which make other servers reload, are logged and change nothing.
-    ///
-    /// # Errors
-    /// If a signal handler can't be installed.
-    pub fn on_signals<F: Fn() + Send>(
-        &self,
-        reopen: Option<F>,
-    ) -> io::Result<impl Future<Output = ()> + Send + use<F>> {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut quit = signal(SignalKind::quit())?;
-        let mut hang_up = signal(SignalKind::hangup())?;
-        let mut user1 = signal(SignalKind::user_defined1())?;
-        let mut user2 = signal(SignalKind::user_defined2())?;
-        let shutdown = self.clone();
-        Ok(async move {
-            let phases = [(Phase::Draining, "draining"), (Phase::Ending, "ending")];
-            let mut phases = phases.into_iter();
-            loop {
-                let name = tokio::select! {
-                    _ = terminate.recv() => "SIGTERM",
-                    _ = interrupt.recv() => "SIGINT",
-                    _ = quit.recv() => "SIGQUIT",
-                    _ = hang_up.recv() => { ignore("SIGHUP"); continue }
-                    _ = user1.recv() => {
-                        match &reopen {
-                            Some(reopen) => reopen(),
-                            None => ignore("SIGUSR1"),
-                        }
-                        continue;
-                    }
-                    _ = user2.recv() => { ignore("SIGUSR2"); continue }
-                };
-                let Some((phase, word)) = phases.next() else {
-                    return;
-                };
-                tracing::info!("{name}: {word}");
-                shutdown.advance(phase);
-            }
-        })
-    }
-
     fn advance(&self, phase: Phase) {
         self.0.send_if_modified(|now| {
             let forward = phase > *now;
@@ -103,11 +64,4 @@ impl Shutdown {
             forward
         });
     }
-}
-
-fn ignore(signal: &str) {
-    tracing::warn!(
-        signal,
-        "signal ignored: the configuration is read at the start alone, restart to apply it"
-    );
 }

@@ -4,6 +4,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sekisho_certs::metrics::InGauge;
@@ -36,6 +37,8 @@ pub(crate) struct Worker {
     pub(crate) connections: Arc<Connections>,
     pub(crate) sockets: Vec<Socket>,
     pub(crate) working: Working,
+    /// Counts the seconds in which the worker turned. Relaxed: it orders nothing else.
+    pub(crate) turns: Arc<AtomicU64>,
 }
 
 /// Parts that all workers share. No lock of them is held across an await.
@@ -54,7 +57,10 @@ pub(crate) struct Common {
 
 /// Registration of a worker that has not drained yet, in the count of all such
 /// workers. Dropping the registration ends the other workers' wait for this one.
-pub(crate) struct Working(watch::Sender<usize>);
+pub(crate) struct Working {
+    working: watch::Sender<usize>,
+    is_registered: bool,
+}
 
 /// A listening socket of one worker.
 pub(crate) struct Socket {
@@ -74,22 +80,29 @@ impl Working {
     /// Registers `count` workers.
     pub(crate) fn all(count: usize) -> impl Iterator<Item = Self> {
         let working = watch::Sender::new(count);
-        std::iter::repeat_n(working, count).map(Self)
+        std::iter::repeat_n(working, count).map(|working| Self {
+            working,
+            is_registered: true,
+        })
     }
 
-    /// Drops this worker's registration and waits for the others', at most until
-    /// `until`.
-    async fn ends(self, until: Instant) {
-        let mut working = self.0.subscribe();
-        drop(self);
-        // A worker that hangs delays the others until `until`, not longer.
-        let _ = timeout_at(until, working.wait_for(|working| *working == 0)).await;
+    /// Ends this worker's registration, and waits for the others'.
+    async fn all_end(&mut self) {
+        self.end();
+        // Fails only once the sender is gone, which `self` holds.
+        let _ = self.working.subscribe().wait_for(|left| *left == 0).await;
+    }
+
+    fn end(&mut self) {
+        if std::mem::take(&mut self.is_registered) {
+            self.working.send_modify(|working| *working -= 1);
+        }
     }
 }
 
 impl Drop for Working {
     fn drop(&mut self) {
-        self.0.send_modify(|working| *working -= 1);
+        self.end();
     }
 }
 
@@ -103,11 +116,11 @@ impl Worker {
             .build()
     }
 
-    /// Accepts and serves until `shutdown` begins the drain, then lets open
-    /// connections end within the drain limit. Connections that are still open
-    /// after it end with the runtime. The runtime outlives the other workers'
-    /// drain: they may use store connections that it drives.
-    pub(crate) async fn run(self, shutdown: Shutdown) -> io::Result<()> {
+    /// Accepts and serves until another process does or the drain begins, then lets open
+    /// connections end, from the start of the drain within its limit. Those that are still
+    /// open then end with the runtime; returns how many. The runtime outlives the other
+    /// workers' connections: they may use store connections that it drives.
+    pub(crate) async fn run(self, shutdown: Shutdown) -> io::Result<usize> {
         let upstreams = Arc::clone(&self.common.upstreams);
         let local = Arc::new(Local {
             signing: signing::gate(),
@@ -120,7 +133,7 @@ impl Worker {
             common: self.common,
         });
         (local.common.on_worker)();
-        tokio::spawn(heartbeat(Arc::clone(&local)));
+        tokio::spawn(heartbeat(Arc::clone(&local), self.turns));
         let mut accepting = JoinSet::new();
         for socket in self.sockets {
             let listener = tokio::net::TcpListener::from_std(socket.socket)?;
@@ -141,19 +154,32 @@ impl Worker {
                 },
             ));
         }
-        shutdown.reached(Phase::Draining).await;
+        shutdown.reached(Phase::Leaving).await;
         accepting.shutdown().await;
+        let (connections, mut working) = (self.connections, self.working);
+        local.http.drain.leave();
+        let left = async {
+            connections.all_closed().await;
+            working.all_end().await;
+        };
+        tokio::select! {
+            biased;
+            () = shutdown.reached(Phase::Draining) => {}
+            () = left => return Ok(0),
+        }
         local.http.drain.begin();
         let end = Instant::now() + local.common.limits.drain;
         let drained = async {
-            let _ = timeout_at(end, self.connections.all_closed()).await;
-            self.working.ends(end + DRAIN_SLACK).await;
+            let _ = timeout_at(end, connections.all_closed()).await;
+            let open = connections.open();
+            // A worker that hangs delays the others until then, not longer.
+            let _ = timeout_at(end + DRAIN_SLACK, working.all_end()).await;
+            open
         };
-        tokio::select! {
-            () = drained => {}
-            () = shutdown.reached(Phase::Ending) => {}
-        }
-        Ok(())
+        Ok(tokio::select! {
+            open = drained => open,
+            () = shutdown.reached(Phase::Ending) => connections.open(),
+        })
     }
 }
 
@@ -246,8 +272,8 @@ impl Local {
 /// Keeps a timer that is always the next to fire. A new timer that is due
 /// before all others makes Tokio write to the worker's eventfd: one system call
 /// per handshake. Closes upstream connections that were unused for long, or whose
-/// descriptors others need.
-async fn heartbeat(local: Arc<Local>) {
+/// descriptors others need. Counts its `turns`.
+async fn heartbeat(local: Arc<Local>, turns: Arc<AtomicU64>) {
     let (descriptors, pools) = (
         &local.common.upstreams.descriptors,
         &local.http.upstreams.pools,
@@ -258,6 +284,7 @@ async fn heartbeat(local: Arc<Local>) {
         let asked = timeout_at(sweep, missing.changed()).await;
         if sweep <= Instant::now() {
             pools.sweep();
+            turns.fetch_add(1, Ordering::Relaxed);
             sweep = Instant::now() + HEARTBEAT;
         }
         if asked.is_err() {
@@ -291,20 +318,17 @@ mod tests {
 
     use super::*;
 
-    fn late() -> Instant {
-        Instant::now() + Duration::from_secs(60)
-    }
-
     #[tokio::test]
     async fn workers_end_together_however_each_ends() {
         let mut working: Vec<_> = Working::all(3).collect();
         let (third, second, first) = (working.pop(), working.pop(), working.pop());
-        let mut end = pin!(first.unwrap().ends(late()));
+        let (mut first, mut third) = (first.unwrap(), third.unwrap());
+        let mut end = pin!(first.all_end());
         assert!(end.as_mut().now_or_never().is_none());
         // A panic drops the worker's registration like this.
         drop(second);
         assert!(end.as_mut().now_or_never().is_none());
-        third.unwrap().ends(late()).await;
+        third.all_end().await;
         end.await;
     }
 }

@@ -139,5 +139,6 @@ impl Catalog for Counted {
         lineages_of(&'a [CredentialId]) -> Vec<Lineage<SealedBytes>>;
         list_lineages(Listed, Option<&'a LineageName>, usize) -> Vec<Lineage<SealedBytes>>;
         count_lineages() -> u64;
+        count_due(usize) -> u64;
     }
 }

@@ -22,8 +22,8 @@ use sekisho_server::network::Networks;
 use sekisho_server::site::{Allowed, Guard, NamedFields, OwnAddresses, OwnFiles, Site};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{
-    CertificateWaits, Defaults, Error, Limits, LoopId, Parts, Publisher, Responder, Server,
-    Settings, Shutdown, VirtualHost,
+    CertificateWaits, Defaults, Error, Inherited, Limits, LoopId, Parts, Publisher, Responder,
+    Server, Settings, Shutdown, VirtualHost,
 };
 use sekisho_testkit::{TestCa, client};
 use tokio::io::AsyncReadExt;
@@ -137,7 +137,7 @@ pub struct Running {
     pub metrics: Arc<Metrics>,
     pub responder: Arc<Responder>,
     pub shutdown: Shutdown,
-    pub ended: JoinHandle<Result<(), Error>>,
+    pub ended: JoinHandle<Result<usize, Error>>,
 }
 
 /// Starts a server.
@@ -182,7 +182,8 @@ pub fn start(store: impl Into<Arc<Scripted>>, setup: &Setup) -> Running {
         load_roots: || Ok(RootCertStore::empty()),
         on_worker: || {},
     };
-    let server = Server::build(setup.settings.clone(), parts).expect("a server");
+    let server =
+        Server::build(setup.settings.clone(), parts, Inherited::default()).expect("a server");
     let addresses = server.addresses().clone();
     let shutdown = Shutdown::new();
     Running {

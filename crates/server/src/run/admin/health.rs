@@ -1,11 +1,9 @@
 //! Health (`/healthz`) and readiness (`/readyz`).
 
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response, StatusCode};
+use http::{Response, StatusCode};
 use sekisho_certs::LookupStats;
-use serde_json::json;
 
-use super::AdminState;
+use super::{AdminState, json};
 use crate::site::body::{Body, plain};
 
 /// Answers 200 as long as the process runs; the body describes the state. A
@@ -13,7 +11,7 @@ use crate::site::body::{Body, plain};
 pub(crate) fn healthz(shared: &AdminState) -> Response<Body> {
     let metrics = &shared.sources.metrics;
     let stats = (shared.sources.lookup_stats)();
-    let body = json!({
+    let body = serde_json::json!({
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_seconds": shared.started.elapsed().as_secs(),
         "start_up_seconds": metrics.start_up().map(|time| time.as_secs_f64()),
@@ -35,10 +33,7 @@ pub(crate) fn healthz(shared: &AdminState) -> Response<Body> {
         "sites": shared.sources.sites_digest,
         "connections_open": metrics.connections_open(),
     });
-    let mut response = Body::plain(StatusCode::OK, format!("{body}\n"));
-    let kind = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(CONTENT_TYPE, kind);
-    response
+    json(body)
 }
 
 /// Answers 503 only before the first listen and while draining. A store outage

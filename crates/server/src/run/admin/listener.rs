@@ -12,6 +12,8 @@ use std::process;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 
+use super::Audience;
+
 /// Address of the admin listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -75,6 +77,14 @@ impl Listener {
             Self::Tcp(listener) => Address::Tcp(listener.local_addr()?),
             Self::Unix(socket) => Address::Unix(socket.path.clone()),
         })
+    }
+
+    /// Returns who can reach it.
+    pub(super) fn audience(&self) -> Audience {
+        match self {
+            Self::Tcp(_) => Audience::Network,
+            Self::Unix(_) => Audience::Operator,
+        }
     }
 
     pub(super) async fn accept(&self) -> io::Result<Box<dyn Socket>> {

@@ -22,7 +22,7 @@ struct Fixture {
     lookup: Arc<Lookup<()>>,
     draining: Arc<AtomicBool>,
     end: oneshot::Sender<()>,
-    served: tokio::task::JoinHandle<()>,
+    served: tokio::task::JoinHandle<Listener>,
 }
 
 impl Fixture {
@@ -60,6 +60,11 @@ impl Fixture {
             draining: Box::new(move || drains.load(Ordering::SeqCst)),
             registry,
             sites_digest: "digest".into(),
+            status: Box::new(|audience| {
+                let names = audience == Audience::Operator;
+                Box::pin(async move { serde_json::json!({ "names": names }) })
+            }),
+            control: Box::new(|control| Box::pin(async move { Ok(format!("{control:?} done")) })),
         };
         let (end, ended) = oneshot::channel();
         let admin = Admin::new(sources, token);
