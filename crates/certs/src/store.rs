@@ -206,6 +206,9 @@ pub trait Catalog: ChangeLog {
     /// Counts the lineages; more than 10,000 may be estimated. It may scan an index of
     /// them: a server asks about once an hour.
     fn count_lineages(&self) -> BoxFuture<'_, Result<u64>>;
+
+    /// Counts the lineages that are due, up to `most`.
+    fn count_due(&self, most: usize) -> BoxFuture<'_, Result<u64>>;
 }
 
 /// Answer of a store about a name. `K` is the form of the keys: [`OpenKey`] for

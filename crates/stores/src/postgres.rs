@@ -341,4 +341,11 @@ impl Catalog for Postgres {
         };
         Box::pin(self.pool.call(read::COUNT_TIMEOUT, count))
     }
+
+    fn count_due(&self, most: usize) -> BoxFuture<'_, Result<u64>> {
+        let now = self.now_ms().map(|now| now.div_euclid(1000));
+        let params: Owned = vec![Box::new(now), Box::new(catalog_row::limit(most))];
+        let counted = self.list(read::COUNT_DUE, params, |row| catalog_row::number(row, 0));
+        Box::pin(async move { Ok(counted.await?.into_iter().sum()) })
+    }
 }

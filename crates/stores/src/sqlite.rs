@@ -353,6 +353,12 @@ impl Catalog for Sqlite {
         let counted = self.one(lineages::COUNT, (), |row| Ok(row.get(0)?));
         Box::pin(async move { Ok(counted.await?.unwrap_or_default()) })
     }
+
+    fn count_due(&self, most: usize) -> BoxFuture<'_, Result<u64>> {
+        let values = (self.file.options.clock.now(), catalog_row::limit(most));
+        let counted = self.one(lineages::COUNT_DUE, values, |row| Ok(row.get(0)?));
+        Box::pin(async move { Ok(counted.await?.unwrap_or_default()) })
+    }
 }
 
 /// A disk answers more than one read at a time, a core runs only one.

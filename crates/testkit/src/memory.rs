@@ -272,6 +272,13 @@ impl Catalog for Memory {
     fn count_lineages(&self) -> BoxFuture<'_, Result<u64>> {
         Box::pin(ready(Ok(self.state().lineages.len() as u64)))
     }
+
+    fn count_due(&self, most: usize) -> BoxFuture<'_, Result<u64>> {
+        let now = self.clock.now();
+        let is_due = |one: &Lineage<_>| one.due.is_some_and(|due| due <= now);
+        let due = self.state().lineages(self.clock.now_ms(), is_due);
+        Box::pin(ready(Ok(due.len().min(most) as u64)))
+    }
 }
 
 /// Tells whether a batch takes, prolongs or releases a lease.

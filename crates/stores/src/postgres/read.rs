@@ -97,6 +97,10 @@ SELECT CASE WHEN n <= 10000 THEN n ELSE greatest(n, (
     FROM pg_class WHERE oid = 'sekisho.lineages'::regclass)) END
 FROM few";
 
+/// Counts in the index, up to a bound.
+pub(super) const COUNT_DUE: &str = "SELECT count(*) FROM (SELECT FROM sekisho.lineages
+        WHERE due <= coalesce($1, extract(epoch FROM clock_timestamp())::bigint) LIMIT $2) l";
+
 /// Longer than a lookup may take: nobody waits for the count, and its first 10,000 rows may
 /// lie anywhere on the disk.
 pub(super) const COUNT_TIMEOUT: Duration = Duration::from_secs(10);

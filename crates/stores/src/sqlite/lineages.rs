@@ -198,6 +198,10 @@ pub(super) const FAILING_LINEAGES: &str =
 
 pub(super) const COUNT: &str = "SELECT count(*) FROM lineages";
 
+/// Counts in the index, up to a bound.
+pub(super) const COUNT_DUE: &str =
+    "SELECT count(*) FROM (SELECT 1 FROM lineages WHERE due <= ?1 LIMIT ?2)";
+
 /// Reads whether a lineage exists, and the epoch of the claim that holds.
 pub(super) const HELD: &str = "SELECT (SELECT c.epoch FROM lineage_claims c
         WHERE c.name = l.name AND c.until_ms > ?2)

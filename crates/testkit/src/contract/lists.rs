@@ -165,12 +165,17 @@ pub async fn lineages_are_counted(fixture: Fixture) {
         fixture.catalog.count_lineages().await.unwrap()
     };
     assert_eq!(fixture.catalog.count_lineages().await.unwrap(), 0);
-    let [mut a, b, c] = ["a.example", "b.example", "c.example"]
+    let [mut a, mut b, mut c] = ["a.example", "b.example", "c.example"]
         .map(|name| Lineage::new(Tenant::default(), [pattern(name)]).unwrap());
     a.due = Some(fixture.now());
+    b.due = Some(fixture.now() + 3600);
+    c.due = Some(fixture.now() - 1);
     let name = a.name.clone();
     let put = |lineage| Write::PutLineage(lineage, Fence::Any);
     assert_eq!(write(vec![put(a), put(b.clone()), put(c)]).await, 3);
+    for (most, expected) in [(9, 2), (2, 2), (1, 1), (0, 0)] {
+        assert_eq!(fixture.catalog.count_due(most).await.unwrap(), expected);
+    }
     // Replaced.
     assert_eq!(write(vec![put(b)]).await, 3);
     let remove = Write::RemoveLineage(name, Fence::Any);

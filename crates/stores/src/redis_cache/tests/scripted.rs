@@ -98,6 +98,7 @@ macro_rules! catalog_passed_on {
                 lineages_of(ids: &'a [CredentialId]) -> Vec<Lineage<SealedBytes>>;
                 list_lineages(which: Listed, after: Option<&'a LineageName>, limit: usize) -> Vec<Lineage<SealedBytes>>;
                 count_lineages() -> u64;
+                count_due(most: usize) -> u64;
             }
         }
     };
