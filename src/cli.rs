@@ -1,9 +1,11 @@
 //! The command line: parses arguments and runs the command.
 
 mod acme;
+mod admin;
 mod cert;
 mod check;
 mod completions;
+mod control;
 mod demo;
 mod edit;
 #[cfg(feature = "hook")]
@@ -11,10 +13,12 @@ mod hook;
 mod host;
 mod init;
 mod issuance;
+mod keep_pid;
 mod key;
 mod lineage;
 mod named;
 mod serve;
+mod status;
 mod store;
 
 use std::path::PathBuf;
@@ -43,6 +47,12 @@ enum Command {
     Init(init::Args),
     /// Serve the hosts of the store until SIGTERM, SIGINT or SIGQUIT
     Serve(serve::Args),
+    /// Begin the running server anew with its configuration, without a lost connection
+    Reload(control::Reload),
+    /// Replace the running server by the program on the disk, without a lost connection
+    Upgrade(control::Upgrade),
+    /// Show how the running server is
+    Status(status::Args),
     /// Check the configuration and the stores, without serving
     Check(check::Args),
     /// Set, show, list and remove hosts
@@ -68,6 +78,9 @@ enum Command {
     Demo(demo::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
+    /// Keep the pid of a server that has handed over
+    #[command(hide = true)]
+    KeepPid(keep_pid::Args),
 }
 
 impl Cli {
@@ -77,6 +90,9 @@ impl Cli {
         match self.command {
             Command::Init(args) => init::run(&args),
             Command::Serve(args) => serve::run(config, &args, begun),
+            Command::Reload(_) => control::reload(config),
+            Command::Upgrade(_) => control::upgrade(config),
+            Command::Status(args) => status::run(config, &args),
             Command::Check(args) => check::run(config, &args),
             Command::Host(command) => host::run(config, command),
             Command::Cert(command) => cert::run(config, command),
@@ -87,6 +103,7 @@ impl Cli {
             Command::Store(command) => store::run(config, command),
             Command::Demo(args) => demo::run(&args),
             Command::Completions(args) => completions::run(&args),
+            Command::KeepPid(args) => keep_pid::run(&args),
         }
     }
 }
@@ -112,7 +129,12 @@ mod tests {
         let mut waiting = vec![Cli::command().disable_help_subcommand(true)];
         while let Some(mut command) = waiting.pop() {
             let help = command.render_long_help().to_string();
-            assert!(help.contains("Example"), "{}", command.get_name());
+            let is_shown = !command.is_hide_set();
+            assert!(
+                !is_shown || help.contains("Example"),
+                "{}",
+                command.get_name()
+            );
             waiting.extend(command.get_subcommands().cloned());
         }
     }

@@ -85,6 +85,9 @@ pub(crate) struct Config {
     pub(crate) hook: Option<Hook>,
     /// `[server]`: limits.
     pub(crate) limits: Limits,
+    /// `[server] handover_timeout`: how long a process that has handed over serves the
+    /// connections that it has.
+    pub(crate) handover: Duration,
 }
 
 impl Config {

@@ -5,6 +5,7 @@
 
 mod cli;
 mod config;
+mod handover;
 mod process;
 mod terminal;
 mod wiring;

@@ -1,5 +1,6 @@
 //! Settings of the process: allocator, kernel limits, privileges.
 
+mod activation;
 #[cfg(feature = "jemalloc")]
 mod allocator;
 mod code;
@@ -16,8 +17,9 @@ use sekisho_server::{MAX_OPEN_FILES, unused_connections};
 
 use crate::config::{Config, HELD_BODIES};
 
+pub(crate) use activation::activated;
 pub(crate) use code::give_up_code_of_the_start;
-pub(crate) use privileges::{check_user, give_up_binding, give_up_privileges};
+pub(crate) use privileges::{check_user, give_up_binding, give_up_privileges, pass_on_binding};
 
 /// Keeps private keys out of core dumps and out of reach of other processes
 /// of the same user. Failure is not fatal: the kernel of a container may

@@ -14,6 +14,7 @@ use sekisho_certs::credential::Dates;
 
 use crate::cli::cert::import::{self, Checked, Hosts, Older, Refusal, Report, Roots};
 use crate::config::Config;
+use crate::handover::Taken;
 use crate::terminal::failure::{Ended, Result};
 use crate::wiring::open;
 use crate::wiring::serving::Serving;
@@ -41,7 +42,7 @@ pub(super) fn run(args: &Args) -> Result<Ended> {
     let config = Config::load(Some(&folder.config()))?;
     println!("store: {}", fill(&config, &authority, hosts)?);
 
-    let serving = Serving::build(&config, Instant::now())?;
+    let serving = Serving::build(&config, Instant::now(), Taken::default())?;
     let (https, ms) = (serving.https(), serving.start_up.as_secs_f64() * 1000.0);
     println!("serving on https://{https}, {ms:.1} ms after it began");
     for line in serve_and_verify(serving, &folder.path)? {

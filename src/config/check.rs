@@ -68,6 +68,8 @@ fn checked(raw: RawConfig, file: &Path, problems: &mut Problems) -> Option<Confi
     });
     let access_log = access_log(&raw.log, base, problems);
     let limits = limits(&raw.server, raw.acme.as_ref(), problems);
+    let handover = key("server", "handover_timeout").time(raw.server.handover_timeout.as_ref());
+    let handover = problems.or_default(handover);
     Some(Config {
         file: file.to_owned(),
         listen,
@@ -85,6 +87,7 @@ fn checked(raw: RawConfig, file: &Path, problems: &mut Problems) -> Option<Confi
         acme,
         hook,
         limits,
+        handover,
     })
 }
 

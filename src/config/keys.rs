@@ -54,6 +54,8 @@ pub(super) const KEYS: &[Key] = &[
     entry("server", "idle_timeout", Time, Some("60s"), ("1s", "1h")),
     entry("server", "body_timeout", Time, Some("30s"), ("100ms", "1h")),
     entry("server", "drain_timeout", Time, Some("30s"), ("0s", "1h")),
+    // WebSockets live as long.
+    entry("server", "handover_timeout", Time, Some("1h"), ("0s", "7d")),
     entry("server", "absent_per_prefix", Count, Some("600"), ("1", "1000000000")),
     entry("server", "loads", Count, Some("256"), ("1", "65536")),
     // `loads` bounds this value, too.

@@ -95,6 +95,7 @@ pub(crate) struct RawServer {
     pub(crate) idle_timeout: Option<String>,
     pub(crate) body_timeout: Option<String>,
     pub(crate) drain_timeout: Option<String>,
+    pub(crate) handover_timeout: Option<String>,
     pub(crate) absent_per_prefix: Option<i64>,
     pub(crate) loads: Option<i64>,
     pub(crate) loads_per_prefix: Option<i64>,

@@ -3,7 +3,8 @@
 use rustix::io;
 use rustix::process::geteuid;
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
+    CapabilitySet, CapabilitySets, capabilities, configure_capability_in_ambient_set,
+    set_capabilities, set_no_new_privs,
 };
 
 /// Keeps programs that are started from here from gaining rights by their files
@@ -21,6 +22,27 @@ pub(crate) fn give_up_privileges() {
 /// starts later.
 pub(crate) fn give_up_binding() {
     keep_capabilities(CapabilitySet::empty());
+}
+
+/// Passes the right to bind low ports on to programs that this thread starts, if the
+/// thread has it. After [`give_up_privileges`], the rights of a program's file no longer
+/// count.
+pub(crate) fn pass_on_binding() {
+    let binding = CapabilitySet::NET_BIND_SERVICE;
+    let raise = |sets: CapabilitySets| -> io::Result<()> {
+        if !sets.permitted.contains(binding) {
+            return Ok(());
+        }
+        let sets = CapabilitySets {
+            inheritable: sets.inheritable | binding,
+            ..sets
+        };
+        set_capabilities(None, sets)?;
+        configure_capability_in_ambient_set(binding, true)
+    };
+    if let Err(error) = capabilities(None).and_then(raise) {
+        tracing::debug!(%error, "a process that takes over may bind no low ports");
+    }
 }
 
 /// Warns if the server runs as root.

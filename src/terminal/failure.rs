@@ -19,6 +19,8 @@ pub(crate) enum Ended {
     Done,
     /// Some of the input was refused, the rest was done.
     PartlyRefused,
+    /// Another process did the work, and ended with this status.
+    With(u8),
 }
 
 impl Ended {
@@ -36,6 +38,7 @@ impl From<Ended> for ExitCode {
         match ended {
             Ended::Done => Self::SUCCESS,
             Ended::PartlyRefused => Self::FAILURE,
+            Ended::With(status) => Self::from(status),
         }
     }
 }
@@ -61,11 +64,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_reader_gone) {
         return ExitCode::SUCCESS;
     }
-    let lines = match error.downcast_ref::<ConfigError>() {
-        Some(error) => error.lines(),
-        None => vec![with_causes(error)],
-    };
-    for line in lines {
+    for line in lines(error) {
         if takes_a_line(io::stderr()) {
             eprintln!("error: {}", printable(&line));
         }
@@ -76,6 +75,18 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         ExitCode::from(INTERRUPTED)
     } else {
         ExitCode::FAILURE
+    }
+}
+
+/// Returns the text of an error, each problem of a configuration in a line.
+pub(crate) fn text(error: &anyhow::Error) -> String {
+    lines(error).join("\n")
+}
+
+fn lines(error: &anyhow::Error) -> Vec<String> {
+    match error.downcast_ref::<ConfigError>() {
+        Some(error) => error.lines(),
+        None => vec![with_causes(error)],
     }
 }
 

@@ -4,9 +4,11 @@
 mod bind_error;
 mod issuance;
 mod metrics;
+mod status;
+mod succession;
+mod tasks;
 mod upstreams;
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,36 +20,40 @@ use sekisho_certs::{Clock, Documents, Feed, Follower, Lookup, NeverObtain, Obtai
 use sekisho_server::access_log::AccessLog;
 use sekisho_server::admin::{Address, Admin, Listener, Sources};
 use sekisho_server::metrics::Metrics;
-use sekisho_server::site::OwnAddresses;
 use sekisho_server::tickets::{Keeper, Ring, Source};
 use sekisho_server::{Parts, Phase, Publisher, Responder, Server, Shutdown, VirtualHost};
 use sekisho_stores::announced::Announced;
+use sekisho_stores::disk_cache::DiskCache;
 use sekisho_stores::worker;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::watch;
 use tokio::time::timeout;
+use zeroize::Zeroizing;
 
 use crate::config::{Config, Size};
+use crate::handover::{Left, Signals, Taken};
 use crate::process;
 use crate::terminal::failure::Result;
 use crate::wiring::hook;
 use crate::wiring::open::{self, Opened};
 use crate::wiring::serving::issuance::Issuance;
 use crate::wiring::serving::metrics::registry;
+use crate::wiring::serving::status::Status;
+use crate::wiring::serving::succession::{Controls, Succession};
+use crate::wiring::serving::tasks::Tasks;
 
 /// Server whose sockets are bound, and its background tasks.
 pub(crate) struct Serving {
     /// Runtime of all background tasks.
     background: Runtime,
     server: Server,
-    feed: Option<Feed>,
-    issuance: Option<Issuance>,
-    keeper: Keeper,
-    admin: Option<(Listener, Admin)>,
+    issuance: Option<Arc<Issuance>>,
+    ring: Arc<Ring>,
     access_log: Option<Arc<AccessLog>>,
-    own_addresses: Arc<OwnAddresses>,
-    /// Ports of the nodes that stores lead to, which are own addresses.
-    announced: Vec<watch::Receiver<BTreeSet<u16>>>,
+    tasks: Tasks,
+    lookup: Arc<Lookup<VirtualHost>>,
+    responder: Arc<Responder>,
+    disk: Option<Arc<DiskCache>>,
+    succession: Succession,
     /// Shuts the server down.
     pub(crate) shutdown: Shutdown,
     /// Time from the start of the process until all sockets were bound.
@@ -55,20 +61,25 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Opens the store and binds all addresses, without accepting. `begun` is
-    /// when the process began.
-    pub(crate) fn build(config: &Config, begun: Instant) -> Result<Self> {
+    /// Opens the store and binds all addresses but those that were `taken` over, without
+    /// accepting. `begun` is when the process began.
+    pub(crate) fn build(config: &Config, begun: Instant, mut taken: Taken) -> Result<Self> {
         let upstreams = process::check_files(process::open_all_files(), config);
         process::check_memory(config);
         process::check_user();
         let background = background()?;
+        let metrics = Arc::new(Metrics::default());
+        let enter = background.enter();
+        let mut succession = Succession::new(config, &mut taken, &metrics)?;
+        drop(enter);
         let opened = background.block_on(open::serving(config, true))?;
         let ring = Arc::new(Ring::random());
         let own_addresses = Arc::new(config.own_addresses());
         let guard = Arc::new(config.guard(Arc::clone(&own_addresses)));
         let issuance = open::issuer(config, &opened)?
             .map(Issuance::new)
-            .transpose()?;
+            .transpose()?
+            .map(Arc::new);
         let obtain: Arc<dyn Obtain> = match &issuance {
             Some(issuance) => issuance.on_demand(),
             None => Arc::new(NeverObtain),
@@ -78,11 +89,10 @@ impl Serving {
         let lookup = open::lookup(config, Arc::clone(&opened.store) as _, &publisher, obtain);
         let hook = hook::open(config, publisher, &lookup, background.handle(), false)?;
         let documents = Arc::new(Documents::default());
-        let keeper = keeper(config, &opened, &documents, ring);
+        let keeper = keeper(config, &opened, &documents, Arc::clone(&ring));
         let feed = background.block_on(feed(&opened, &lookup, documents));
         let keeper = background.block_on(filled(keeper, &opened));
         let shutdown = Shutdown::new();
-        let metrics = Arc::new(Metrics::default());
         let access_log = open::access_log::open(config)?;
         let parts = Parts {
             lookup,
@@ -97,12 +107,20 @@ impl Serving {
             load_roots: upstreams::roots,
             on_worker: worker::register,
         };
-        let registry = registry(&opened, &parts, issuance.as_ref(), hook.as_ref());
-        let sources = sources(config, &parts, registry, &shutdown);
-        let server =
-            Server::build(config.settings(upstreams), parts).map_err(bind_error::with_hint)?;
+        let mut registry = registry(&opened, &parts, issuance.as_deref(), hook.as_ref());
+        succession
+            .record
+            .register(registry.sub_registry_with_prefix("sekisho"));
+        let (lookup, responder) = (Arc::clone(&parts.lookup), Arc::clone(&parts.responder));
+        let status = Status::new(config, &parts, &opened, &succession.record);
+        let control = succession.control();
+        let sources = sources(config, &parts, registry, &shutdown, status, control);
+        let inherited = std::mem::take(&mut taken.listeners);
+        let server = Server::build(config.settings(upstreams), parts, inherited)
+            .map_err(bind_error::with_hint)?;
         let admin = background.block_on(admin(config, sources))?;
         own_addresses.bind(bound(&server, admin.as_ref()));
+        succession.keep_listeners(&server)?;
         // The workers, which handle clients' bytes, start after this: they
         // inherit no right to bind.
         process::give_up_binding();
@@ -112,13 +130,20 @@ impl Serving {
         Ok(Self {
             background,
             server,
-            feed,
             issuance,
-            keeper,
-            admin,
+            ring,
             access_log,
-            own_addresses,
-            announced: config.announced().map(Announced::subscribe).collect(),
+            tasks: Tasks {
+                feed,
+                keeper,
+                own_addresses,
+                announced: config.announced().map(Announced::subscribe).collect(),
+                admin,
+            },
+            lookup,
+            responder,
+            disk: opened.disk,
+            succession,
             shutdown,
             start_up,
         })
@@ -132,10 +157,8 @@ impl Serving {
     /// Logs the addresses and the store.
     fn announce(&self, config: &Config) {
         let addresses = self.server.addresses();
-        let admin = self
-            .admin
-            .as_ref()
-            .and_then(|(listener, _)| listener.address().ok());
+        let admin = self.tasks.admin.as_ref();
+        let admin = admin.and_then(|(listener, _)| listener.address().ok());
         tracing::info!(
             https = joined(&addresses.https),
             http = joined(&addresses.http),
@@ -149,56 +172,75 @@ impl Serving {
         );
     }
 
-    /// Serves until a signal begins the drain.
-    pub(crate) fn run_until_signalled(self, config: &Config) -> Result<()> {
-        let shutdown = self.shutdown.clone();
+    /// Serves until a signal begins the drain, or until another process has taken over and
+    /// the connections of this one have ended.
+    pub(crate) fn run_until_signalled(self, config: &Config) -> Result<Left> {
+        let (shutdown, access_log) = (self.shutdown.clone(), self.access_log.clone());
         let enter = self.background.enter();
-        let reopen = self.access_log.clone().map(|log| move || log.reopen());
-        let signals = shutdown
-            .on_signals(reopen)
-            .context("signals can't be waited for")?;
+        // The signal handlers come first: a reader of the next line may send a signal at
+        // once.
+        let signals = Signals::install().context("signals can't be waited for")?;
         drop(enter);
-        self.background.spawn(signals);
-        // The signal handlers come first: a reader of this line may send a
-        // signal at once.
         self.announce(config);
-        self.run()?;
-        if shutdown.phase() == Phase::Ending {
+        let left = self.serve(config, signals)?;
+        if let Some(log) = access_log {
+            log.flush();
+        }
+        if !left.is_replaced && shutdown.phase() == Phase::Ending {
             bail!("ended at once by a second signal");
         }
         tracing::info!("ended");
-        Ok(())
+        Ok(left)
     }
 
-    /// Serves until it is shut down.
-    pub(crate) fn run(self) -> Result<()> {
-        self.issuance.map(Issuance::start).transpose()?;
+    /// Serves, and hands over where that is asked for.
+    fn serve(self, config: &Config, signals: Signals) -> Result<Left> {
+        let reopen = self.access_log.map(|log| {
+            let reopen: Box<dyn Fn() + Send> = Box::new(move || log.reopen());
+            reopen
+        });
+        let (tasks, issuance) = (self.tasks, self.issuance);
         self.background.block_on(async {
-            if let Some(feed) = self.feed {
-                tokio::spawn(feed.run());
-            }
-            tokio::spawn(self.keeper.run());
-            let own_addresses = self.own_addresses;
-            for mut ports in self.announced {
-                let own_addresses = Arc::clone(&own_addresses);
-                tokio::spawn(async move {
-                    while ports.changed().await.is_ok() {
-                        own_addresses.announce(ports.borrow_and_update().iter().copied());
+            let admin = tasks.start();
+            let beginning = issuance.clone();
+            let parts = succession::Parts {
+                lookup: self.lookup,
+                shutdown: self.shutdown.clone(),
+                signals,
+                reopen,
+                ticket_keys: Box::new(Zeroizing::default),
+                begin: Box::new(move || begin(beginning.as_deref())),
+                let_go: Box::pin(async move {
+                    if let Some(admin) = admin {
+                        drop(admin.leave().await);
                     }
-                });
-            }
-            tokio::spawn(async move { own_addresses.keep_resolved().await });
-            if let Some((listener, admin)) = self.admin {
-                // The listener ends with the runtime: load balancers must see
-                // the drain.
-                tokio::spawn(admin.serve(listener, std::future::pending()));
-            }
+                }),
+                give_back: Box::new(|| ()),
+                turns: Box::new(self.server.turns()),
+            };
+            let handover = self.succession.handover(config, parts);
+            handover.run(self.server.run(self.shutdown)).await
+        })
+    }
+
+    /// Serves until it is shut down, and never hands over.
+    pub(crate) fn run(self) -> Result<()> {
+        begin(self.issuance.as_deref());
+        self.background.block_on(async {
+            drop(self.tasks.start());
             self.server.run(self.shutdown).await
         })?;
         if let Some(log) = self.access_log {
             log.flush();
         }
         Ok(())
+    }
+}
+
+/// Begins what only one process may do.
+fn begin(issuance: Option<&Issuance>) {
+    if let Some(Err(error)) = issuance.map(Issuance::start) {
+        tracing::error!(%error, "no certificate is ordered or renewed");
     }
 }
 
@@ -267,7 +309,14 @@ async fn filled(mut keeper: Keeper, opened: &Opened) -> Keeper {
 }
 
 /// Returns what the admin listener shows.
-fn sources(config: &Config, parts: &Parts, registry: Registry, shutdown: &Shutdown) -> Sources {
+fn sources(
+    config: &Config,
+    parts: &Parts,
+    registry: Registry,
+    shutdown: &Shutdown,
+    status: Status,
+    control: Controls,
+) -> Sources {
     let lookup = Arc::clone(&parts.lookup);
     let shutdown = shutdown.clone();
     Sources {
@@ -276,6 +325,8 @@ fn sources(config: &Config, parts: &Parts, registry: Registry, shutdown: &Shutdo
         lookup_stats: Box::new(move || lookup.stats()),
         draining: Box::new(move || shutdown.phase() > Phase::Serving),
         sites_digest: config.sites_digest().into(),
+        status: status.source(),
+        control,
     }
 }
 

@@ -1,13 +1,13 @@
 //! The thread of orders: first access and renewal.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use anyhow::Context;
 use sekisho_certs::Obtain;
 use sekisho_certs::metrics::Registry;
 use sekisho_issuance::issuer::{Issuer, OnDemand};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::terminal::failure::Result;
 
@@ -15,7 +15,9 @@ use crate::terminal::failure::Result;
 /// delay the background runtime, which delivers changes.
 pub(super) struct Issuance {
     issuer: Arc<Issuer>,
-    runtime: Runtime,
+    handle: Handle,
+    /// Runtime until its thread is started.
+    runtime: Mutex<Option<Runtime>>,
 }
 
 impl Issuance {
@@ -27,13 +29,16 @@ impl Issuance {
             .build()
             .context("the runtime of orders could not be started")?;
         let issuer = Arc::new(issuer);
-        Ok(Self { issuer, runtime })
+        Ok(Self {
+            issuer,
+            handle: runtime.handle().clone(),
+            runtime: Mutex::new(Some(runtime)),
+        })
     }
 
     /// Returns what lookups ask. They are answered once the thread has started.
     pub(super) fn on_demand(&self) -> Arc<dyn Obtain> {
-        let runtime = self.runtime.handle().clone();
-        Arc::new(OnDemand::new(Arc::clone(&self.issuer), runtime))
+        Arc::new(OnDemand::new(Arc::clone(&self.issuer), self.handle.clone()))
     }
 
     pub(super) fn register(&self, registry: &mut Registry) {
@@ -42,10 +47,19 @@ impl Issuance {
 
     /// Starts the thread, which ends with the process: any server goes on with the
     /// orders that it leaves.
-    pub(super) fn start(self) -> Result<()> {
+    pub(super) fn start(&self) -> Result<()> {
+        let Some(runtime) = self
+            .runtime
+            .lock()
+            .ok()
+            .and_then(|mut runtime| runtime.take())
+        else {
+            return Ok(());
+        };
+        let issuer = Arc::clone(&self.issuer);
         let work = move || {
-            self.runtime.spawn(self.issuer.renew_due());
-            self.runtime.block_on(std::future::pending::<()>());
+            runtime.spawn(issuer.renew_due());
+            runtime.block_on(std::future::pending::<()>());
         };
         let thread = thread::Builder::new().name("issuance".into());
         thread

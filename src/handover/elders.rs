@@ -1,0 +1,197 @@
+//! Older processes of this server: they serve the connections that they accepted.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+
+use super::channel::{Channel, Link, Received};
+use super::message::{Message, Older, Signal};
+
+/// Older processes, the oldest first, as the newest one knows them.
+#[derive(Debug, Default)]
+pub(crate) struct Elders {
+    all: Vec<Elder>,
+    /// Connections that hand-overs have cut off.
+    cut: u64,
+}
+
+#[derive(Debug)]
+struct Elder {
+    link: Channel,
+    state: Older,
+    /// It has said how many connections it cut off.
+    has_counted: bool,
+}
+
+/// What an older process did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The keeper of the pid got a signal.
+    Signal(Signal),
+    /// The keeper of the pid was killed: whoever started the service saw it end.
+    KeeperKilled,
+    /// It said how it is, or has ended.
+    Changed,
+}
+
+impl Elders {
+    /// Adds processes that were told of by the one that handed over; they and `cut` come
+    /// from there.
+    pub(crate) fn of(all: Vec<(Older, Link)>, cut: u64) -> io::Result<Self> {
+        let mut elders = Self {
+            all: Vec::new(),
+            cut,
+        };
+        for (state, link) in all {
+            elders.add(state, Channel::new(link)?);
+        }
+        Ok(elders)
+    }
+
+    /// Adds the youngest of them.
+    pub(crate) fn add(&mut self, state: Older, link: Channel) {
+        self.all.push(Elder {
+            link,
+            state,
+            has_counted: false,
+        });
+    }
+
+    /// Returns their states, the oldest first.
+    pub(crate) fn states(&self) -> Vec<Older> {
+        self.all.iter().map(|elder| elder.state.clone()).collect()
+    }
+
+    /// Returns the links with the states.
+    pub(crate) fn links(&self) -> impl Iterator<Item = (&Older, &Channel)> {
+        self.all.iter().map(|elder| (&elder.state, &elder.link))
+    }
+
+    /// Returns how many connections hand-overs have cut off.
+    pub(crate) fn cut(&self) -> u64 {
+        self.cut
+    }
+
+    /// Tells the oldest to end where more than [`MOST`] live: a hand-over is never
+    /// refused.
+    pub(crate) async fn keep_few(&mut self) {
+        let lives = |elder: &&mut Elder| !elder.state.idle && !elder.state.ending;
+        let living = self.all.iter_mut().filter(lives).count();
+        let surplus = living.saturating_sub(MOST);
+        for elder in self.all.iter_mut().filter(lives).take(surplus) {
+            let Older {
+                pid, connections, ..
+            } = elder.state;
+            tracing::warn!(
+                pid,
+                connections,
+                "the oldest process ends as at SIGTERM: {MOST} others still have connections"
+            );
+            elder.end().await;
+        }
+    }
+
+    /// Tells all of them to end as at SIGTERM.
+    pub(crate) async fn end(&mut self) {
+        for elder in &mut self.all {
+            elder.end().await;
+        }
+    }
+
+    /// Tells all of them to end at once.
+    pub(crate) async fn end_now(&self) {
+        for elder in &self.all {
+            elder.link.tell(&Message::EndNow).await;
+        }
+    }
+
+    /// Tells all of them to open their logs again.
+    pub(crate) async fn reopen_logs(&self) {
+        for elder in &self.all {
+            elder.link.tell(&Message::ReopenLogs).await;
+        }
+    }
+
+    /// Tells the keeper of the pid which process serves now.
+    pub(crate) async fn tell_keeper(&self, pid: u32) {
+        for elder in self.all.iter().filter(|elder| elder.state.keeper) {
+            elder.link.tell(&Message::Newest { pid }).await;
+        }
+    }
+
+    /// Waits until all have ended but the keeper of the pid, which waits for this one.
+    pub(crate) async fn ended(&mut self) {
+        while self.all.iter().any(|elder| !elder.state.keeper) {
+            self.event().await;
+        }
+    }
+
+    /// Waits for the next thing that one of them does. Cancel-safe.
+    pub(crate) async fn event(&mut self) -> Event {
+        poll_fn(|cx| self.poll_event(cx)).await
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        for index in 0..self.all.len() {
+            if let Poll::Ready(received) = self.all[index].link.poll_receive(cx) {
+                return Poll::Ready(self.received(index, received));
+            }
+        }
+        Poll::Pending
+    }
+
+    fn received(&mut self, index: usize, received: io::Result<Option<Received>>) -> Event {
+        let elder = &mut self.all[index];
+        let pid = elder.state.pid;
+        match received {
+            Ok(Some(received)) => match received.message {
+                Message::Open { connections } => elder.state.connections = connections,
+                Message::Cut { connections } => {
+                    elder.has_counted = true;
+                    elder.state.connections = 0;
+                    self.cut_off(pid, connections);
+                }
+                Message::Idle => elder.state.idle = true,
+                Message::Signal { signal } => return Event::Signal(signal),
+                // A later version may say more.
+                _ => {}
+            },
+            ended => {
+                if let Err(error) = ended {
+                    tracing::warn!(%error, pid, "link to an older process failed");
+                }
+                let elder = self.all.remove(index);
+                if !elder.has_counted {
+                    // It was killed.
+                    self.cut_off(pid, elder.state.connections);
+                }
+                if elder.state.keeper {
+                    return Event::KeeperKilled;
+                }
+                tracing::info!(pid, "older process ended");
+            }
+        }
+        Event::Changed
+    }
+
+    fn cut_off(&mut self, pid: u32, connections: u64) {
+        self.cut += connections;
+        if connections > 0 {
+            tracing::warn!(
+                pid,
+                connections,
+                "connections of an older process were cut off"
+            );
+        }
+    }
+}
+
+impl Elder {
+    async fn end(&mut self) {
+        self.state.ending = true;
+        self.link.tell(&Message::End).await;
+    }
+}
+
+/// Older processes that may live on with their connections.
+const MOST: usize = 2;

@@ -1,0 +1,136 @@
+//! Starts the program again, on a thread that keeps the right to bind low ports.
+
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+use tokio::sync::oneshot;
+
+use super::message::Kind;
+use crate::process;
+
+/// Program as it was started.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    /// Its path on the disk.
+    path: PathBuf,
+    /// Its name and arguments.
+    arguments: Vec<OsString>,
+}
+
+/// Thread that starts the program. It does nothing else: its right to bind low ports is
+/// the only one in the process once clients' bytes come.
+#[derive(Debug)]
+pub(crate) struct Launcher(Sender<Order>);
+
+#[derive(Debug)]
+struct Order {
+    program: PathBuf,
+    of: Program,
+    input: OwnedFd,
+    started: oneshot::Sender<io::Result<Child>>,
+}
+
+impl Program {
+    /// Notes how this process was started. Called before the working directory changes.
+    pub(crate) fn this() -> Self {
+        let arguments: Vec<_> = env::args_os().collect();
+        let name = arguments.first().map(PathBuf::from).unwrap_or_default();
+        let path = on_disk(&name).or_else(|| env::current_exe().ok());
+        Self {
+            path: path.unwrap_or_else(|| RUNNING.into()),
+            arguments,
+        }
+    }
+
+    /// Returns the file that a hand-over starts.
+    pub(crate) fn file(&self, kind: Kind) -> &Path {
+        match kind {
+            Kind::Reload => Path::new(RUNNING),
+            Kind::Upgrade => &self.path,
+        }
+    }
+
+    /// Makes the command that runs `file` under the name of this program.
+    pub(crate) fn command(&self, file: &Path) -> Command {
+        let mut command = Command::new(file);
+        let mut arguments = self.arguments.iter();
+        if let Some(name) = arguments.next() {
+            command.arg0(name);
+        }
+        command.args(arguments);
+        command
+    }
+}
+
+impl Launcher {
+    /// Starts the thread, which may bind low ports if the caller may. Called before the
+    /// process gives that right up.
+    pub(crate) fn start() -> io::Result<Self> {
+        let (orders, received) = channel::<Order>();
+        thread::Builder::new()
+            .name("launcher".into())
+            .spawn(move || {
+                process::pass_on_binding();
+                for order in received {
+                    let _ = order
+                        .started
+                        .send(start(order.of, &order.program, order.input));
+                }
+            })?;
+        Ok(Self(orders))
+    }
+
+    /// Starts the program, with one end of a link as its standard input.
+    pub(crate) async fn launch(
+        &self,
+        program: &Program,
+        kind: Kind,
+        input: OwnedFd,
+    ) -> io::Result<Child> {
+        let (started, child) = oneshot::channel();
+        let order = Order {
+            program: program.file(kind).to_owned(),
+            of: program.clone(),
+            input,
+            started,
+        };
+        let gone = || io::Error::other("the thread that starts programs has ended");
+        self.0.send(order).map_err(|_| gone())?;
+        child.await.map_err(|_| gone())?
+    }
+}
+
+/// Starts the program in a process group of its own: the keeper of the pid passes on what
+/// a terminal sends.
+fn start(program: Program, file: &Path, input: OwnedFd) -> io::Result<Child> {
+    program
+        .command(file)
+        .env(HANDOVER, "1")
+        .stdin(Stdio::from(input))
+        .process_group(0)
+        .spawn()
+}
+
+/// Returns the path at which a shell found the program of this name.
+fn on_disk(name: &Path) -> Option<PathBuf> {
+    if name.components().count() > 1 || name.is_absolute() {
+        return std::path::absolute(name).ok();
+    }
+    let folders = env::var_os("PATH")?;
+    let files = env::split_paths(&folders).map(|folder| folder.join(name));
+    files
+        .filter_map(|file| std::path::absolute(file).ok())
+        .find(|file| file.is_file())
+}
+
+/// Variable that says that standard input is a link to the process that serves.
+pub(crate) const HANDOVER: &str = "SEKISHO_HANDOVER";
+/// The program that runs, also when its file was replaced or removed.
+const RUNNING: &str = "/proc/self/exe";

@@ -1,0 +1,111 @@
+//! What two processes of one server say to each other. A message that a version does not
+//! know is an error; a field that it does not know is left out.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// Reason of a hand-over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    /// The running program begins anew, with the configuration as it is now.
+    Reload,
+    /// The program at its path on the disk begins.
+    Upgrade,
+}
+
+/// Message of a hand-over, and of processes that live beside each other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "is")]
+pub(crate) enum Message {
+    /// To the new process: listening sockets, by their addresses as configured. Carries
+    /// a descriptor for each.
+    Listeners { addresses: Vec<SocketAddr> },
+    /// To the new process: the socket of the admin listener, with its address as
+    /// configured. Carries the descriptor.
+    Admin { address: String },
+    /// To the new process: the lock of the disk cache. Carries the descriptor.
+    DiskCache,
+    /// To the new process: a link to an older process. Carries the descriptor.
+    Older(Older),
+    /// To the new process: ticket keys, as the bytes behind it.
+    TicketKeys,
+    /// To the new process: names that clients ask for most, a line each, behind it.
+    HotNames,
+    /// To the new process: values of the configuration, a line each, behind it.
+    Settings,
+    /// To the new process: this was all.
+    Begin {
+        kind: Kind,
+        /// The process that gives.
+        from: Older,
+        /// Connections that hand-overs have cut off.
+        cut: u64,
+        /// Hand-overs before this one.
+        handovers: u64,
+    },
+    /// To the old process: all is bound and opened, and requests are answered.
+    Ready,
+    /// To the old process: the new one can't serve, and ends.
+    Failed { error: String },
+    /// To the new process: the old one accepts no more, and has let go of the rest.
+    Yours,
+    /// To an older process: end as at SIGTERM.
+    End,
+    /// To an older process: end at once.
+    EndNow,
+    /// To an older process: open the logs again.
+    ReopenLogs,
+    /// To the keeper of the pid: this process serves now.
+    Newest { pid: u32 },
+    /// From an older process: how many connections are still open.
+    Open { connections: u64 },
+    /// From an older process: it has cut off so many connections.
+    Cut { connections: u64 },
+    /// From the keeper of the pid: nothing is left of it but the pid.
+    Idle,
+    /// From the keeper of the pid: a signal that it got.
+    Signal { signal: Signal },
+}
+
+/// Older process, as its successors know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Older {
+    pub(crate) pid: u32,
+    /// Keeps the pid that whoever started the service knows: it is the oldest, passes
+    /// signals on, and ends last.
+    pub(crate) keeper: bool,
+    /// A keeper whose connections have ended.
+    pub(crate) idle: bool,
+    /// It was told to end.
+    pub(crate) ending: bool,
+    /// Connections that were open when it last said so.
+    pub(crate) connections: u64,
+    /// When it accepted its last connection, in seconds since the Unix epoch.
+    pub(crate) since: i64,
+}
+
+/// Signal that the keeper of the pid passes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Signal {
+    /// SIGTERM, SIGINT or SIGQUIT.
+    End,
+    /// SIGHUP.
+    Reload,
+    /// SIGUSR2.
+    Upgrade,
+    /// SIGUSR1.
+    ReopenLogs,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reload => "reload",
+            Self::Upgrade => "upgrade",
+        })
+    }
+}

@@ -1,0 +1,183 @@
+//! Record of hand-overs: what `status` and the metrics say of them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sekisho_certs::metrics::{Counter, Family, Gauge, Registry};
+use sekisho_server::metrics::Metrics;
+
+use super::message::{Kind, Older};
+use super::take::Predecessor;
+
+/// Hand-overs as this process knows them.
+pub(crate) struct Record {
+    server: Arc<Metrics>,
+    state: Mutex<State>,
+    handovers: Family<[(&'static str, &'static str); 2], Counter>,
+    processes: Gauge,
+    connections: Gauge,
+    cut: Counter,
+}
+
+/// State of hand-overs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    /// Hand-overs since the service was started.
+    pub(crate) handovers: u64,
+    /// Connections that they have cut off.
+    pub(crate) cut: u64,
+    /// Older processes, the oldest first.
+    pub(crate) elders: Vec<Older>,
+    /// The one that started this process.
+    pub(crate) last: Option<Last>,
+    /// The last one that failed in this process.
+    pub(crate) failed: Option<Failed>,
+}
+
+/// Hand-over that started this process.
+#[derive(Clone, Debug)]
+pub(crate) struct Last {
+    pub(crate) kind: Kind,
+    /// Seconds since the Unix epoch.
+    pub(crate) at: i64,
+    /// Lines of the configuration that are new or were removed.
+    pub(crate) changed: Vec<String>,
+}
+
+/// Hand-over that failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Failed {
+    pub(crate) kind: Kind,
+    /// Seconds since the Unix epoch.
+    pub(crate) at: i64,
+    pub(crate) error: String,
+}
+
+impl Record {
+    /// Begins a record. `changed` is what this process's configuration has that the one
+    /// before had not, or the other way round.
+    pub(crate) fn new(
+        server: Arc<Metrics>,
+        predecessor: Option<&Predecessor>,
+        changed: Vec<String>,
+    ) -> Self {
+        let cut = Counter::default();
+        let state = predecessor.map(|predecessor| {
+            cut.inc_by(predecessor.cut);
+            State {
+                handovers: predecessor.handovers,
+                cut: predecessor.cut,
+                last: Some(Last {
+                    kind: predecessor.kind,
+                    at: now(),
+                    changed,
+                }),
+                ..State::default()
+            }
+        });
+        Self {
+            server,
+            state: Mutex::new(state.unwrap_or_default()),
+            handovers: Family::default(),
+            processes: Gauge::default(),
+            connections: Gauge::default(),
+            cut,
+        }
+    }
+
+    /// Registers the metrics.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "handovers",
+            "Hand-overs to this process, and those that failed in it",
+            self.handovers.clone(),
+        );
+        registry.register(
+            "older_processes",
+            "Processes before this one that still have connections",
+            self.processes.clone(),
+        );
+        registry.register(
+            "older_connections",
+            "Connections that they have",
+            self.connections.clone(),
+        );
+        registry.register(
+            "handover_connections_cut",
+            "Connections that were cut off after hand-overs, since the service was started",
+            self.cut.clone(),
+        );
+    }
+
+    /// Returns the state.
+    pub(crate) fn state(&self) -> State {
+        self.lock().clone()
+    }
+
+    /// Returns whether another process handed over to this one.
+    pub(crate) fn is_successor(&self) -> bool {
+        self.lock().last.is_some()
+    }
+
+    /// Returns how many hand-overs there were since the service was started.
+    pub(crate) fn handovers(&self) -> u64 {
+        self.lock().handovers
+    }
+
+    /// Returns how many connections this process has open.
+    pub(crate) fn connections(&self) -> u64 {
+        self.server.connections_open()
+    }
+
+    /// Returns the time, in seconds since the Unix epoch.
+    pub(crate) fn now(&self) -> i64 {
+        now()
+    }
+
+    /// Notes that this process has taken over.
+    pub(crate) fn took_over(&self, kind: Kind, elders: Vec<Older>) {
+        self.count(kind, "done");
+        let cut = self.lock().cut;
+        self.elders(elders, cut);
+    }
+
+    /// Notes how the older processes are.
+    pub(crate) fn elders(&self, elders: Vec<Older>, cut: u64) {
+        let mut state = self.lock();
+        self.cut.inc_by(cut - state.cut);
+        let living = elders.iter().filter(|elder| !elder.idle);
+        self.processes.set(living.count() as u64);
+        let connections = elders.iter().map(|elder| elder.connections);
+        self.connections.set(connections.sum());
+        state.cut = cut;
+        state.elders = elders;
+    }
+
+    /// Notes that a hand-over failed.
+    pub(crate) fn failed(&self, kind: Kind, error: &str) {
+        self.count(kind, "failed");
+        self.lock().failed = Some(Failed {
+            kind,
+            at: now(),
+            error: error.to_owned(),
+        });
+    }
+
+    fn count(&self, kind: Kind, result: &'static str) {
+        let kind = match kind {
+            Kind::Reload => "reload",
+            Kind::Upgrade => "upgrade",
+        };
+        let labels = [("kind", kind), ("result", result)];
+        self.handovers.get_or_create(&labels).inc();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
+}

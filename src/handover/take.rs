@@ -1,0 +1,165 @@
+//! The new process's side of a hand-over: what it gets before it reads its configuration.
+
+use std::env;
+use std::fs::File;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+
+use anyhow::{Context, bail};
+use rustix::stdio::{dup2_stdin, stdin};
+use sekisho_server::Inherited;
+use zeroize::Zeroizing;
+
+use super::channel::{Link, MAX_TAIL, Received};
+use super::launch::HANDOVER;
+use super::message::{Kind, Message, Older};
+use crate::process;
+use crate::terminal::failure::{self, Result};
+
+/// What the process before gave over.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    pub(crate) listeners: Inherited,
+    /// Socket of the admin listener, with its address as it was configured.
+    pub(crate) admin: Option<(String, OwnedFd)>,
+    pub(crate) disk_cache: Option<OwnedFd>,
+    pub(crate) ticket_keys: Option<Zeroizing<Vec<u8>>>,
+    /// Names that clients ask for most.
+    pub(crate) hot_names: Vec<String>,
+    /// Values of its configuration, a line each.
+    pub(crate) settings: Vec<String>,
+    pub(crate) elders: Vec<(Older, Link)>,
+    /// Link to it; None if this process was not started by another one.
+    pub(crate) predecessor: Option<Predecessor>,
+}
+
+/// Process that hands over.
+#[derive(Debug)]
+pub(crate) struct Predecessor {
+    pub(crate) link: Link,
+    pub(crate) kind: Kind,
+    pub(crate) state: Older,
+    /// Connections that earlier hand-overs have cut off.
+    pub(crate) cut: u64,
+    /// Hand-overs before this one.
+    pub(crate) handovers: u64,
+}
+
+impl Taken {
+    /// Takes what the process before gives, if that has started this one; else the
+    /// service manager's sockets, if there are any.
+    ///
+    /// # Errors
+    /// If the other process ends before it has given everything.
+    pub(crate) fn receive() -> Result<Self> {
+        if env::var_os(HANDOVER).is_none_or(|value| value != "1") {
+            return Self::activated();
+        }
+        let link = stdin().try_clone_to_owned().context(LINK)?;
+        // Programs that are started later must not hold the link open.
+        dup2_stdin(File::open("/dev/null").context("/dev/null")?).context(LINK)?;
+        Self::from(Link::of(link)).context(LINK)
+    }
+
+    fn activated() -> Result<Self> {
+        let mut taken = Self::default();
+        for socket in process::activated().context(ACTIVATED)? {
+            let tcp = TcpListener::from(socket);
+            if let Ok(address) = tcp.local_addr() {
+                let added = taken.listeners.add(address, tcp.into());
+                added.with_context(|| format!("{ACTIVATED}: {address}"))?;
+                continue;
+            }
+            let unix = UnixListener::from(OwnedFd::from(tcp));
+            let address = unix.local_addr().context(ACTIVATED)?;
+            let path = address.as_pathname().context(ACTIVATED)?;
+            let address = format!("unix:{}", path.display());
+            taken.admin = Some((address, unix.into()));
+        }
+        Ok(taken)
+    }
+
+    fn from(link: Link) -> Result<Self> {
+        let mut taken = Self::default();
+        loop {
+            let Some(received) = link.receive()? else {
+                bail!("the process that hands over has ended");
+            };
+            let begin = taken.add(received)?;
+            if let Some((kind, state, cut, handovers)) = begin {
+                taken.predecessor = Some(Predecessor {
+                    link,
+                    kind,
+                    state,
+                    cut,
+                    handovers,
+                });
+                return Ok(taken);
+            }
+        }
+    }
+
+    /// Adds what a message gives. Returns the last one's content.
+    fn add(&mut self, received: Received) -> Result<Option<(Kind, Older, u64, u64)>> {
+        let mut descriptors = received.descriptors.into_iter();
+        let mut next = || descriptors.next().context("a descriptor is missing");
+        match received.message {
+            Message::Listeners { addresses } => {
+                for address in addresses {
+                    let added = self.listeners.add(address, next()?);
+                    added.with_context(|| format!("the socket of {address}"))?;
+                }
+            }
+            Message::Admin { address } => self.admin = Some((address, next()?)),
+            Message::DiskCache => self.disk_cache = Some(next()?),
+            Message::Older(state) => self.elders.push((state, Link::of(next()?))),
+            Message::TicketKeys => self.ticket_keys = Some(received.tail),
+            Message::HotNames => self.hot_names.extend(lines(&received.tail)),
+            Message::Settings => self.settings.extend(lines(&received.tail)),
+            Message::Begin {
+                kind,
+                from,
+                cut,
+                handovers,
+            } => return Ok(Some((kind, from, cut, handovers))),
+            // A later version may give more.
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// Makes what tells the process before that this one can't serve. None if there is no
+    /// such process.
+    ///
+    /// # Errors
+    /// The system's, without descriptors.
+    pub(crate) fn refusal(&self) -> Result<Option<Refusal>> {
+        let duplicate = |one: &Predecessor| one.link.as_fd().try_clone_to_owned();
+        let link = self.predecessor.as_ref().map(duplicate).transpose()?;
+        Ok(link.map(|link| Refusal(Link::of(link))))
+    }
+}
+
+/// Link to the process before, for the case that this one can't serve.
+#[derive(Debug)]
+pub(crate) struct Refusal(Link);
+
+impl Refusal {
+    /// Says why this process can't serve.
+    pub(crate) fn send(self, error: &anyhow::Error) {
+        let mut error = failure::text(error);
+        error.truncate(error.floor_char_boundary(MAX_TAIL / 4));
+        // It may have ended meanwhile.
+        let _ = self.0.send(&Message::Failed { error }, &[], &[]);
+    }
+}
+
+fn lines(bytes: &[u8]) -> impl Iterator<Item = String> + '_ {
+    let text = String::from_utf8_lossy(bytes);
+    let lines: Vec<_> = text.lines().map(ToOwned::to_owned).collect();
+    lines.into_iter()
+}
+
+const LINK: &str = "the hand-over";
+const ACTIVATED: &str = "a socket of the service manager (LISTEN_FDS)";

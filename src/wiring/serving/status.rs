@@ -1,0 +1,173 @@
+//! What `sekisho status` shows of a server.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use sekisho_certs::{Catalog, Listed, Lookup};
+use sekisho_server::admin::{Audience, Reply};
+use sekisho_server::metrics::Metrics;
+use sekisho_server::{Parts, VirtualHost};
+use serde_json::{Value, json};
+use tokio::time::{Duration, timeout};
+
+use crate::config::Config;
+use crate::handover::{Older, Record};
+use crate::terminal::output::rfc3339;
+use crate::wiring::open::Opened;
+
+/// Parts of a server that tell how it is.
+pub(super) struct Status {
+    started: Instant,
+    workers: usize,
+    limit: usize,
+    config: String,
+    store: String,
+    lookup: Arc<Lookup<VirtualHost>>,
+    metrics: Arc<Metrics>,
+    record: Arc<Record>,
+    /// Catalog of lineages, with issuance.
+    catalog: Option<Arc<dyn Catalog>>,
+}
+
+impl Status {
+    pub(super) fn new(
+        config: &Config,
+        parts: &Parts,
+        opened: &Opened,
+        record: &Arc<Record>,
+    ) -> Self {
+        let catalog = opened.catalog.as_ref().filter(|_| config.acme.is_some());
+        Self {
+            started: Instant::now(),
+            workers: config.limits.workers,
+            limit: config.limits.connections,
+            config: config.file.display().to_string(),
+            store: config.store.url.to_string(),
+            lookup: Arc::clone(&parts.lookup),
+            metrics: Arc::clone(&parts.metrics),
+            record: Arc::clone(record),
+            catalog: catalog.map(|sealer| Arc::clone(sealer.catalog())),
+        }
+    }
+
+    /// Returns the function that the admin listener calls.
+    pub(super) fn source(self) -> Box<dyn Fn(Audience) -> Reply<Value> + Send + Sync> {
+        let status = Arc::new(self);
+        Box::new(move |audience| {
+            let status = Arc::clone(&status);
+            Box::pin(async move { status.show(audience).await })
+        })
+    }
+
+    async fn show(&self, audience: Audience) -> Value {
+        let stats = self.lookup.stats();
+        let store = match stats.store_available {
+            false => "unavailable",
+            true if stats.counts.was_asked() => "available",
+            true => "not asked yet",
+        };
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "pid": std::process::id(),
+            "uptime_seconds": self.started.elapsed().as_secs(),
+            "config": self.config,
+            "workers": self.workers,
+            "connections": {"open": self.metrics.connections_open(), "limit": self.limit},
+            "cache": {
+                "records": stats.usage.records,
+                "bytes": stats.usage.bytes,
+                "capacity_bytes": stats.usage.capacity,
+            },
+            "store": {
+                "url": self.store,
+                "state": store,
+                "errors": stats.counts.calls_failed.get(),
+                "loads_in_flight": stats.in_flight,
+            },
+            "feed": {"state": stats.feed.as_str(), "position": stats.position},
+            "certificates": self.certificates(audience).await,
+            "handovers": self.handovers(audience),
+        })
+    }
+
+    /// Shows which certificates are due and which failed. Names are the operator's alone.
+    async fn certificates(&self, audience: Audience) -> Value {
+        let Some(catalog) = &self.catalog else {
+            return Value::Null;
+        };
+        let asked = async {
+            let due = catalog.count_due(COUNTED).await?;
+            let failing = catalog
+                .list_lineages(Listed::Failing, None, NAMED + 1)
+                .await?;
+            Ok::<_, sekisho_certs::StoreError>((due, failing))
+        };
+        let (due, failing) = match timeout(ASKED, asked).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return json!({"error": error.to_string()}),
+            Err(_) => return json!({"error": format!("the store did not answer within {ASKED:?}")}),
+        };
+        let more = failing.len() > NAMED;
+        let count = failing.len().min(NAMED);
+        let mut value = json!({
+            "due": due,
+            "due_is_more": due >= COUNTED as u64,
+            "failing": count,
+            "failing_is_more": more,
+        });
+        if audience == Audience::Operator {
+            let names = failing[..count].iter().map(|one| one.name.to_string());
+            value["failing_names"] = names.collect();
+        }
+        value
+    }
+
+    fn handovers(&self, audience: Audience) -> Value {
+        let state = self.record.state();
+        let shown = rfc3339;
+        let last = state.last.map(|last| {
+            let mut value = json!({"kind": last.kind, "at": shown(last.at)});
+            if audience == Audience::Operator {
+                value["changed"] = last.changed.into();
+            }
+            value
+        });
+        let failed = state.failed.map(|failed| {
+            let mut value = json!({"kind": failed.kind, "at": shown(failed.at)});
+            if audience == Audience::Operator {
+                value["error"] = failed.error.into();
+            }
+            value
+        });
+        let older = state.elders.iter().map(|one| {
+            json!({
+                "pid": one.pid,
+                "state": state_of(one),
+                "connections": one.connections,
+                "since": shown(one.since),
+            })
+        });
+        json!({
+            "count": state.handovers,
+            "connections_cut": state.cut,
+            "last": last,
+            "failed": failed,
+            "older": older.collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn state_of(older: &Older) -> &'static str {
+    match (older.idle, older.ending) {
+        (true, _) => "keeps the pid",
+        (false, true) => "ending",
+        (false, false) => "draining",
+    }
+}
+
+/// Names of failing lineages that are shown.
+const NAMED: usize = 20;
+/// Due lineages that are counted: more make the answer late.
+const COUNTED: usize = 10_000;
+/// Longest wait for the store.
+const ASKED: Duration = Duration::from_secs(2);

@@ -1,0 +1,201 @@
+//! What a hand-over takes from the server's parts, and what they get from one.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use sekisho_certs::store::FeedState;
+use sekisho_certs::{HostPattern, Lookup};
+use sekisho_server::admin::{Control, Reply, Uncontrolled};
+use sekisho_server::metrics::Metrics;
+use sekisho_server::{Server, Shutdown, VirtualHost};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep, timeout};
+use zeroize::Zeroizing;
+
+use crate::config::Config;
+use crate::handover::{
+    Elders, Estate, Handover, Kind, Launcher, Predecessor, Program, Record, Request, Signals,
+    Taken, Watchdog,
+};
+use crate::terminal::failure::Result;
+
+/// Function by which the admin listener asks for a hand-over.
+pub(super) type Controls =
+    Box<dyn Fn(Control) -> Reply<std::result::Result<String, Uncontrolled>> + Send + Sync>;
+
+/// Hand-over of a server that is being built.
+pub(super) struct Succession {
+    program: Program,
+    launcher: Launcher,
+    elders: Elders,
+    predecessor: Option<Predecessor>,
+    hot_names: Vec<String>,
+    asking: mpsc::Sender<Request>,
+    requests: mpsc::Receiver<Request>,
+    listeners: Vec<(SocketAddr, OwnedFd)>,
+    pub(super) admin: Option<(String, OwnedFd)>,
+    pub(super) disk_cache: Option<OwnedFd>,
+    pub(super) record: Arc<Record>,
+    settings: Vec<String>,
+}
+
+/// Functions by which the server's parts give over and take over.
+pub(super) struct Parts {
+    pub(super) lookup: Arc<Lookup<VirtualHost>>,
+    pub(super) shutdown: Shutdown,
+    pub(super) signals: Signals,
+    pub(super) reopen: Option<Box<dyn Fn() + Send>>,
+    pub(super) ticket_keys: Box<dyn Fn() -> Zeroizing<Vec<u8>> + Send>,
+    pub(super) begin: Box<dyn FnOnce() + Send>,
+    pub(super) let_go: Pin<Box<dyn Future<Output = ()> + Send>>,
+    pub(super) give_back: Box<dyn FnOnce() + Send>,
+    pub(super) turns: Box<dyn FnMut() -> bool + Send>,
+}
+
+impl Succession {
+    /// Takes what belongs to no other part, on the background runtime. Starts the thread
+    /// that may bind low ports for a new process.
+    pub(super) fn new(config: &Config, taken: &mut Taken, metrics: &Arc<Metrics>) -> Result<Self> {
+        let predecessor = taken.predecessor.take();
+        let cut = predecessor.as_ref().map_or(0, |one| one.cut);
+        let settings = Vec::new();
+        let changed = match predecessor {
+            Some(_) => changed(&taken.settings, &settings),
+            None => Vec::new(),
+        };
+        let record = Record::new(Arc::clone(metrics), predecessor.as_ref(), changed);
+        let (asking, requests) = mpsc::channel(1);
+        Ok(Self {
+            program: Program::this(),
+            launcher: Launcher::start().context("no thread for hand-overs")?,
+            elders: Elders::of(std::mem::take(&mut taken.elders), cut)?,
+            predecessor,
+            hot_names: std::mem::take(&mut taken.hot_names),
+            asking,
+            requests,
+            listeners: Vec::new(),
+            admin: None,
+            disk_cache: None,
+            record: Arc::new(record),
+            settings,
+        })
+    }
+
+    /// Keeps a copy of each listening socket.
+    pub(super) fn keep_listeners(&mut self, server: &Server) -> Result<()> {
+        let copies = server.listeners();
+        self.listeners = copies.context("listening sockets can't be kept for a hand-over")?;
+        Ok(())
+    }
+
+    /// Makes the function by which the admin listener asks for a hand-over.
+    pub(super) fn control(&self) -> Controls {
+        let asking = self.asking.clone();
+        Box::new(move |control| {
+            let asking = asking.clone();
+            Box::pin(async move { ask(&asking, control).await })
+        })
+    }
+
+    /// Joins what a hand-over needs with the functions of the other parts.
+    pub(super) fn handover(self, config: &Config, parts: Parts) -> Handover {
+        let lookup = Arc::clone(&parts.lookup);
+        let estate = Estate {
+            listeners: self.listeners,
+            admin: self.admin,
+            disk_cache: self.disk_cache,
+            ticket_keys: parts.ticket_keys,
+            hot_names: Box::new(move || hottest(&lookup)),
+            settings: self.settings,
+            let_go: Some(parts.let_go),
+            give_back: Some(parts.give_back),
+        };
+        let warm = warm(parts.lookup, self.hot_names);
+        Handover {
+            program: self.program,
+            launcher: self.launcher,
+            estate,
+            elders: self.elders,
+            predecessor: self.predecessor,
+            requests: self.requests,
+            signals: parts.signals,
+            shutdown: parts.shutdown,
+            reopen: parts.reopen,
+            warm: Some(Box::pin(warm)),
+            begin: Some(parts.begin),
+            drain: config.limits.drain,
+            timeout: config.handover,
+            record: self.record,
+            watchdog: Watchdog::new(parts.turns),
+        }
+    }
+}
+
+/// Asks for a hand-over and waits for the outcome.
+async fn ask(
+    asking: &mpsc::Sender<Request>,
+    control: Control,
+) -> std::result::Result<String, Uncontrolled> {
+    let kind = match control {
+        Control::Reload => Kind::Reload,
+        Control::Upgrade => Kind::Upgrade,
+    };
+    let (reply, outcome) = oneshot::channel();
+    // One that is under way holds the only place, or this process has handed over.
+    let asked = asking.try_send(Request { kind, reply });
+    asked.map_err(|_| Uncontrolled::Busy)?;
+    let outcome = outcome.await.map_err(|_| Uncontrolled::Busy)?;
+    outcome.map_err(Uncontrolled::Failed)
+}
+
+/// Lists what clients ask for most, the hottest first.
+fn hottest(lookup: &Lookup<VirtualHost>) -> Vec<String> {
+    drop(lookup);
+    Vec::new()
+}
+
+/// Reads the hottest names: until [`WARM_FIRST`] before the server says that it serves, and
+/// the others beside clients.
+async fn warm(lookup: Arc<Lookup<VirtualHost>>, names: Vec<String>) {
+    if names.is_empty() {
+        return;
+    }
+    let begun = Instant::now();
+    let patterns: Vec<_> = names
+        .iter()
+        .filter_map(|name| HostPattern::parse(name).ok())
+        .collect();
+    let warming = tokio::spawn(async move {
+        // What is read before the feed vouches for it is read again.
+        while lookup.stats().feed != FeedState::Healthy && begun.elapsed() < WARM_FIRST {
+            sleep(FEED_CHECK).await;
+        }
+        drop(patterns);
+    });
+    // The task goes on without this one.
+    let _ = timeout(WARM_FIRST, warming).await;
+}
+
+/// Lists lines that only one of two configurations has: `-` and those of the one before,
+/// `+` and those of this one.
+fn changed(before: &[String], now: &[String]) -> Vec<String> {
+    let (old, new): (BTreeSet<_>, BTreeSet<_>) = (before.iter().collect(), now.iter().collect());
+    let gone = before.iter().filter(|line| !new.contains(line));
+    let come = now.iter().filter(|line| !old.contains(line));
+    let gone = gone.map(|line| format!("- {line}"));
+    gone.chain(come.map(|line| format!("+ {line}"))).collect()
+}
+
+/// Names that a new process reads first.
+const HOT_NAMES: usize = 10_000;
+/// Reads at once. Each takes a permit of the store like any other.
+const WARM_AT_ONCE: usize = 32;
+/// Time for the hottest names before the new process serves: the old one does meanwhile.
+const WARM_FIRST: Duration = Duration::from_millis(100);
+const FEED_CHECK: Duration = Duration::from_millis(1);
