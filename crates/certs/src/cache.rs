@@ -14,6 +14,10 @@ use quick_cache::{OptionsBuilder, Weighter};
 
 use crate::host::{HostName, HostPattern};
 use crate::loaded::LoadedHost;
+use uses::Uses;
+
+mod hottest;
+mod uses;
 
 /// Value that the server made of a record.
 #[derive(Debug)]
@@ -47,6 +51,9 @@ pub(crate) struct EntryState {
     pub(crate) retry_at: AtomicU64,
     /// Set while a load in the background refreshes the record.
     pub(crate) refreshing: AtomicBool,
+    pub(crate) uses: Uses,
+    /// Name that a wildcard was read for; none for an exact record.
+    pub(crate) read_for: Option<HostName>,
 }
 
 impl<V> Served<V> {
@@ -65,7 +72,9 @@ impl<V> Served<V> {
         let site = record.site.as_ref().map_or(0, |site| site.json.len());
         let client_ca = record.tls.client_ca.as_ref();
         let client_ca = client_ca.map_or(0, |ca| PER_CLIENT_CA + ca.pem().len());
-        let text = 2 * record.pattern.as_str().len() + record.tenant.as_str().len() + site;
+        let read_for = state.read_for.as_ref().map_or(0, |it| it.as_str().len());
+        let names = 2 * record.pattern.as_str().len() + read_for;
+        let text = names + record.tenant.as_str().len() + site;
         let weight = (PER_RECORD + text + client_ca + credentials + value_weight) as u64;
         Self {
             host,
@@ -180,7 +189,11 @@ impl<V> Cache<V> {
     pub(crate) fn insert(&self, name: &HostName, served: &Arc<Served<V>>) -> bool {
         let pattern = &served.host.record.pattern;
         let old = self.records.peek(record_key(pattern));
-        let mut replaced = old.is_some_and(|old| !old.host.is_same(&served.host));
+        let mut replaced = false;
+        if let Some(old) = old {
+            served.state.uses.take_over(&old.state.uses);
+            replaced = !old.host.is_same(&served.host);
+        }
         // The record first: an alias vouches for the record that is cached.
         self.records
             .insert(record_key(pattern).into(), Arc::clone(served));
@@ -250,6 +263,16 @@ impl<V> Cache<V> {
                     .is_none_or(|(_, parent)| !parents.contains(parent))
             });
         }
+    }
+
+    /// Drops all entries and bounds the cache to `memory` bytes.
+    pub(crate) fn shrink(&self, memory: usize) {
+        let notes = memory / 16;
+        // One at a time: a shard that is emptied at once is locked for as long.
+        self.records.drain().for_each(drop);
+        self.notes.drain().for_each(drop);
+        self.records.set_capacity((memory - notes) as u64);
+        self.notes.set_capacity(notes as u64);
     }
 
     pub(crate) fn usage(&self) -> Usage {
@@ -334,7 +357,7 @@ const USUAL_RECORD: usize = 4096;
 const USUAL_NOTE: usize = PER_NOTE + 24;
 // Measured by `tests/weight.rs` with the allocator's own statistics. A note is
 // small, and the fill of its table moves the figure by a fifth: this is the mean.
-const PER_RECORD: usize = 310;
+const PER_RECORD: usize = 334;
 const PER_NOTE: usize = 100;
 /// Bytes of a client CA without its PEM.
 const PER_CLIENT_CA: usize = 64;

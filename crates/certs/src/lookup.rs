@@ -25,6 +25,7 @@ pub use singleflight::{Progress, Wait};
 mod apply;
 mod counts;
 mod freshness;
+mod hand_over;
 mod obtaining;
 mod outcome;
 mod read;
@@ -212,10 +213,11 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     /// Tells whether a record found at `revision` needs no new lookup: the
     /// revision is the same, and the record is fresh.
     pub fn is_current(&self, served: &Served<V>, revision: u64) -> bool {
+        let fresh_until = &served.state.fresh_until;
         revision == self.revision()
             && self
                 .freshness
-                .age(served.state.fresh_until.load(Ordering::Relaxed))
+                .age(fresh_until.load(Ordering::Relaxed), self.freshness.now())
                 == Age::Fresh
     }
 
@@ -314,16 +316,20 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         if served.host().is_superseded() {
             return None;
         }
-        let age = if self.freshness.retries_later(&served.state.retry_at) {
+        let now = self.freshness.now();
+        let age = if now < served.state.retry_at.load(Ordering::Relaxed) {
             Age::Fresh
         } else if epoch != self.epoch() {
             Age::Stale
         } else {
-            self.freshness.age(fresh_until)
+            self.freshness.age(fresh_until, now)
         };
         match age {
             Age::Stale => None,
-            age => Some((Outcome::Found(served), age)),
+            age => {
+                served.state.uses.note(now);
+                Some((Outcome::Found(served), age))
+            }
         }
     }
 

@@ -18,10 +18,7 @@ fn served<V>(pattern: &str, value: V) -> Arc<Served<V>> {
     });
     let state = EntryState {
         shadowed: AtomicBool::new(true),
-        epoch: 0,
-        fresh_until: AtomicU64::new(0),
-        retry_at: AtomicU64::new(0),
-        refreshing: AtomicBool::new(false),
+        ..EntryState::default()
     };
     Arc::new(Served::new(host, value, 0, state))
 }

@@ -49,12 +49,13 @@ impl Freshness {
         }
     }
 
-    pub(super) fn age(&self, fresh_until: u64) -> Age {
-        if self.feed() == FeedState::Healthy {
+    /// Judges an answer at `now`, a reading that the caller shares with other uses.
+    pub(super) fn age(&self, fresh_until: u64, now: u64) -> Age {
+        if self.feed_at(now) == FeedState::Healthy {
             return Age::Fresh;
         }
-        let until = self.until(fresh_until, self.fresh);
-        match self.now() {
+        let until = self.until(fresh_until, self.fresh, now);
+        match now {
             now if now < until => Age::Fresh,
             now if now < until.saturating_add(self.fresh) => Age::Refresh,
             // A read would most likely fail, too, and every lookup until then
@@ -87,17 +88,10 @@ impl Freshness {
     /// Tells whether an absence still holds. One with an end of its own, see
     /// [`Self::end_of`], holds no longer than that.
     pub(super) fn absence_holds(&self, fresh_until: u64, ends: u64) -> bool {
-        (ends == u64::MAX || self.now() < ends)
-            && (self.feed() == FeedState::Healthy
-                || self.now() < self.until(fresh_until, self.absent))
-    }
-
-    /// Tells whether a failed read is so recent that the store is not asked again.
-    pub(super) fn retries_later(&self, retry_at: &AtomicU64) -> bool {
-        match retry_at.load(Ordering::Relaxed) {
-            0 => false,
-            until => self.now() < until,
-        }
+        let now = self.now();
+        now < ends
+            && (self.feed_at(now) == FeedState::Healthy
+                || now < self.until(fresh_until, self.absent, now))
     }
 
     /// Returns until when a record read now is fresh; `fresh_for` is what its
@@ -127,9 +121,13 @@ impl Freshness {
     /// counts as `Broken`: a feed whose task ended or hangs can't report that
     /// itself.
     pub(super) fn feed(&self) -> FeedState {
+        self.feed_at(self.now())
+    }
+
+    fn feed_at(&self, now: u64) -> FeedState {
         match self.feed.load(Ordering::Acquire) {
             0 => FeedState::None,
-            1 if self.now() < self.vouched_until() => FeedState::Healthy,
+            1 if now < self.vouched_until() => FeedState::Healthy,
             _ => FeedState::Broken,
         }
     }
@@ -148,8 +146,8 @@ impl Freshness {
 
     /// Extends `fresh_until` while the feed is broken: up to its last success
     /// the feed vouched for everything, so `time` counts from there.
-    fn until(&self, fresh_until: u64, time: u64) -> u64 {
-        match self.feed() {
+    fn until(&self, fresh_until: u64, time: u64, now: u64) -> u64 {
+        match self.feed_at(now) {
             FeedState::Broken => {
                 fresh_until.max(self.vouched_at.load(Ordering::Relaxed).saturating_add(time))
             }
@@ -162,7 +160,8 @@ impl Freshness {
         vouched_at.saturating_add(micros(FEED_TIMEOUT))
     }
 
-    fn now(&self) -> u64 {
+    /// Returns microseconds of the lookup's time.
+    pub(super) fn now(&self) -> u64 {
         micros(clock::monotonic() - self.start)
     }
 }

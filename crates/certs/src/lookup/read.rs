@@ -231,14 +231,19 @@ impl<V: Send + Sync + 'static> Lookup<V> {
                 missing(Absence::NoCredential, Some(Box::new(found.record)))
             }
             Some(found) => self
-                .prepare(*found, begun)
+                .prepare(name, *found, begun)
                 .map_err(|why| LookupError::Unusable(why.into())),
         }
     }
 
     /// Loads the credentials and publishes the record, before the read is
     /// compared with the changes since it began.
-    fn prepare(&self, found: Found<OpenKey>, begun: Begun) -> Result<Answered<V>, String> {
+    fn prepare(
+        &self,
+        name: &HostName,
+        found: Found<OpenKey>,
+        begun: Begun,
+    ) -> Result<Answered<V>, String> {
         let ids: Vec<_> = found.credentials.iter().map(|stored| stored.id).collect();
         let mut credentials = Vec::with_capacity(found.credentials.len());
         for stored in found.credentials {
@@ -250,12 +255,15 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             credentials,
         });
         let published = (self.publish)(&host)?;
+        let is_wildcard = host.record.pattern.wildcard_parent().is_some();
         let state = EntryState {
             shadowed: AtomicBool::new(found.shadowed),
             epoch: begun.epoch,
             fresh_until: AtomicU64::new(self.freshness.record(found.fresh_for)),
+            read_for: is_wildcard.then(|| name.clone()),
             ..EntryState::default()
         };
+        state.uses.note(self.freshness.now());
         Ok(Answered::Found(
             Arc::new(Served::new(host, published.value, published.weight, state)),
             ids,

@@ -5,6 +5,7 @@
 mod cache;
 mod changes;
 mod fresh;
+mod hand_over;
 mod model;
 mod obtain;
 mod outcomes;
