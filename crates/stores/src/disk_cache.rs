@@ -33,6 +33,9 @@
 //! server. Copies belong to one store: a file that was written beside another
 //! is started anew.
 //!
+//! **Who has the file.** One process. It hands the file over to the one that takes its
+//! place, by the steps in `hand_over.rs`.
+//!
 //! **Bounds.** File and write-ahead log together stay within a size; the
 //! copies that were written the longest ago make room. Trouble with the disk
 //! is never the server's: a file that is damaged or of another version is
@@ -41,6 +44,7 @@
 //! removed.
 
 mod file;
+mod hand_over;
 mod pending;
 mod plain;
 mod resync;
@@ -53,8 +57,10 @@ mod written;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::fs::File;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -111,6 +117,8 @@ pub struct DiskCache {
 struct Inner {
     /// Runs on one thread, since SQLite gives the file to one connection.
     writer: Threads<Writer>,
+    /// The writer's lock. It ends with the writer.
+    lock: Weak<File>,
     shared: Arc<Shared>,
     /// Id of this file: keys of a plain store are sealed for it alone.
     own: CatalogId,
@@ -129,6 +137,8 @@ struct Shared {
     written: Written,
     resync: Resync,
     stats: Stats,
+    /// True once the cache has ended, for a process that another one replaced.
+    is_retired: AtomicBool,
 }
 
 /// State of log lines about a store that fails, which are not repeated.
@@ -152,7 +162,16 @@ impl DiskCache {
     /// be written, is another program's, or is another process's now. A server
     /// goes without.
     pub fn open(options: &Options, seen: Arc<Seen>, runtime: &Handle) -> Result<Self> {
-        let file = CacheFile::lock(&options.path, options.size).map_err(unavailable)?;
+        let file = CacheFile::lock(&options.path, options.size);
+        Self::start(file.map_err(unavailable)?, options, seen, runtime)
+    }
+
+    fn start(
+        file: CacheFile,
+        options: &Options,
+        seen: Arc<Seen>,
+        runtime: &Handle,
+    ) -> Result<Self> {
         let wanted = Meta {
             store: digest(&SHA256, options.store.as_bytes()).as_ref().to_vec(),
             own: CatalogId(random()),
@@ -168,11 +187,13 @@ impl DiskCache {
             ..Shared::default()
         });
         shared.stats.start_state.set(start.is_some().into());
+        let lock = file.lock_of_process();
         let writer = Writer::new(file, connection, meta, Arc::clone(&shared));
         let writer = Threads::start("disk-cache", [writer], MAX_CALLS)
             .map_err(|error| unavailable(format!("no thread for the disk cache: {error}")))?;
         let inner = Arc::new(Inner {
             writer,
+            lock,
             shared,
             own,
             options: options.clone(),
@@ -220,6 +241,9 @@ impl DiskCache {
     /// Keeps what a catalog found, asked after `noted`, if there is room.
     pub(crate) fn keep(&self, name: &HostName, found: &Found<SealedBytes>, noted: Noted) {
         let shared = &self.inner.shared;
+        if shared.is_retired() {
+            return;
+        }
         if let Some(fingerprint) = shared.written.missing(name, found, master_key) {
             let kept = Kept {
                 name: name.clone(),
@@ -270,12 +294,15 @@ impl Inner {
     /// Waits for what the writer gives.
     ///
     /// # Errors
-    /// Too much waits already, or the disk takes too long.
+    /// Too much waits already, the disk takes too long, or another process has the file.
     async fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Writer) -> T + Send + 'static,
     ) -> Result<T> {
-        let given = self.writer.run(move |writer| Ok(work(writer)));
+        let given = self.writer.run(move |writer| match writer.has_file() {
+            true => Ok(work(writer)),
+            false => Err(unavailable("the disk cache was handed over")),
+        });
         let given = timeout(ASK_TIMEOUT, given).await;
         given.unwrap_or(Err(StoreError::TimedOut(ASK_TIMEOUT)))
     }
@@ -302,6 +329,17 @@ impl Inner {
 }
 
 impl Shared {
+    /// Relaxed suffices: the flag only spares work that the writer refuses, too.
+    fn is_retired(&self) -> bool {
+        self.is_retired.load(Ordering::Relaxed)
+    }
+
+    fn retire(&self) {
+        self.is_retired.store(true, Ordering::Relaxed);
+        // Ends the resync.
+        self.resync.request();
+    }
+
     fn count_copies(&self, new: usize, gone: usize) {
         let copies = &self.stats.copies;
         copies.set((copies.get() + new as u64).saturating_sub(gone as u64));

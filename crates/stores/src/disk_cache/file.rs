@@ -3,8 +3,10 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -13,13 +15,14 @@ use super::tables::{self, APPLICATION_ID, Meta};
 use crate::own_file::{beside, create};
 use crate::sqlite::nowait;
 
-/// A path that this process alone uses for copies, for as long as it lives.
+/// A path that this process alone uses for copies, until it hands it over.
 #[derive(Debug)]
 pub(super) struct CacheFile {
     pub(super) path: PathBuf,
     size: u64,
-    /// The system frees it with the process, however that ends.
-    _lock: File,
+    /// The system frees it with the last process that has this open file, however that ends.
+    /// None once the path was given up.
+    lock: Option<Arc<File>>,
 }
 
 /// Result whose error is text for the operator.
@@ -28,9 +31,27 @@ pub(super) type Result<T> = std::result::Result<T, String>;
 impl CacheFile {
     /// Takes the lock.
     pub(super) fn lock(path: &Path, size: u64) -> Result<Self> {
+        Self::with_lock(path, size, locked)
+    }
+
+    /// Takes over the lock of another process, if it is that of this path. Its open file is
+    /// the other's: to lock it again succeeds.
+    pub(super) fn inherit(path: &Path, size: u64, handed: OwnedFd) -> Result<Self> {
+        let handed = File::from(handed);
+        Self::with_lock(path, size, |lock| match is_file_at(&handed, lock) {
+            true => handed.try_lock().map(|()| handed),
+            false => locked(lock),
+        })
+    }
+
+    fn with_lock(
+        path: &Path,
+        size: u64,
+        take: impl FnOnce(&Path) -> std::result::Result<File, TryLockError>,
+    ) -> Result<Self> {
         nowait::prepare();
         let lock = beside(path, ".lock");
-        let lock = locked(&lock).map_err(|error| match error {
+        let taken = take(&lock).map_err(|error| match error {
             TryLockError::WouldBlock => {
                 let path = path.display();
                 format!("another server uses {path}; give each its own")
@@ -41,8 +62,17 @@ impl CacheFile {
         Ok(Self {
             path: path.to_owned(),
             size: size.max(MIN_SIZE),
-            _lock: lock,
+            lock: Some(Arc::new(taken)),
         })
+    }
+
+    pub(super) fn lock_of_process(&self) -> Weak<File> {
+        self.lock.as_ref().map_or_else(Weak::new, Arc::downgrade)
+    }
+
+    /// Gives the path up, for the process that has the lock, too.
+    pub(super) fn give_up(&mut self) {
+        self.lock = None;
     }
 
     /// Notes of names below wildcards that may lie in the file: a sixteenth of
@@ -211,6 +241,13 @@ fn locked(path: &Path) -> std::result::Result<File, TryLockError> {
     let options = options.write(true).create(true).truncate(false).mode(0o600);
     let file = options.open(path).map_err(TryLockError::Error)?;
     file.try_lock().map(|()| file)
+}
+
+/// Tells whether this is the open file of what lies at a path.
+fn is_file_at(file: &File, path: &Path) -> bool {
+    let id = |there: fs::Metadata| (there.dev(), there.ino());
+    let (file, there) = (file.metadata().map(id), fs::metadata(path).map(id));
+    matches!((file, there), (Ok(file), Ok(there)) if file == there)
 }
 
 fn flags() -> OpenFlags {

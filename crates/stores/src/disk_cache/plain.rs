@@ -21,6 +21,9 @@ impl DiskCache {
         ring: &KeyRing,
     ) {
         let Inner { shared, own, .. } = self.inner.as_ref();
+        if shared.is_retired() {
+            return;
+        }
         let mut is_kept = false;
         if let Some(found) = found {
             let Some(fingerprint) = shared.written.missing(name, found, |_| 0) else {

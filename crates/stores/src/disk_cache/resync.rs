@@ -82,7 +82,7 @@ impl Resync {
         self.wake.notify_one();
     }
 
-    fn late(&self) {
+    pub(super) fn late(&self) {
         self.is_late.store(true, Ordering::Release);
         self.request();
     }
@@ -105,12 +105,15 @@ impl Inner {
         matches!(subject, Subject::Document(id) if is_kept(id))
     }
 
-    /// Catches up at each request, until the future is dropped.
+    /// Catches up at each request, until the future is dropped or the cache ends.
     pub(super) async fn keep_up(self: Arc<Self>, catalog: Arc<dyn Catalog>) {
         let resync = &self.shared.resync;
         loop {
             resync.wake.notified().await;
             while let Some(due) = resync.due() {
+                if self.shared.is_retired() {
+                    return;
+                }
                 match self.catch_up(catalog.as_ref()).await {
                     Ok(()) => resync.met.store(due, Ordering::Release),
                     Err(error) => {

@@ -2,6 +2,7 @@ mod another;
 mod answers;
 mod disk;
 mod follow;
+mod hand_over;
 mod plain;
 mod rotation;
 mod start;
@@ -103,13 +104,23 @@ impl Rig {
 
     /// A server that starts, whether the catalog can be reached or not.
     async fn server_with(&self, keys: KeyRing) -> Result<Server> {
+        self.server_on(keys, async |seen| self.disk(seen).await)
+            .await
+    }
+
+    /// A server that starts on the disk cache that `open` gives.
+    async fn server_on(
+        &self,
+        keys: KeyRing,
+        open: impl AsyncFnOnce(&Arc<Seen>) -> Arc<DiskCache>,
+    ) -> Result<Server> {
         let catalog = Arc::clone(&self.switch) as Arc<dyn Catalog>;
         if self.switch.is_open() {
             Sealer::create(Arc::clone(&catalog), ring().with(master(6))).await?;
         }
         let sealer = Sealer::unopened(Arc::clone(&catalog), keys);
         let seen = Arc::clone(sealer.seen());
-        let disk = self.disk(&seen).await;
+        let disk = open(&seen).await;
         if let (Err(_), Some(start)) = (sealer.ensure_open().await, disk.start_state()) {
             sealer.open_with(start.catalog, start.check).await?;
         }

@@ -1,12 +1,14 @@
 //! Owns the file, and does on its thread what the cache is asked for.
 
 mod apply;
+mod hold;
 mod keep;
 
 use std::sync::Arc;
 
 use rusqlite::{Connection, Result};
 
+use self::hold::Hold;
 use super::Shared;
 use super::file::{CacheFile, PAGE, is_damage};
 use super::tables::{self, Meta};
@@ -33,6 +35,7 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     /// True once the present failure was logged.
     is_logged: bool,
+    hold: Hold,
 }
 
 impl Writer {
@@ -54,6 +57,7 @@ impl Writer {
             seen_epoch: shared.seen.note().epoch,
             shared,
             is_logged: false,
+            hold: Hold::Held,
         }
     }
 

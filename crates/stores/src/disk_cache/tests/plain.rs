@@ -187,3 +187,20 @@ async fn an_answer_without_room_drops_the_copy_before_it() {
     said.say(fails());
     assert_eq!(server.who("a.example").await, AWAY);
 }
+
+/// The store no longer vouches for a copy, and tells so once.
+#[tokio::test]
+async fn an_absence_while_the_cache_is_suspended_drops_the_copy() {
+    let rig = Rig::new();
+    let said = Arc::new(Said(Mutex::new(Ok(found(&rig, "a.example", 1)))));
+    let server = Plain::over(&rig, &said, 1).await;
+    assert_eq!(server.who("a.example").await, "a.example");
+    server.settled().await;
+    server.disk.suspend().await.unwrap();
+    said.say(Ok(Answer::absent()));
+    assert_eq!(server.who("a.example").await, "");
+    server.disk.resume().await.unwrap();
+    kept(&server.disk, 0).await;
+    said.say(fails());
+    assert_eq!(server.who("a.example").await, AWAY);
+}

@@ -14,8 +14,11 @@ use sekisho_certs::log::{Begun, LoadSubjects, Meanwhile};
 use sekisho_certs::store::Found;
 
 impl Writer {
-    /// Writes the answers that wait.
+    /// Writes the answers that wait. They wait on while another process has the file.
     pub(in crate::disk_cache) fn keep_pending(&mut self) {
+        if !self.has_file() {
+            return;
+        }
         let waiting = self.shared.pending.take();
         if waiting.overflowed {
             tracing::warn!("the disk is too slow for its cache, all copies are dropped");
