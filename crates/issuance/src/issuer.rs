@@ -24,6 +24,7 @@
 //!    └─ else its row is written                  │
 //!    ▼                                           ▼
 //!  issuer/working.rs        one work per lineage in this process: others join
+//!  issuer/activity.rs       what is under way; a process that is replaced renews no more
 //!  issuer/claimed.rs        the claim, prolonged; or the wait for another server
 //!    ▼
 //!  issuer/attempt.rs        which names, CAs (authorities.rs) and challenges (solver.rs)
@@ -42,6 +43,7 @@
 //! The batch is a change like any other: the feed carries it to all servers. The visitor
 //! does not wait for that: the load reads the store again.
 
+mod activity;
 mod attempt;
 mod claimed;
 mod failure;
@@ -83,6 +85,7 @@ use crate::settings::{SettingError, Settings};
 use crate::solver::Solvers;
 use crate::solver::dns01::Waiting;
 
+use activity::Activity;
 use attempt::{Task, When};
 use claimed::CLAIM;
 use failure::Failure;
@@ -118,6 +121,7 @@ pub struct Issuer {
     /// those of one tenant: anybody can make up such names.
     visits: Gate<Option<Tenant>>,
     working: Working,
+    activity: Activity,
     turns: Turns,
     /// Told when there is something due.
     due: Notify,
@@ -204,6 +208,7 @@ impl Issuer {
             first_orders: Gate::new(settings.orders, Sharing::FewerThanLeft, 0),
             visits: Gate::new(VISITS, Sharing::AtMost(|_| VISITS / 8), 0),
             working: Working::default(),
+            activity: Activity::default(),
             turns: Turns::default(),
             due: Notify::new(),
             refusals: LogLimiter::default(),
@@ -274,6 +279,29 @@ impl Issuer {
         }
         let why = "others work on it without a new certificate";
         Err(NoCertificate::new(why, None))
+    }
+
+    /// Stops renewal for good, in a process that another one replaces: [`Self::renew_due`]
+    /// returns, and no lineage is claimed that no visitor waits for. Work under way goes on
+    /// to its end. So do first visits, since they come from handshakes alone: a process that
+    /// accepts no connection has none after its handshake timeout.
+    ///
+    /// A process that ends before [`Self::ended`] leaves a claim for up to 60 s. Until then
+    /// the lineage waits; the next process then goes on with the same order and key.
+    pub fn stop_claiming(&self) {
+        self.activity.stop();
+    }
+
+    /// Tells whether this process has claimed a lineage, or waits for one.
+    #[must_use]
+    pub fn is_working(&self) -> bool {
+        self.activity.is_busy()
+    }
+
+    /// Waits until nothing is under way after [`Self::stop_claiming`]: then the process can
+    /// end without making another one wait. A DNS-01 order may take 10 minutes.
+    pub async fn ended(&self) {
+        self.activity.ended().await;
     }
 
     /// Follows the waits for records of DNS-01 that take long, the last one of which is

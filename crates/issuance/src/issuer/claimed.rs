@@ -36,7 +36,9 @@ impl Issuer {
         let (joined, mine) = self.working.begin(name);
         if let Some(mine) = mine {
             let (issuer, name) = (Arc::clone(self), name.clone());
+            let busy = self.activity.begin();
             tokio::spawn(async move {
+                let _busy = busy;
                 let outcome = issuer.take_up(&name, claim, task, permit).await;
                 mine.end(outcome);
             });

@@ -17,8 +17,8 @@ use crate::quota::{Charge, Limit, Share};
 use crate::schedule::{ARI_PER_SECOND, Seed, ari_pause, ari_retry, renewal_due};
 
 impl Issuer {
-    /// Gets certificates for lineages that are due, for as long as it is polled: the
-    /// most urgent first, those of dead servers too.
+    /// Gets certificates for lineages that are due, until it is dropped or
+    /// [`Self::stop_claiming`]: the most urgent first, those of dead servers too.
     pub async fn renew_due(self: Arc<Self>) {
         let work = || Arc::clone(&self).renew();
         restarted(work, &self.metrics.panics).await;
@@ -31,14 +31,25 @@ impl Issuer {
                 let is_counted = self.count().await;
                 count_at = Instant::now() + if is_counted { COUNT } else { COUNT_AGAIN };
             }
+            let Some(busy) = self.activity.begin_renewal() else {
+                return;
+            };
             let more = self.take_due().await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "what is due for renewal is not known");
                 false
             });
-            match more {
-                true => sleep(BREATH).await,
-                // No notification tells this server of what others have put.
-                false => drop(timeout(PAUSE, self.due.notified()).await),
+            // What was claimed counts by itself now.
+            drop(busy);
+            let pause = async {
+                match more {
+                    true => sleep(BREATH).await,
+                    // No notification tells this server of what others have put.
+                    false => drop(timeout(PAUSE, self.due.notified()).await),
+                }
+            };
+            tokio::select! {
+                () = pause => {}
+                () = self.activity.stopped() => return,
             }
         }
     }
@@ -222,7 +233,29 @@ const RESTART: Duration = Duration::from_secs(10);
 mod tests {
     use std::sync::atomic::AtomicU32;
 
+    use super::super::claimed::tests::claimed;
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_is_replaced_claims_nothing_more() {
+        let (issuer, _, name, claim) = claimed().await;
+        let renewal = tokio::spawn(Arc::clone(&issuer).renew_due());
+        sleep(PAUSE * 3).await;
+        assert!(!renewal.is_finished() && !issuer.is_working());
+        let permit = issuer.permit().await;
+        let work = issuer.start(&name, Some(claim), Task::new(When::Now), permit);
+        assert!(issuer.is_working());
+        issuer.stop_claiming();
+        issuer.stop_claiming();
+        issuer.ended().await;
+        assert!(!issuer.is_working());
+        let why = work.outcome().await.unwrap_err().why;
+        assert!(why.contains("unknown"), "work goes on to its end: {why}");
+        renewal.await.unwrap();
+        // What is due later is left to others.
+        Arc::clone(&issuer).renew_due().await;
+        assert_eq!(issuer.lineage(&name).await.unwrap().unwrap().claim, None);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_panic_does_not_end_renewal() {
