@@ -127,6 +127,11 @@ impl Files {
         })
     }
 
+    /// Drops the cached files and bounds the cache to [`GIVEN_BACK`] bytes.
+    pub(crate) fn give_back(&self) {
+        self.0.cache.shrink(GIVEN_BACK);
+    }
+
     /// Registers the metrics of the cache and of refusals.
     pub(crate) fn register(&self, registry: &mut Registry) {
         let cache = &self.0.cache;
@@ -358,6 +363,9 @@ const READ_WAIT: Duration = Duration::from_secs(10);
 /// How long a request waits if a cached file can be served instead: longer than
 /// a busy disk takes, shorter than a person notices.
 const KNOWN_WAIT: Duration = Duration::from_millis(500);
+/// Bytes of the cache of a process that accepts no more. A shard of it may be too small for
+/// the largest files, which are read from the disk each time then.
+const GIVEN_BACK: usize = 2 << 20;
 
 #[cfg(test)]
 mod tests;

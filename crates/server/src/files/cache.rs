@@ -77,6 +77,13 @@ impl Cache {
         entry
     }
 
+    /// Drops all entries and bounds the cache to `capacity` bytes.
+    pub(crate) fn shrink(&self, capacity: usize) {
+        // One at a time: a shard that is emptied at once is locked for as long.
+        self.entries.drain().for_each(drop);
+        self.entries.set_capacity(capacity as u64);
+    }
+
     /// Removes a path.
     pub(crate) fn remove(&self, key: &Key) {
         self.entries.remove(key);

@@ -210,6 +210,12 @@ impl Responder {
         self.files.guard()
     }
 
+    /// Drops the cached files and bounds their cache to 2 MiB from now on, for a process that
+    /// serves only the connections that it has. Files are served on.
+    pub fn give_back(&self) {
+        self.files.give_back();
+    }
+
     /// Registers the metrics of the cache of small files and of refusals.
     pub fn register(&self, registry: &mut Registry) {
         self.files.register(registry);

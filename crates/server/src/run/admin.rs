@@ -30,7 +30,7 @@ use crate::site::body::{Body, method_not_allowed, plain};
 use listener::Socket;
 use unauthenticated::{AccessPermit, Unauthenticated};
 
-pub use listener::{Address, Listener};
+pub use listener::{Address, Listener, ListenerHandle};
 pub use token::{MAX_TOKEN, Token};
 
 /// Sources of the admin listener's answers. Each request reads them anew.

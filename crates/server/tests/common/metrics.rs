@@ -28,7 +28,7 @@ pub async fn figure(running: &Running, name: &str) -> u64 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let serving = tokio::spawn(
-        Admin::new(sources, None).serve(Listener::Tcp(listener), std::future::pending()),
+        Admin::new(sources, None).serve(Listener::from(listener), std::future::pending()),
     );
     let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let answer = String::from_utf8(raw(address, request).await).unwrap();

@@ -23,7 +23,8 @@ pub enum Source {
     /// File of 48 or 80 bytes in nginx's format, which another program writes
     /// and rotates. It is read every 10 s.
     File(PathBuf),
-    /// Random keys of this process: no session resumes after a restart.
+    /// Random keys of this process: no session resumes after a restart, only after a
+    /// hand-over.
     Process,
 }
 
@@ -36,6 +37,8 @@ pub struct Keeper {
     known: Vec<Timed>,
     /// Keys made by this process, because the catalog had none for a period.
     own: Vec<Timed>,
+    /// True while `known` has keys of another process, which no source has confirmed.
+    is_handed: bool,
     ring: Arc<Ring>,
     clock: Clock,
 }
@@ -48,6 +51,7 @@ impl Keeper {
             source,
             known: Vec::new(),
             own: Vec::new(),
+            is_handed: false,
             ring,
             clock,
         }
@@ -82,9 +86,14 @@ impl Keeper {
                 let read = file::read(path, now).await?;
                 let is_same = |key: &Timed| (key.name, &key.secret) == (read.name, &read.secret);
                 if !known.first().is_some_and(is_same) {
+                    // Keys of another source would open tickets until the file changes.
+                    if std::mem::take(&mut self.is_handed) {
+                        known.clear();
+                    }
                     known.insert(0, read);
                     known.truncate(2);
                 }
+                self.is_handed = false;
                 self.ring.install(known, 0);
                 return Ok(FILE_CHECK);
             }
@@ -118,6 +127,28 @@ impl Keeper {
         self.known.retain(|key| is_alive(now, key.from));
         install(&self.ring, &self.known, now);
         !self.known.is_empty()
+    }
+
+    /// Installs the keys that [`Ring::keys`] of another process gave, before the first
+    /// refresh. Returns whether there were any that still hold. Both processes open each
+    /// other's tickets then:
+    ///
+    /// - keys of a process are used on, and new ones made a period ahead;
+    /// - a catalog's count until it is read, which replaces them;
+    /// - of a file's, the one before the current one is kept if the file has not changed.
+    pub fn begin_with_keys(&mut self, keys: &[u8]) -> bool {
+        let now = self.clock.now();
+        let mut keys = document::decode(keys).unwrap_or_default();
+        keys.retain(|key| is_alive(now, key.from));
+        if keys.is_empty() {
+            return false;
+        }
+        match &self.source {
+            Source::Catalog(..) | Source::Process => install(&self.ring, &keys, now),
+            Source::File(_) => self.ring.install(&keys, 0),
+        }
+        (self.known, self.is_handed) = (keys, true);
+        true
     }
 
     /// Refreshes in a loop: when the last refresh's wait is over, and when the
@@ -219,3 +250,6 @@ const LOOK_AT_LEAST: Duration = Duration::from_secs(300);
 
 /// Interval of reading a key file.
 const FILE_CHECK: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests;

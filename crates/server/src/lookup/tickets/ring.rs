@@ -6,7 +6,10 @@ use arc_swap::ArcSwap;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Prk, Salt};
 use aws_lc_rs::rand;
+use sekisho_certs::Secret;
 use zeroize::Zeroizing;
+
+use super::document;
 
 /// Ticket keys of a process, shared by all hosts and workers, and swapped
 /// atomically.
@@ -16,6 +19,8 @@ pub struct Ring(ArcSwap<Keys>);
 struct Keys {
     all: Vec<Key>,
     sealing: Sealing,
+    /// The keys as their source gave them, for a process that takes over.
+    given: Vec<Timed>,
 }
 
 /// Key that seals until the next install.
@@ -33,6 +38,13 @@ impl Ring {
     #[must_use]
     pub fn random() -> Self {
         Self(ArcSwap::from_pointee(Keys::new(&[Timed::random(0)], 0)))
+    }
+
+    /// Returns the keys in the form that [`Keeper::begin_with_keys`](super::Keeper) takes.
+    /// They open recorded TLS 1.2 sessions: they go to no file and no environment.
+    #[must_use]
+    pub fn keys(&self) -> Secret {
+        document::encode(&self.0.load().given)
     }
 
     /// Replaces the keys. All of them open tickets; the one at `sealing` seals.
@@ -92,6 +104,7 @@ impl Ring {
 
 impl Keys {
     fn new(all: &[Timed], sealing: usize) -> Self {
+        let given = all.to_vec();
         let all: Vec<_> = all.iter().map(Key::new).collect();
         let key = &all[sealing];
         let mut head = [0; NAME_LEN + SALT_LEN];
@@ -100,7 +113,11 @@ impl Keys {
         rand::fill(salt).expect("the system gives random bytes");
         let aead = key.derive(salt);
         let sealing = Sealing { head, aead };
-        Self { all, sealing }
+        Self {
+            all,
+            sealing,
+            given,
+        }
     }
 }
 

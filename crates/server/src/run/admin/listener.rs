@@ -1,16 +1,20 @@
 //! Socket of the admin listener: a TCP address or a Unix socket.
 
 use std::fmt;
-use std::fs::{self, Permissions};
 use std::io;
-use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream as BlockingUnixStream;
-use std::path::{Path, PathBuf};
-use std::process;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
+
+use unix::UnixSocket;
+
+mod unix;
 
 use super::Audience;
 
@@ -35,20 +39,18 @@ impl fmt::Display for Address {
 
 /// Bound socket of the admin listener.
 #[derive(Debug)]
-pub enum Listener {
-    /// Bound to a TCP address.
+pub struct Listener(Arc<Bound>);
+
+#[derive(Debug)]
+enum Bound {
     Tcp(TcpListener),
-    /// Bound to a file.
     Unix(UnixSocket),
 }
 
-/// Unix socket that removes its file when it is dropped.
-#[derive(Debug)]
-pub struct UnixSocket {
-    listener: UnixListener,
-    path: PathBuf,
-    inode: u64,
-}
+/// Handle of a listener that serves, by which it goes to another process or comes from one.
+/// It does not keep the socket open.
+#[derive(Clone, Debug)]
+pub struct ListenerHandle(Weak<Bound>);
 
 /// Stream of either kind.
 pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -62,10 +64,43 @@ impl Listener {
     /// # Errors
     /// The reason, if the address can't be bound.
     pub async fn bind(address: &Address) -> io::Result<Self> {
-        match address {
-            Address::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
-            Address::Unix(path) => Ok(Self::Unix(UnixSocket::bind(path)?)),
+        Ok(Self::of(match address {
+            Address::Tcp(address) => Bound::Tcp(TcpListener::bind(address).await?),
+            Address::Unix(path) => Bound::Unix(UnixSocket::bind(path)?),
+        }))
+    }
+
+    /// Listens on a socket that another process listens on, too. The file of a Unix socket
+    /// stays the other's: a process that fails to start must not remove it. By
+    /// [`ListenerHandle::take_file`] it becomes this one's.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] if it does not listen on this address: bind the
+    /// address then. The other process removes its own file when it ends.
+    pub fn inherit(address: &Address, descriptor: OwnedFd) -> io::Result<Self> {
+        if !SockRef::from(&descriptor).is_listener()? {
+            return Err(not_of(address));
         }
+        Ok(Self::of(match address {
+            Address::Tcp(wanted) => Bound::Tcp(inherit_tcp(*wanted, descriptor)?),
+            Address::Unix(path) => Bound::Unix(UnixSocket::inherit(path, descriptor)?),
+        }))
+    }
+
+    /// Returns the descriptor, to be passed to another process. Accepting goes on.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.descriptor()
+    }
+
+    /// Returns a handle for the time in which the listener serves.
+    #[must_use]
+    pub fn handle(&self) -> ListenerHandle {
+        ListenerHandle(Arc::downgrade(&self.0))
+    }
+
+    fn of(bound: Bound) -> Self {
+        Self(Arc::new(bound))
     }
 
     /// Returns the address as the system bound it.
@@ -73,154 +108,92 @@ impl Listener {
     /// # Errors
     /// If the system can't tell it.
     pub fn address(&self) -> io::Result<Address> {
-        Ok(match self {
-            Self::Tcp(listener) => Address::Tcp(listener.local_addr()?),
-            Self::Unix(socket) => Address::Unix(socket.path.clone()),
+        Ok(match &*self.0 {
+            Bound::Tcp(listener) => Address::Tcp(listener.local_addr()?),
+            Bound::Unix(socket) => Address::Unix(socket.path.clone()),
         })
     }
 
     /// Returns who can reach it.
     pub(super) fn audience(&self) -> Audience {
-        match self {
-            Self::Tcp(_) => Audience::Network,
-            Self::Unix(_) => Audience::Operator,
+        match &*self.0 {
+            Bound::Tcp(_) => Audience::Network,
+            Bound::Unix(_) => Audience::Operator,
         }
     }
 
     pub(super) async fn accept(&self) -> io::Result<Box<dyn Socket>> {
-        Ok(match self {
-            Self::Tcp(listener) => Box::new(listener.accept().await?.0),
-            Self::Unix(socket) => Box::new(socket.listener.accept().await?.0),
+        Ok(match &*self.0 {
+            Bound::Tcp(listener) => Box::new(listener.accept().await?.0),
+            Bound::Unix(socket) => Box::new(socket.listener.accept().await?.0),
         })
     }
 }
 
-impl UnixSocket {
-    /// Binds beside `path` and renames: no client can connect before the mode
-    /// is set, and a stale socket is replaced atomically.
-    fn bind(path: &Path) -> io::Result<Self> {
-        refuse_foreign(path)?;
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(format!(".{}", process::id()));
-        let beside = PathBuf::from(beside);
-        // A former process with this id may have left the file.
-        if fs::symlink_metadata(&beside).is_ok_and(|left| left.file_type().is_socket()) {
-            fs::remove_file(&beside)?;
-        }
-        let listener = UnixListener::bind(&beside)?;
-        let named = fs::set_permissions(&beside, Permissions::from_mode(0o600))
-            .and_then(|()| fs::symlink_metadata(&beside))
-            .and_then(|metadata| fs::rename(&beside, path).map(|()| metadata.ino()));
-        if named.is_err() {
-            // The first error is reported, not this one.
-            let _ = fs::remove_file(&beside);
-        }
-        Ok(Self {
-            listener,
-            path: path.to_owned(),
-            inode: named?,
-        })
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Self {
+        Self::of(Bound::Tcp(listener))
     }
 }
 
-impl Drop for UnixSocket {
-    fn drop(&mut self) {
-        let is_own = |metadata: fs::Metadata| metadata.ino() == self.inode;
-        if fs::symlink_metadata(&self.path).is_ok_and(is_own) {
-            // The next start replaces a file that stays.
-            let _ = fs::remove_file(&self.path);
+impl ListenerHandle {
+    /// Duplicates the descriptor, to be passed to another process.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] if the listener was dropped; the system's error if there
+    /// is no descriptor left.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        let bound = self.0.upgrade().ok_or(io::ErrorKind::NotFound)?;
+        bound.descriptor().try_clone_to_owned()
+    }
+
+    /// Leaves the socket file to the process that listens on it, too: this listener removes
+    /// it no more.
+    pub fn leave_file(&self) {
+        self.set_file(false);
+    }
+
+    /// Takes over the socket file that another process left: this listener removes it when it
+    /// is dropped.
+    pub fn take_file(&self) {
+        self.set_file(true);
+    }
+
+    fn set_file(&self, is_own: bool) {
+        match self.0.upgrade().as_deref() {
+            Some(Bound::Unix(socket)) => socket.has_file.store(is_own, Ordering::Relaxed),
+            Some(Bound::Tcp(_)) | None => {}
         }
     }
 }
 
-/// Refuses to replace a file that is no socket, and a socket with a listener.
-fn refuse_foreign(path: &Path) -> io::Result<()> {
-    let metadata = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other?,
+impl Bound {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(socket) => socket.listener.as_fd(),
+        }
+    }
+}
+
+/// Takes over a TCP socket. Port 0 of an address stands for any.
+fn inherit_tcp(wanted: SocketAddr, descriptor: OwnedFd) -> io::Result<TcpListener> {
+    let listener = StdTcpListener::from(descriptor);
+    let is_wanted = |bound: SocketAddr| {
+        let is_port = wanted.port() == 0 || bound.port() == wanted.port();
+        is_port && bound.ip() == wanted.ip()
     };
-    if !metadata.file_type().is_socket() {
-        let text = "another file is in its place; remove it, or choose another path";
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+    if !listener.local_addr().is_ok_and(is_wanted) {
+        return Err(not_of(&Address::Tcp(wanted)));
     }
-    match BlockingUnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
-        Err(error) => Err(error),
-        Ok(_) => {
-            let text = "another process listens on it";
-            Err(io::Error::new(io::ErrorKind::AddrInUse, text))
-        }
-    }
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+fn not_of(address: &Address) -> io::Error {
+    let text = format!("the socket handed over does not listen on {address}");
+    io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::UnixStream;
-
-    use super::*;
-
-    async fn bind(path: &Path) -> io::Result<Listener> {
-        Listener::bind(&Address::Unix(path.to_owned())).await
-    }
-
-    #[tokio::test]
-    async fn a_unix_socket_is_its_owners_alone_and_goes_with_its_listener() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("admin.sock");
-        let listener = bind(&path).await.unwrap();
-        let mode = fs::symlink_metadata(&path).unwrap().mode() & 0o777;
-        assert_eq!(mode, 0o600);
-        let mut client = UnixStream::connect(&path).await.unwrap();
-        let mut accepted = listener.accept().await.unwrap();
-        client.write_all(b"a").await.unwrap();
-        assert_eq!(accepted.read_u8().await.unwrap(), b'a');
-        assert_eq!(
-            listener.address().unwrap().to_string(),
-            format!("unix:{}", path.display())
-        );
-        drop(listener);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-    }
-
-    #[tokio::test]
-    async fn only_a_stale_socket_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("admin.sock");
-        let other = bind(&path).await.unwrap();
-        let error = bind(&path).await.unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
-
-        // The socket file of a process that was killed.
-        drop(other);
-        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        assert!(path.exists());
-        let listener = bind(&path).await.unwrap();
-        let connected = UnixStream::connect(&path).await;
-        connected.unwrap();
-        drop(listener);
-
-        let file = folder.path().join("file");
-        fs::write(&file, "precious").unwrap();
-        let link = folder.path().join("link");
-        symlink(&file, &link).unwrap();
-        for taken in [&file, &link] {
-            let error = bind(taken).await.unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-        }
-        assert_eq!(fs::read(&file).unwrap(), b"precious");
-    }
-
-    #[tokio::test]
-    async fn a_listener_leaves_the_socket_of_another() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("admin.sock");
-        let first = bind(&path).await.unwrap();
-        fs::remove_file(&path).unwrap();
-        let _second = bind(&path).await.unwrap();
-        drop(first);
-        assert!(path.exists());
-    }
-}
+mod tests;
