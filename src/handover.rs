@@ -33,7 +33,7 @@ mod signals;
 mod take;
 
 pub(crate) use elders::Elders;
-pub(crate) use give::Estate;
+pub(crate) use give::{Estate, LetGo};
 pub(crate) use launch::{Launcher, Program};
 pub(crate) use message::{Kind, Older};
 pub(crate) use notify::Watchdog;

@@ -35,7 +35,7 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     open::admin_token(&config)?;
     open::access_log::check(&config)?;
     let (opened, unreachable, refused) = open::runtime()?.block_on(async {
-        let opened = open::serving(&config, false).await?;
+        let opened = open::serving(&config, open::Disk::Without).await?;
         open::issuer(&config, &opened)?;
         let unreachable = probe(&config, &opened).await?;
         let catalog = opened.catalog.as_ref();

@@ -61,7 +61,7 @@ pub(super) fn run(config: Option<&Path>, command: &Command) -> Result<Ended> {
         );
     }
     open::runtime()?.block_on(async {
-        let opened = open::serving(&config, false).await?;
+        let opened = open::serving(&config, open::Disk::Without).await?;
         let hook = hook::open_alone(&config, opened.store as _)?;
         let hook = hook.ok_or_else(|| anyhow!("there is no [hook]"))?;
         test.run(&hook).await

@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::process::Child;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use sekisho_certs::Secret;
+use sekisho_stores::disk_cache::DiskCache;
 use tokio::time::timeout;
-use zeroize::Zeroizing;
 
 use super::channel::{Channel, Link, MAX_DESCRIPTORS, MAX_TAIL};
 use super::elders::Elders;
@@ -24,24 +26,40 @@ pub(crate) struct Estate {
     pub(crate) listeners: Vec<(SocketAddr, OwnedFd)>,
     /// Socket of the admin listener, with its address as configured.
     pub(crate) admin: Option<(String, OwnedFd)>,
-    /// Lock of the disk cache.
-    pub(crate) disk_cache: Option<OwnedFd>,
+    /// The disk cache, whose file only one process may have.
+    pub(crate) disk_cache: Option<Arc<DiskCache>>,
     /// Returns the ticket keys.
-    pub(crate) ticket_keys: Box<dyn Fn() -> Zeroizing<Vec<u8>> + Send>,
+    pub(crate) ticket_keys: Box<dyn Fn() -> Secret + Send>,
     /// Returns names that clients ask for most.
     pub(crate) hot_names: Box<dyn Fn() -> Vec<String> + Send>,
     /// Values of the configuration, a line each.
     pub(crate) settings: Vec<String>,
-    /// Lets go of what only one process may have. Polled when the new one serves.
-    pub(crate) let_go: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Lets go of what only one process may have. Called when the new one serves.
+    pub(crate) let_go: Option<LetGo>,
     /// Gives memory back that only new connections need.
     pub(crate) give_back: Option<Box<dyn FnOnce() + Send>>,
 }
+
+impl Estate {
+    /// Takes back what a process got that has failed.
+    pub(crate) async fn take_back(&self) {
+        if let Some(disk) = &self.disk_cache
+            && let Err(error) = disk.resume().await
+        {
+            tracing::warn!(%error, "the disk cache stays closed until the next hand-over");
+        }
+    }
+}
+
+/// Function that lets go, told whether the new process takes the admin listener's socket.
+pub(crate) type LetGo = Box<dyn FnOnce(bool) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// New process that serves.
 pub(crate) struct Successor {
     pub(crate) link: Channel,
     pub(crate) pid: u32,
+    /// It serves the admin listener's socket.
+    pub(crate) takes_admin: bool,
 }
 
 /// Starts the program, gives it everything, and waits until it serves. Dropping the future
@@ -65,22 +83,24 @@ pub(crate) async fn give(
     let link = Channel::new(link)?;
     let begun = timeout(START, begun(&link, estate, elders, begin)).await;
     match begun {
-        Ok(Ok(())) => Ok(Successor {
+        Ok(Ok(takes_admin)) => Ok(Successor {
             link,
             pid: child.keep(),
+            takes_admin,
         }),
         Ok(Err(error)) => Err(error),
         Err(_) => bail!("the new process did not serve within {START:?}, and was ended"),
     }
 }
 
-/// Gives everything, and waits for the answer.
-async fn begun(link: &Channel, estate: &Estate, elders: &Elders, begin: Message) -> Result<()> {
+/// Gives everything, and waits for the answer. Returns whether the new process serves the
+/// admin listener's socket.
+async fn begun(link: &Channel, estate: &Estate, elders: &Elders, begin: Message) -> Result<bool> {
     let given = offer(link, estate, elders, begin).await;
     // A process that ends early has closed its end, and may have said why.
     match link.receive().await.context("the new process")? {
         Some(received) => match received.message {
-            Message::Ready => given,
+            Message::Ready { takes_admin } => given.map(|()| takes_admin),
             Message::Failed { error } => bail!("{error}"),
             other => bail!("the new process speaks another language: {other:?}"),
         },
@@ -99,14 +119,17 @@ async fn offer(link: &Channel, estate: &Estate, elders: &Elders, begin: Message)
         let address = address.clone();
         carry(link, Message::Admin { address }, socket.as_fd()).await?;
     }
-    if let Some(lock) = &estate.disk_cache {
+    if let Some(disk) = &estate.disk_cache
+        && let Ok(lock) = disk.lock_descriptor()
+    {
+        disk.suspend().await.context("the disk cache")?;
         carry(link, Message::DiskCache, lock.as_fd()).await?;
     }
     for (state, elder) in elders.links() {
         carry(link, Message::Older(state.clone()), elder.as_fd()).await?;
     }
     let keys = (estate.ticket_keys)();
-    link.send(&Message::TicketKeys, &keys, &[]).await?;
+    link.send(&Message::TicketKeys, keys.expose(), &[]).await?;
     send_lines(link, &Message::HotNames, (estate.hot_names)().iter()).await?;
     send_lines(link, &Message::Settings, estate.settings.iter()).await?;
     Ok(link.send(&begin, &[], &[]).await?)

@@ -47,7 +47,10 @@ pub(crate) enum Message {
         handovers: u64,
     },
     /// To the old process: all is bound and opened, and requests are answered.
-    Ready,
+    Ready {
+        /// The new process serves the admin listener's socket.
+        takes_admin: bool,
+    },
     /// To the old process: the new one can't serve, and ends.
     Failed { error: String },
     /// To the new process: the old one accepts no more, and has let go of the rest.

@@ -54,6 +54,8 @@ pub(crate) struct Handover {
     pub(crate) drain: Duration,
     /// `[server] handover_timeout`.
     pub(crate) timeout: Duration,
+    /// The admin listener's socket came from the process before.
+    pub(crate) takes_admin: bool,
     pub(crate) record: Arc<Record>,
     pub(crate) watchdog: Watchdog,
 }
@@ -117,7 +119,8 @@ impl Handover {
             link, kind, state, ..
         } = predecessor;
         let link = Channel::new(link)?;
-        link.tell(&Message::Ready).await;
+        let takes_admin = self.takes_admin;
+        link.tell(&Message::Ready { takes_admin }).await;
         // It needs milliseconds. If it was killed meanwhile, this process is alone.
         let yours = timeout(LET_GO * 2, link.receive()).await;
         if matches!(yours, Ok(Ok(Some(_)))) {
@@ -267,6 +270,7 @@ impl Handover {
                 Some(successor)
             }
             Some(Err(error)) => {
+                self.estate.take_back().await;
                 let error = format!("{error:#}");
                 tracing::error!(%kind, error, "hand-over failed: this process serves on");
                 self.record.failed(kind, &error);
@@ -274,6 +278,7 @@ impl Handover {
                 None
             }
             None => {
+                self.estate.take_back().await;
                 request.answer(Err("the server is ending".into()));
                 self.end(ends, true, "signal").await;
                 None
@@ -285,8 +290,10 @@ impl Handover {
     async fn given(&mut self, request: Request, successor: &Successor, begun: Instant) {
         let (kind, pid) = (request.kind, successor.pid);
         let let_go = self.estate.let_go.take();
-        let let_go = let_go.unwrap_or_else(|| Box::pin(std::future::ready(())));
-        if timeout(LET_GO, let_go).await.is_err() {
+        let let_go = let_go.map(|let_go| let_go(successor.takes_admin));
+        if let Some(let_go) = let_go
+            && timeout(LET_GO, let_go).await.is_err()
+        {
             tracing::warn!("not everything was closed within {LET_GO:?}: the new process begins");
         }
         notify::main_pid(pid);
@@ -315,7 +322,7 @@ impl Handover {
         asked: Option<(Instant, Kind)>,
         mut serving: Pin<&mut impl Future<Output = Served>>,
     ) -> Result<Left> {
-        let Successor { link, mut pid } = successor;
+        let Successor { link, mut pid, .. } = successor;
         let mut ends = Ends::default();
         let keeper = self.is_keeper();
         if let Some((_, kind)) = asked {

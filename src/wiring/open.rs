@@ -20,7 +20,7 @@ use crate::terminal::failure::Result;
 
 pub(crate) use caches::{IGNORED, connect as connect_cache, ignores_redis};
 pub(crate) use issuance::issuer;
-pub(crate) use serving::{lookup, serving};
+pub(crate) use serving::{Disk, lookup, serving};
 
 pub(crate) mod access_log;
 mod caches;

@@ -10,6 +10,7 @@ mod tasks;
 mod upstreams;
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use sekisho_certs::feed::CACHE_TIMEOUT;
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::{Clock, Documents, Feed, Follower, Lookup, NeverObtain, Obtain};
 use sekisho_server::access_log::AccessLog;
-use sekisho_server::admin::{Address, Admin, Listener, Sources};
+use sekisho_server::admin::{Address, Admin, Listener, ListenerHandle, Sources};
 use sekisho_server::metrics::Metrics;
 use sekisho_server::tickets::{Keeper, Ring, Source};
 use sekisho_server::{Parts, Phase, Publisher, Responder, Server, Shutdown, VirtualHost};
@@ -27,7 +28,6 @@ use sekisho_stores::disk_cache::DiskCache;
 use sekisho_stores::worker;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
-use zeroize::Zeroizing;
 
 use crate::config::{Config, Size};
 use crate::handover::{Left, Signals, Taken};
@@ -72,7 +72,8 @@ impl Serving {
         let enter = background.enter();
         let mut succession = Succession::new(config, &mut taken, &metrics)?;
         drop(enter);
-        let opened = background.block_on(open::serving(config, true))?;
+        let lock = taken.disk_cache.take();
+        let opened = background.block_on(open::serving(config, open::Disk::With(lock)))?;
         let ring = Arc::new(Ring::random());
         let own_addresses = Arc::new(config.own_addresses());
         let guard = Arc::new(config.guard(Arc::clone(&own_addresses)));
@@ -89,7 +90,10 @@ impl Serving {
         let lookup = open::lookup(config, Arc::clone(&opened.store) as _, &publisher, obtain);
         let hook = hook::open(config, publisher, &lookup, background.handle(), false)?;
         let documents = Arc::new(Documents::default());
-        let keeper = keeper(config, &opened, &documents, Arc::clone(&ring));
+        let mut keeper = keeper(config, &opened, &documents, Arc::clone(&ring));
+        if let Some(keys) = taken.ticket_keys.take() {
+            keeper.begin_with_keys(&keys);
+        }
         let feed = background.block_on(feed(&opened, &lookup, documents));
         let keeper = background.block_on(filled(keeper, &opened));
         let shutdown = Shutdown::new();
@@ -118,9 +122,11 @@ impl Serving {
         let inherited = std::mem::take(&mut taken.listeners);
         let server = Server::build(config.settings(upstreams), parts, inherited)
             .map_err(bind_error::with_hint)?;
-        let admin = background.block_on(admin(config, sources))?;
+        let given = succession.take_admin(config, &mut taken);
+        let admin = background.block_on(admin(config, sources, given))?;
         own_addresses.bind(bound(&server, admin.as_ref()));
-        succession.keep_listeners(&server)?;
+        let listener = admin.as_ref().map(|(listener, _)| listener);
+        succession.keep_sockets(config, &server, listener)?;
         // The workers, which handle clients' bytes, start after this: they
         // inherit no right to bind.
         process::give_up_binding();
@@ -201,21 +207,24 @@ impl Serving {
         });
         let (tasks, issuance) = (self.tasks, self.issuance);
         self.background.block_on(async {
+            let file = tasks.admin.as_ref().map(|(listener, _)| listener.handle());
             let admin = tasks.start();
-            let beginning = issuance.clone();
+            let (beginning, ring, lookup) = (issuance.clone(), self.ring, self.lookup.clone());
             let parts = succession::Parts {
                 lookup: self.lookup,
                 shutdown: self.shutdown.clone(),
                 signals,
                 reopen,
-                ticket_keys: Box::new(Zeroizing::default),
-                begin: Box::new(move || begin(beginning.as_deref())),
-                let_go: Box::pin(async move {
-                    if let Some(admin) = admin {
-                        drop(admin.leave().await);
-                    }
+                ticket_keys: Box::new(move || ring.keys()),
+                disk: self.disk.clone(),
+                begin: Box::new(move || begin(beginning.as_deref(), file)),
+                let_go: Box::new(move |takes_admin| {
+                    Box::pin(let_go(admin, takes_admin, self.disk, issuance))
                 }),
-                give_back: Box::new(|| ()),
+                give_back: Box::new(move || {
+                    lookup.give_back();
+                    self.responder.give_back();
+                }),
                 turns: Box::new(self.server.turns()),
             };
             let handover = self.succession.handover(config, parts);
@@ -225,7 +234,7 @@ impl Serving {
 
     /// Serves until it is shut down, and never hands over.
     pub(crate) fn run(self) -> Result<()> {
-        begin(self.issuance.as_deref());
+        begin(self.issuance.as_deref(), None);
         self.background.block_on(async {
             drop(self.tasks.start());
             self.server.run(self.shutdown).await
@@ -237,10 +246,37 @@ impl Serving {
     }
 }
 
-/// Begins what only one process may do.
-fn begin(issuance: Option<&Issuance>) {
+/// Begins what only one process may do: orders, and to remove the admin listener's file.
+fn begin(issuance: Option<&Issuance>, file: Option<ListenerHandle>) {
+    if let Some(file) = file {
+        file.take_file();
+    }
     if let Some(Err(error)) = issuance.map(Issuance::start) {
         tracing::error!(%error, "no certificate is ordered or renewed");
+    }
+}
+
+/// Lets go of what only one process may have. Another one that takes the admin listener's
+/// socket keeps its file.
+async fn let_go(
+    admin: Option<tasks::Serving>,
+    takes_admin: bool,
+    disk: Option<Arc<DiskCache>>,
+    issuance: Option<Arc<Issuance>>,
+) {
+    if let Some(issuance) = issuance {
+        issuance.stop_claiming();
+    }
+    if let Some(admin) = admin
+        && let Some(listener) = admin.leave().await
+        && takes_admin
+    {
+        listener.handle().leave_file();
+    }
+    if let Some(disk) = disk
+        && let Err(error) = disk.retire().await
+    {
+        tracing::warn!(%error, "the disk cache is closed late");
     }
 }
 
@@ -330,12 +366,21 @@ fn sources(
     }
 }
 
-async fn admin(config: &Config, sources: Sources) -> Result<Option<(Listener, Admin)>> {
+/// Binds the admin listener, or takes the socket that another process gave for the same
+/// address.
+async fn admin(
+    config: &Config,
+    sources: Sources,
+    given: Option<OwnedFd>,
+) -> Result<Option<(Listener, Admin)>> {
     let Some(address) = &config.listen.admin else {
         return Ok(None);
     };
     let token = open::admin_token(config)?;
-    let listener = Listener::bind(address).await;
+    let listener = match given {
+        Some(socket) => Listener::inherit(address, socket),
+        None => Listener::bind(address).await,
+    };
     let listener = listener.with_context(|| match address {
         Address::Tcp(_) => format!("can't listen on {address}"),
         Address::Unix(_) => format!(

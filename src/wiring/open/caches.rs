@@ -14,6 +14,7 @@ use sekisho_stores::redis_cache::{CacheServer, RedisCache, Timeouts};
 use sekisho_stores::tiers::Tiers;
 use tokio::runtime::Handle;
 
+use super::Disk;
 use crate::config::Config;
 use crate::terminal::failure::Result;
 
@@ -52,8 +53,11 @@ pub(crate) async fn connect(url: &RedisUrl) -> Result<()> {
 }
 
 /// Opens the disk cache. If it can't be opened, the server serves without it.
-pub(super) fn disk(config: &Config, seen: &Arc<Seen>) -> Option<Arc<DiskCache>> {
+pub(super) fn disk(config: &Config, wanted: Disk, seen: &Arc<Seen>) -> Option<Arc<DiskCache>> {
     let disk = config.cache.disk.as_ref()?;
+    let Disk::With(lock) = wanted else {
+        return None;
+    };
     let options = disk_cache::Options {
         path: disk.path.clone(),
         size: disk.size as u64,
@@ -61,7 +65,12 @@ pub(super) fn disk(config: &Config, seen: &Arc<Seen>) -> Option<Arc<DiskCache>> 
         documents: vec![DOCUMENT_KIND],
         clock: Clock::System,
     };
-    DiskCache::open(&options, Arc::clone(seen), &Handle::current())
+    let (seen, runtime) = (Arc::clone(seen), Handle::current());
+    let opened = match lock {
+        Some(lock) => DiskCache::inherit(&options, lock, seen, &runtime),
+        None => DiskCache::open(&options, seen, &runtime),
+    };
+    opened
         .inspect_err(|error| without(error, "[cache] disk names another file, or \"off\""))
         .ok()
         .map(Arc::new)
@@ -72,11 +81,11 @@ pub(super) fn disk(config: &Config, seen: &Arc<Seen>) -> Option<Arc<DiskCache>> 
 pub(super) fn plain(
     config: &Config,
     store: Arc<dyn Store>,
-    with_disk: bool,
+    wanted: Disk,
 ) -> (Tiers, Option<Arc<DiskCache>>) {
-    let file = config.cache.disk.as_ref().filter(|_| with_disk);
-    let Some((cache, file)) = file.and_then(|file| Some((disk(config, &Arc::default())?, file)))
-    else {
+    let file = config.cache.disk.as_ref();
+    let cache = disk(config, wanted, &Arc::default());
+    let Some((cache, file)) = cache.zip(file) else {
         return (Tiers::plain(store), None);
     };
     let ring = match &config.keys {

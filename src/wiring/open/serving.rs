@@ -1,5 +1,6 @@
 //! Opens the store with its caches as a server does, and makes the lookup on it.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -18,9 +19,17 @@ use super::{Opened, caches, keys};
 use crate::config::{Config, SecretSource};
 use crate::terminal::failure::Result;
 
-/// Opens the store with its caches; the disk cache only `with_disk`. The
-/// current runtime drives its connections.
-pub(crate) async fn serving(config: &Config, with_disk: bool) -> Result<Opened> {
+/// Disk cache of a store.
+#[derive(Debug)]
+pub(crate) enum Disk {
+    /// None is opened.
+    Without,
+    /// Opened as configured, with the lock of the process before if that gave one.
+    With(Option<OwnedFd>),
+}
+
+/// Opens the store with its caches. The current runtime drives its connections.
+pub(crate) async fn serving(config: &Config, disk: Disk) -> Result<Opened> {
     let retired = Counter::default();
     let options = Options {
         token: config.store.token.as_ref().map(store_token).transpose()?,
@@ -31,9 +40,9 @@ pub(crate) async fn serving(config: &Config, with_disk: bool) -> Result<Opened> 
         ..Options::default()
     };
     match sekisho_stores::open(&config.store.url, &options, &Handle::current())? {
-        OpenStore::Catalog(catalog) => with_caches(config, catalog, retired, with_disk).await,
+        OpenStore::Catalog(catalog) => with_caches(config, catalog, retired, disk).await,
         OpenStore::Plain(store) => {
-            let (tiers, disk) = caches::plain(config, store, with_disk);
+            let (tiers, disk) = caches::plain(config, store, disk);
             Ok(Opened {
                 store: Arc::new(tiers),
                 retired,
@@ -52,12 +61,11 @@ async fn with_caches(
     config: &Config,
     catalog: Arc<dyn Catalog>,
     retired: Counter,
-    with_disk: bool,
+    disk: Disk,
 ) -> Result<Opened> {
     let keys = keys_of(config, catalog.as_ref()).await?;
     let sealer = Sealer::unopened(catalog, keys);
-    let disk = with_disk.then(|| caches::disk(config, sealer.seen()));
-    let disk = disk.flatten();
+    let disk = caches::disk(config, disk, sealer.seen());
     let start = if config.store.url.is_local() {
         sealer.ensure_open().await?;
         None

@@ -41,6 +41,11 @@ impl Issuance {
         Arc::new(OnDemand::new(Arc::clone(&self.issuer), self.handle.clone()))
     }
 
+    /// Leaves what is due to another process, and goes on with the orders under way.
+    pub(super) fn stop_claiming(&self) {
+        self.issuer.stop_claiming();
+    }
+
     pub(super) fn register(&self, registry: &mut Registry) {
         self.issuer.register(registry);
     }

@@ -1,27 +1,25 @@
 //! What a hand-over takes from the server's parts, and what they get from one.
 
 use std::collections::BTreeSet;
-use std::future::Future;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use sekisho_certs::store::FeedState;
-use sekisho_certs::{HostPattern, Lookup};
-use sekisho_server::admin::{Control, Reply, Uncontrolled};
+use sekisho_certs::{HostName, Lookup, Secret};
+use sekisho_server::admin::{Control, Listener, Reply, Uncontrolled};
 use sekisho_server::metrics::Metrics;
 use sekisho_server::{Server, Shutdown, VirtualHost};
+use sekisho_stores::disk_cache::DiskCache;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
-use zeroize::Zeroizing;
 
 use crate::config::Config;
 use crate::handover::{
-    Elders, Estate, Handover, Kind, Launcher, Predecessor, Program, Record, Request, Signals,
-    Taken, Watchdog,
+    Elders, Estate, Handover, Kind, Launcher, LetGo, Predecessor, Program, Record, Request,
+    Signals, Taken, Watchdog,
 };
 use crate::terminal::failure::Result;
 
@@ -39,8 +37,8 @@ pub(super) struct Succession {
     asking: mpsc::Sender<Request>,
     requests: mpsc::Receiver<Request>,
     listeners: Vec<(SocketAddr, OwnedFd)>,
-    pub(super) admin: Option<(String, OwnedFd)>,
-    pub(super) disk_cache: Option<OwnedFd>,
+    admin: Option<(String, OwnedFd)>,
+    takes_admin: bool,
     pub(super) record: Arc<Record>,
     settings: Vec<String>,
 }
@@ -51,9 +49,10 @@ pub(super) struct Parts {
     pub(super) shutdown: Shutdown,
     pub(super) signals: Signals,
     pub(super) reopen: Option<Box<dyn Fn() + Send>>,
-    pub(super) ticket_keys: Box<dyn Fn() -> Zeroizing<Vec<u8>> + Send>,
+    pub(super) ticket_keys: Box<dyn Fn() -> Secret + Send>,
+    pub(super) disk: Option<Arc<DiskCache>>,
     pub(super) begin: Box<dyn FnOnce() + Send>,
-    pub(super) let_go: Pin<Box<dyn Future<Output = ()> + Send>>,
+    pub(super) let_go: LetGo,
     pub(super) give_back: Box<dyn FnOnce() + Send>,
     pub(super) turns: Box<dyn FnMut() -> bool + Send>,
 }
@@ -81,16 +80,34 @@ impl Succession {
             requests,
             listeners: Vec::new(),
             admin: None,
-            disk_cache: None,
+            takes_admin: false,
             record: Arc::new(record),
             settings,
         })
     }
 
-    /// Keeps a copy of each listening socket.
-    pub(super) fn keep_listeners(&mut self, server: &Server) -> Result<()> {
-        let copies = server.listeners();
-        self.listeners = copies.context("listening sockets can't be kept for a hand-over")?;
+    /// Takes the socket that another process gave for the admin listener's address.
+    pub(super) fn take_admin(&mut self, config: &Config, taken: &mut Taken) -> Option<OwnedFd> {
+        let address = config.listen.admin.as_ref()?.to_string();
+        let (_, socket) = taken.admin.take_if(|(of, _)| *of == address)?;
+        self.takes_admin = true;
+        Some(socket)
+    }
+
+    /// Keeps a copy of each listening socket. The admin listener's address is the configured
+    /// one.
+    pub(super) fn keep_sockets(
+        &mut self,
+        config: &Config,
+        server: &Server,
+        admin: Option<&Listener>,
+    ) -> Result<()> {
+        let context = "listening sockets can't be kept for a hand-over";
+        self.listeners = server.listeners().context(context)?;
+        if let Some((address, listener)) = config.listen.admin.as_ref().zip(admin) {
+            let socket = listener.handle().descriptor().context(context)?;
+            self.admin = Some((address.to_string(), socket));
+        }
         Ok(())
     }
 
@@ -109,7 +126,7 @@ impl Succession {
         let estate = Estate {
             listeners: self.listeners,
             admin: self.admin,
-            disk_cache: self.disk_cache,
+            disk_cache: parts.disk,
             ticket_keys: parts.ticket_keys,
             hot_names: Box::new(move || hottest(&lookup)),
             settings: self.settings,
@@ -129,6 +146,7 @@ impl Succession {
             reopen: parts.reopen,
             warm: Some(Box::pin(warm)),
             begin: Some(parts.begin),
+            takes_admin: self.takes_admin,
             drain: config.limits.drain,
             timeout: config.handover,
             record: self.record,
@@ -156,8 +174,8 @@ async fn ask(
 
 /// Lists what clients ask for most, the hottest first.
 fn hottest(lookup: &Lookup<VirtualHost>) -> Vec<String> {
-    drop(lookup);
-    Vec::new()
+    let names = lookup.hottest(HOT_NAMES);
+    names.iter().map(ToString::to_string).collect()
 }
 
 /// Reads the hottest names: until [`WARM_FIRST`] before the server says that it serves, and
@@ -167,16 +185,16 @@ async fn warm(lookup: Arc<Lookup<VirtualHost>>, names: Vec<String>) {
         return;
     }
     let begun = Instant::now();
-    let patterns: Vec<_> = names
-        .iter()
-        .filter_map(|name| HostPattern::parse(name).ok())
+    let names = names.into_iter();
+    let names: Vec<_> = names
+        .filter_map(|name| HostName::parse(&name).ok())
         .collect();
     let warming = tokio::spawn(async move {
         // What is read before the feed vouches for it is read again.
         while lookup.stats().feed != FeedState::Healthy && begun.elapsed() < WARM_FIRST {
             sleep(FEED_CHECK).await;
         }
-        drop(patterns);
+        lookup.warm(names, WARM_AT_ONCE).await;
     });
     // The task goes on without this one.
     let _ = timeout(WARM_FIRST, warming).await;
