@@ -64,6 +64,19 @@ impl Limit {
         Some(Self { count, interval })
     }
 
+    /// Returns how many tokens a full bucket has.
+    #[must_use]
+    pub const fn count(self) -> u32 {
+        self.count
+    }
+
+    /// Returns the seconds in which an empty bucket becomes full.
+    #[must_use]
+    pub const fn period(self) -> u32 {
+        // What the interval was rounded up by is less than a second in all.
+        (self.count as i64 * self.interval / MICROS) as u32
+    }
+
     /// Takes `n` tokens.
     ///
     /// `now_ms` is the server's clock. A bucket that is full further ahead than a
@@ -222,6 +235,14 @@ mod tests {
         limit.give_back(&mut bucket, 1);
         assert_eq!(limit.available(bucket, NOW_MS + 108_000, Share::Whole), 3);
         assert_eq!(Limit::new(0, 1), None);
+    }
+
+    #[test]
+    fn a_limit_knows_its_count_and_period() {
+        for (count, period) in [(1, 1), (300, 10_800), (7, 604_800), (999_983, 31_622_400)] {
+            let limit = Limit::new(count, period).unwrap();
+            assert_eq!((limit.count(), limit.period()), (count, period));
+        }
     }
 
     #[test]
