@@ -6,6 +6,7 @@ mod cert;
 mod check;
 mod completions;
 mod control;
+mod config;
 mod demo;
 mod edit;
 #[cfg(feature = "hook")]
@@ -55,6 +56,9 @@ enum Command {
     Status(status::Args),
     /// Check the configuration and the stores, without serving
     Check(check::Args),
+    /// Show the configuration that is in effect
+    #[command(subcommand)]
+    Config(config::Command),
     /// Set, show, list and remove hosts
     #[command(subcommand)]
     Host(host::Command),
@@ -94,6 +98,7 @@ impl Cli {
             Command::Upgrade(_) => control::upgrade(config),
             Command::Status(args) => status::run(config, &args),
             Command::Check(args) => check::run(config, &args),
+            Command::Config(command) => config::run(config, &command),
             Command::Host(command) => host::run(config, command),
             Command::Cert(command) => cert::run(config, command),
             Command::Acme(command) => acme::run(config, command),

@@ -3,6 +3,7 @@
 mod acme;
 mod check;
 mod digest;
+mod effective;
 mod error;
 mod gone;
 mod hook;
@@ -34,6 +35,7 @@ use sekisho_stores::Url;
 use sekisho_stores::redis::RedisUrl;
 
 pub(crate) use acme::Acme;
+pub(crate) use effective::{Entry, Origin, Section};
 pub(crate) use error::ConfigError;
 pub(crate) use hook::Hook;
 #[cfg(feature = "hook")]

@@ -63,6 +63,18 @@ pub(super) const KEYS: &[Key] = &[
     entry("server", "loads_waiting", Count, Some("4096"), ("0", "1000000")),
 ];
 
+/// Defaults of keys without a range, as section, name and value. A test compares each with
+/// what the program does without the key.
+pub(super) const WORDS: [(&str, &str, &str); 7] = [
+    ("log", "format", "json"),
+    ("acme", "first_access", "hosts"),
+    ("acme", "caa", "true"),
+    ("acme", "key", "p256"),
+    ("acme", "reuse_key", "false"),
+    (ZONE, "check", "true"),
+    ("hook", "on_error", "refuse"),
+];
+
 /// `[cache] disk`: a file beside the configuration.
 pub(super) const DISK_CACHE: &str = "disk-cache.db";
 /// `[keys] master`: a file beside an embedded store.

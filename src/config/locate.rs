@@ -94,7 +94,8 @@ fn display(path: &[String]) -> String {
     shown
 }
 
-fn is_bare(key: &str) -> bool {
+/// Tells whether TOML has the key without quotes.
+pub(super) fn is_bare(key: &str) -> bool {
     key.bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }

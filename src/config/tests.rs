@@ -8,6 +8,7 @@ mod acme;
 mod admin;
 mod documentation;
 mod edges;
+mod effective;
 mod hook;
 mod own_addresses;
 mod refusals;

@@ -5,6 +5,7 @@ mod acme;
 mod acme_account;
 mod cert;
 mod client_certificates;
+mod config_show;
 mod curl_openssl;
 mod demo;
 mod disk_cache;

@@ -8,11 +8,13 @@ use std::path::Path;
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&str; 35] = [
+const COMMANDS: [&str; 37] = [
     "",
     "init",
     "serve",
     "check",
+    "config",
+    "config show",
     "demo",
     "completions",
     "host",

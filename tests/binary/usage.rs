@@ -135,6 +135,7 @@ fn every_command_helps() {
         "init",
         "serve",
         "check",
+        "config show",
         "host set",
         "host show",
         "host list",

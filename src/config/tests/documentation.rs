@@ -8,7 +8,7 @@ use super::*;
 const DOCUMENTATION: &str = include_str!("../../../docs/configuration.md");
 
 /// Returns the names that the program knows behind `prefix`.
-fn known(prefix: &str) -> Vec<String> {
+pub(super) fn known(prefix: &str) -> Vec<String> {
     let error = refusal(&format!("{prefix}qqqqqqqq = 1\n"));
     let known = error
         .lines()
@@ -17,7 +17,7 @@ fn known(prefix: &str) -> Vec<String> {
 }
 
 /// Returns all sections but `[default]`, whose keys are addresses, and `[site]`.
-fn sections() -> Vec<String> {
+pub(super) fn sections() -> Vec<String> {
     let mut sections = known("");
     // The keys of `[site]` are those of docs/sites.md.
     sections.retain(|section| section != "default" && section != "site");
