@@ -5,8 +5,8 @@ mod admin;
 mod cert;
 mod check;
 mod completions;
-mod control;
 mod config;
+mod control;
 mod demo;
 mod edit;
 #[cfg(feature = "hook")]

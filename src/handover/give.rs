@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::process::Child;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -32,8 +32,8 @@ pub(crate) struct Estate {
     pub(crate) ticket_keys: Box<dyn Fn() -> Secret + Send>,
     /// Returns names that clients ask for most.
     pub(crate) hot_names: Box<dyn Fn() -> Vec<String> + Send>,
-    /// Values of the configuration, a line each.
-    pub(crate) settings: Vec<String>,
+    /// Values of the configuration, a line each, once they are known.
+    pub(crate) settings: Arc<OnceLock<Vec<String>>>,
     /// Lets go of what only one process may have. Called when the new one serves.
     pub(crate) let_go: Option<LetGo>,
     /// Gives memory back that only new connections need.
@@ -131,7 +131,12 @@ async fn offer(link: &Channel, estate: &Estate, elders: &Elders, begin: Message)
     let keys = (estate.ticket_keys)();
     link.send(&Message::TicketKeys, keys.expose(), &[]).await?;
     send_lines(link, &Message::HotNames, (estate.hot_names)().iter()).await?;
-    send_lines(link, &Message::Settings, estate.settings.iter()).await?;
+    send_lines(
+        link,
+        &Message::Settings,
+        estate.settings.get().into_iter().flatten(),
+    )
+    .await?;
     Ok(link.send(&begin, &[], &[]).await?)
 }
 

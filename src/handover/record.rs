@@ -54,13 +54,8 @@ pub(crate) struct Failed {
 }
 
 impl Record {
-    /// Begins a record. `changed` is what this process's configuration has that the one
-    /// before had not, or the other way round.
-    pub(crate) fn new(
-        server: Arc<Metrics>,
-        predecessor: Option<&Predecessor>,
-        changed: Vec<String>,
-    ) -> Self {
+    /// Begins a record.
+    pub(crate) fn new(server: Arc<Metrics>, predecessor: Option<&Predecessor>) -> Self {
         let cut = Counter::default();
         let state = predecessor.map(|predecessor| {
             cut.inc_by(predecessor.cut);
@@ -70,7 +65,7 @@ impl Record {
                 last: Some(Last {
                     kind: predecessor.kind,
                     at: now(),
-                    changed,
+                    changed: Vec::new(),
                 }),
                 ..State::default()
             }
@@ -151,6 +146,16 @@ impl Record {
         self.connections.set(connections.sum());
         state.cut = cut;
         state.elders = elders;
+    }
+
+    /// Notes which lines of the configuration are new, and which were removed.
+    pub(crate) fn changed(&self, changed: Vec<String>) {
+        for line in &changed {
+            tracing::info!(line, "the configuration changed");
+        }
+        if let Some(last) = &mut self.lock().last {
+            last.changed = changed;
+        }
     }
 
     /// Notes that a hand-over failed.

@@ -70,7 +70,7 @@ impl Serving {
         let background = background()?;
         let metrics = Arc::new(Metrics::default());
         let enter = background.enter();
-        let mut succession = Succession::new(config, &mut taken, &metrics)?;
+        let mut succession = Succession::new(&mut taken, &metrics)?;
         drop(enter);
         let lock = taken.disk_cache.take();
         let opened = background.block_on(open::serving(config, open::Disk::With(lock)))?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -40,6 +40,7 @@ pub(super) struct Succession {
     admin: Option<(String, OwnedFd)>,
     takes_admin: bool,
     pub(super) record: Arc<Record>,
+    /// Values of the configuration of the process before, a line each.
     settings: Vec<String>,
 }
 
@@ -60,15 +61,10 @@ pub(super) struct Parts {
 impl Succession {
     /// Takes what belongs to no other part, on the background runtime. Starts the thread
     /// that may bind low ports for a new process.
-    pub(super) fn new(config: &Config, taken: &mut Taken, metrics: &Arc<Metrics>) -> Result<Self> {
+    pub(super) fn new(taken: &mut Taken, metrics: &Arc<Metrics>) -> Result<Self> {
         let predecessor = taken.predecessor.take();
         let cut = predecessor.as_ref().map_or(0, |one| one.cut);
-        let settings = Vec::new();
-        let changed = match predecessor {
-            Some(_) => changed(&taken.settings, &settings),
-            None => Vec::new(),
-        };
-        let record = Record::new(Arc::clone(metrics), predecessor.as_ref(), changed);
+        let record = Record::new(Arc::clone(metrics), predecessor.as_ref());
         let (asking, requests) = mpsc::channel(1);
         Ok(Self {
             program: Program::this(),
@@ -82,7 +78,7 @@ impl Succession {
             admin: None,
             takes_admin: false,
             record: Arc::new(record),
-            settings,
+            settings: std::mem::take(&mut taken.settings),
         })
     }
 
@@ -123,13 +119,21 @@ impl Succession {
     /// Joins what a hand-over needs with the functions of the other parts.
     pub(super) fn handover(self, config: &Config, parts: Parts) -> Handover {
         let lookup = Arc::clone(&parts.lookup);
+        let settings = Arc::default();
+        let noting = note_settings(
+            config.clone(),
+            self.settings,
+            Arc::clone(&settings),
+            Arc::clone(&self.record),
+        );
+        let begin = parts.begin;
         let estate = Estate {
             listeners: self.listeners,
             admin: self.admin,
             disk_cache: parts.disk,
             ticket_keys: parts.ticket_keys,
             hot_names: Box::new(move || hottest(&lookup)),
-            settings: self.settings,
+            settings,
             let_go: Some(parts.let_go),
             give_back: Some(parts.give_back),
         };
@@ -145,7 +149,11 @@ impl Succession {
             shutdown: parts.shutdown,
             reopen: parts.reopen,
             warm: Some(Box::pin(warm)),
-            begin: Some(parts.begin),
+            begin: Some(Box::new(move || {
+                begin();
+                // Beside the start, which it would delay by milliseconds.
+                drop(tokio::task::spawn_blocking(noting));
+            })),
             takes_admin: self.takes_admin,
             drain: config.limits.drain,
             timeout: config.handover,
@@ -198,6 +206,29 @@ async fn warm(lookup: Arc<Lookup<VirtualHost>>, names: Vec<String>) {
     });
     // The task goes on without this one.
     let _ = timeout(WARM_FIRST, warming).await;
+}
+
+/// Makes a function that notes the values of the configuration, and what changed if another
+/// process had others.
+fn note_settings(
+    config: Config,
+    before: Vec<String>,
+    settings: Arc<OnceLock<Vec<String>>>,
+    record: Arc<Record>,
+) -> impl FnOnce() + Send {
+    move || {
+        // A file that was removed meanwhile has no lines.
+        let sections = config.effective().unwrap_or_default();
+        let lines = sections.iter().flat_map(|section| {
+            let set = section.entries.iter().filter(|entry| entry.value.is_some());
+            set.map(|entry| format!("[{}] {}", section.path, entry.assignment()))
+        });
+        let lines: Vec<_> = lines.collect();
+        if !before.is_empty() {
+            record.changed(changed(&before, &lines));
+        }
+        let _ = settings.set(lines);
+    }
 }
 
 /// Lists lines that only one of two configurations has: `-` and those of the one before,

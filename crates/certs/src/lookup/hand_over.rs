@@ -24,7 +24,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     /// loads that clients wait for and from background refreshes.
     ///
     /// Dropping the returned future begins no further read.
-    pub async fn warm(self: &Arc<Self>, names: impl IntoIterator<Item = HostName>, at_once: usize) {
+    pub async fn warm(self: &Arc<Self>, names: Vec<HostName>, at_once: usize) {
         let read = |name| async move {
             // A client may have joined it that waits for a certificate: not waited for.
             drop(self.read(&name, |_| ()).progress().await);

@@ -128,6 +128,7 @@ async fn warming_is_bounded_issues_nothing_and_ends_when_dropped() {
         store.put(host(name, id as u64));
     }
     let names = names.iter().map(|name| HostName::parse(name).unwrap());
+    let names = names.collect();
     // `h0.test` has no record.
     let never = Issuer::new(|name, _| panic!("{name} is obtained"));
     let lookup = obtaining(&store, 8 << 20, Arc::new(never));
