@@ -81,7 +81,7 @@ impl Launcher {
                 for order in received {
                     let _ = order
                         .started
-                        .send(start(order.of, &order.program, order.input));
+                        .send(start(&order.of, &order.program, order.input));
                 }
             })?;
         Ok(Self(orders))
@@ -109,7 +109,7 @@ impl Launcher {
 
 /// Starts the program in a process group of its own: the keeper of the pid passes on what
 /// a terminal sends.
-fn start(program: Program, file: &Path, input: OwnedFd) -> io::Result<Child> {
+fn start(program: &Program, file: &Path, input: OwnedFd) -> io::Result<Child> {
     program
         .command(file)
         .env(HANDOVER, "1")

@@ -28,6 +28,7 @@ use sekisho_stores::disk_cache::DiskCache;
 use sekisho_stores::worker;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
+use zeroize::Zeroizing;
 
 use crate::config::{Config, Size};
 use crate::handover::{Left, Signals, Taken};
@@ -69,9 +70,7 @@ impl Serving {
         process::check_user();
         let background = background()?;
         let metrics = Arc::new(Metrics::default());
-        let enter = background.enter();
-        let mut succession = Succession::new(&mut taken, &metrics)?;
-        drop(enter);
+        let mut succession = Succession::new(&background, &mut taken, &metrics)?;
         let lock = taken.disk_cache.take();
         let opened = background.block_on(open::serving(config, open::Disk::With(lock)))?;
         let ring = Arc::new(Ring::random());
@@ -90,10 +89,8 @@ impl Serving {
         let lookup = open::lookup(config, Arc::clone(&opened.store) as _, &publisher, obtain);
         let hook = hook::open(config, publisher, &lookup, background.handle(), false)?;
         let documents = Arc::new(Documents::default());
-        let mut keeper = keeper(config, &opened, &documents, Arc::clone(&ring));
-        if let Some(keys) = taken.ticket_keys.take() {
-            keeper.begin_with_keys(&keys);
-        }
+        let handed = taken.ticket_keys.take();
+        let keeper = keeper(config, &opened, &documents, Arc::clone(&ring), handed);
         let feed = background.block_on(feed(&opened, &lookup, documents));
         let keeper = background.block_on(filled(keeper, &opened));
         let shutdown = Shutdown::new();
@@ -111,12 +108,10 @@ impl Serving {
             load_roots: upstreams::roots,
             on_worker: worker::register,
         };
-        let mut registry = registry(&opened, &parts, issuance.as_deref(), hook.as_ref());
-        succession
-            .record
-            .register(registry.sub_registry_with_prefix("sekisho"));
+        let record = &succession.record;
+        let registry = registry(&opened, &parts, issuance.as_deref(), hook.as_ref(), record);
         let (lookup, responder) = (Arc::clone(&parts.lookup), Arc::clone(&parts.responder));
-        let status = Status::new(config, &parts, &opened, &succession.record);
+        let status = Status::new(config, &parts, &opened, record);
         let control = succession.control();
         let sources = sources(config, &parts, registry, &shutdown, status, control);
         let inherited = std::mem::take(&mut taken.listeners);
@@ -313,14 +308,24 @@ async fn feed(
 }
 
 /// Makes the keeper of ticket keys: from the catalog, else from the configured
-/// file, else random ones.
-fn keeper(config: &Config, opened: &Opened, documents: &Documents, ring: Arc<Ring>) -> Keeper {
+/// file, else random ones. It begins with those of the process before.
+fn keeper(
+    config: &Config,
+    opened: &Opened,
+    documents: &Documents,
+    ring: Arc<Ring>,
+    handed: Option<Zeroizing<Vec<u8>>>,
+) -> Keeper {
     let source = match (&opened.catalog, &config.tickets) {
         (Some(sealer), _) => Source::Catalog(sealer.clone(), documents.subscribe()),
         (_, Some(file)) => Source::File(file.clone()),
         _ => Source::Process,
     };
-    Keeper::new(source, ring, Clock::System)
+    let mut keeper = Keeper::new(source, ring, Clock::System);
+    if let Some(keys) = handed {
+        keeper.begin_with_keys(&keys);
+    }
+    keeper
 }
 
 /// Reads the ticket keys, and waits at most [`TICKET_KEYS`]: clients of an

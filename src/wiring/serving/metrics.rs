@@ -4,6 +4,7 @@ use sekisho_certs::metrics::Registry;
 use sekisho_server::Parts;
 use sekisho_server::metrics::register_process;
 
+use crate::handover::Record;
 use crate::process;
 use crate::wiring::hook;
 use crate::wiring::log;
@@ -16,6 +17,7 @@ pub(super) fn registry(
     parts: &Parts,
     issuance: Option<&Issuance>,
     hook: Option<&hook::Opened>,
+    handovers: &Record,
 ) -> Registry {
     let mut registry = Registry::default();
     register_process(registry.sub_registry_with_prefix("process"));
@@ -44,6 +46,7 @@ pub(super) fn registry(
     if let Some(hook) = hook {
         hook.register(own);
     }
+    handovers.register(own);
     log::register(own);
     process::register_build(own);
     registry

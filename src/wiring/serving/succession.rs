@@ -13,6 +13,7 @@ use sekisho_server::admin::{Control, Listener, Reply, Uncontrolled};
 use sekisho_server::metrics::Metrics;
 use sekisho_server::{Server, Shutdown, VirtualHost};
 use sekisho_stores::disk_cache::DiskCache;
+use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -61,7 +62,12 @@ pub(super) struct Parts {
 impl Succession {
     /// Takes what belongs to no other part, on the background runtime. Starts the thread
     /// that may bind low ports for a new process.
-    pub(super) fn new(taken: &mut Taken, metrics: &Arc<Metrics>) -> Result<Self> {
+    pub(super) fn new(
+        background: &Runtime,
+        taken: &mut Taken,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Self> {
+        let _enter = background.enter();
         let predecessor = taken.predecessor.take();
         let cut = predecessor.as_ref().map_or(0, |one| one.cut);
         let record = Record::new(Arc::clone(metrics), predecessor.as_ref());

@@ -48,7 +48,7 @@ impl Tasks {
         let (leave, left) = oneshot::channel();
         let task = tokio::spawn(admin.serve(listener, async {
             if left.await.is_err() {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         }));
         Some(Serving { leave, task })

@@ -195,7 +195,7 @@ impl Admin {
         let mut response = match path {
             "/healthz" => health::healthz(&self.0),
             "/readyz" => health::readyz(&self.0),
-            "/status" => json((self.0.sources.status)(audience).await),
+            "/status" => json(&(self.0.sources.status)(audience).await),
             _ => metrics(&self.0, request.headers()),
         };
         let no_store = HeaderValue::from_static("no-store");
@@ -236,7 +236,7 @@ struct AdminState {
 }
 
 /// Makes an answer of JSON.
-fn json(value: serde_json::Value) -> Response<Body> {
+fn json(value: &serde_json::Value) -> Response<Body> {
     let mut response = Body::plain(StatusCode::OK, format!("{value}\n"));
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, kind);

@@ -170,7 +170,6 @@ impl Server {
 
     /// Makes a function that says whether each worker has turned since its last call. A
     /// worker turns once a second.
-    #[must_use]
     pub fn turns(&self) -> impl FnMut() -> bool + Send + use<> {
         let workers = self.workers.iter();
         let mut turns: Vec<_> = workers.map(|one| (Arc::clone(&one.turns), 0)).collect();

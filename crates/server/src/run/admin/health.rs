@@ -33,7 +33,7 @@ pub(crate) fn healthz(shared: &AdminState) -> Response<Body> {
         "sites": shared.sources.sites_digest,
         "connections_open": metrics.connections_open(),
     });
-    json(body)
+    json(&body)
 }
 
 /// Answers 503 only before the first listen and while draining. A store outage
