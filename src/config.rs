@@ -26,6 +26,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sekisho_certs::Secret;
 use sekisho_certs::seal::KeySource;
 use sekisho_issuance::settings::SettingError;
 use sekisho_server::network::Networks;
@@ -53,6 +54,8 @@ use problems::Problems;
 pub(crate) struct Config {
     /// The file that the configuration was read from.
     pub(crate) file: PathBuf,
+    /// The text of the file, which may have passwords in URLs.
+    pub(crate) text: Secret,
     /// `[listen]`: addresses that accept connections.
     pub(crate) listen: Listen,
     /// `[default]`: default hosts, for clients without SNI.
@@ -118,6 +121,7 @@ impl Config {
         let invalid = |problems: Problems| locate::invalid(text, &file, problems.found());
         let mut config = checked.map_err(invalid)?;
         config.hide(config.secret_variables());
+        config.text = Secret::new(text.into());
         Ok(config)
     }
 

@@ -5,13 +5,14 @@
 //!  old process                                new process
 //!  ───────────                                ───────────
 //!  run.rs     a signal, or a request
+//!  hand_over.rs
 //!  launch.rs  starts the program ───────────► take.rs    reads what it gets
 //!  give.rs    sockets, links to older                    opens the store, takes the
 //!             processes, ticket keys, ... ──►            sockets, answers requests
 //!             waits          ◄─────── Ready ── run.rs
-//!  run.rs     lets go of what only one
-//!             process may have ─ Yours ──────► run.rs    begins with it
-//!             accepts no more; serves what               elders.rs  hears from older
+//!  hand_over.rs  lets go of what only
+//!             one process may have ─ Yours ──► run.rs    begins with it
+//!  leave.rs   accepts no more; serves what               elders.rs  hears from older
 //!             it has, and ends ◄── End, signals ──────►  processes
 //!  keeper.rs  the first process keeps its pid, if nobody can be told of another
 //! ```
@@ -23,8 +24,10 @@
 mod channel;
 mod elders;
 mod give;
+mod hand_over;
 pub(crate) mod keeper;
 mod launch;
+mod leave;
 mod message;
 mod notify;
 mod record;
@@ -38,6 +41,6 @@ pub(crate) use launch::{Launcher, Program};
 pub(crate) use message::{Kind, Older};
 pub(crate) use notify::Watchdog;
 pub(crate) use record::Record;
-pub(crate) use run::{Handover, Left, Request};
+pub(crate) use run::{Asked, Ends, Handover, Left, Request};
 pub(crate) use signals::Signals;
 pub(crate) use take::{Predecessor, Taken};

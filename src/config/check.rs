@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use sekisho_certs::Secret;
 use sekisho_certs::seal::KeySource;
 use sekisho_server::Limits;
 use sekisho_server::access_log::{self, Format, Target};
@@ -72,6 +73,7 @@ fn checked(raw: RawConfig, file: &Path, problems: &mut Problems) -> Option<Confi
     let handover = problems.or_default(handover);
     Some(Config {
         file: file.to_owned(),
+        text: Secret::new(Vec::new()),
         listen,
         defaults,
         store: store?,

@@ -6,7 +6,6 @@ mod notation;
 mod shape;
 mod walk;
 
-use std::fs;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -14,7 +13,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::raw::RawConfig;
-use super::{Config, ConfigError};
+use super::Config;
 use walk::Walk;
 
 /// Section of the configuration, or a table below one.
@@ -61,25 +60,13 @@ pub(crate) enum Origin {
 }
 
 impl Config {
-    /// Lists the effective values of the file. The text is read again: an ordinary start
-    /// needs no lines.
-    ///
-    /// # Errors
-    /// As [`Config::load`].
-    pub(crate) fn effective(&self) -> Result<Vec<Section>, ConfigError> {
-        let text = fs::read_to_string(&self.file);
-        let text = text.map_err(|error| ConfigError::read(&self.file, error))?;
-        // The file may have changed since.
-        let config = Self::parse(&text, &self.file)?;
-        Ok(sections(&config, &text))
+    /// Lists the effective values.
+    pub(crate) fn effective(&self) -> Vec<Section> {
+        let text = str::from_utf8(self.text.expose()).expect("it was read as text");
+        let root = DeTable::parse(text).map(Spanned::into_inner);
+        let root = root.expect("the configuration was read from this text");
+        Walk::new(self, text).all(&shape::of::<RawConfig>(), &root)
     }
-}
-
-/// Lists the effective values of a configuration, whose text this is.
-pub(super) fn sections(config: &Config, text: &str) -> Vec<Section> {
-    let root = DeTable::parse(text).map(Spanned::into_inner);
-    let root = root.expect("the configuration was read from this text");
-    Walk::new(config, text).all(&shape::of::<RawConfig>(), &root)
 }
 
 impl Entry {

@@ -36,6 +36,8 @@ pub(crate) struct Estate {
     pub(crate) settings: Arc<OnceLock<Vec<String>>>,
     /// Lets go of what only one process may have. Called when the new one serves.
     pub(crate) let_go: Option<LetGo>,
+    /// Waits until who asked for a hand-over has the answer.
+    pub(crate) answered: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Gives memory back that only new connections need.
     pub(crate) give_back: Option<Box<dyn FnOnce() + Send>>,
 }

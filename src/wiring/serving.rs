@@ -202,6 +202,10 @@ impl Serving {
         });
         let (tasks, issuance) = (self.tasks, self.issuance);
         self.background.block_on(async {
+            let answered = tasks
+                .admin
+                .as_ref()
+                .map(|(_, admin)| admin.clone().drained());
             let file = tasks.admin.as_ref().map(|(listener, _)| listener.handle());
             let admin = tasks.start();
             let (beginning, ring, lookup) = (issuance.clone(), self.ring, self.lookup.clone());
@@ -213,6 +217,11 @@ impl Serving {
                 ticket_keys: Box::new(move || ring.keys()),
                 disk: self.disk.clone(),
                 begin: Box::new(move || begin(beginning.as_deref(), file)),
+                answered: Box::pin(async {
+                    if let Some(answered) = answered {
+                        answered.await;
+                    }
+                }),
                 let_go: Box::new(move |takes_admin| {
                     Box::pin(let_go(admin, takes_admin, self.disk, issuance))
                 }),

@@ -21,7 +21,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
-    let sections = configuration::load(config)?.effective()?;
+    let sections = configuration::load(config)?.effective();
     match args.json {
         true => list(&sections)?,
         false => {

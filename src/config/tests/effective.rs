@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::super::effective::sections;
 use super::super::keys::{KEYS, WORDS};
 use super::documentation;
 use super::*;
@@ -63,7 +62,7 @@ loads = 10
 /// Returns the value and the line of each key; 0 is the default.
 fn effective(text: &str) -> BTreeMap<String, (Value, usize)> {
     let mut found = BTreeMap::new();
-    for section in sections(&parse(text).unwrap(), text) {
+    for section in parse(text).unwrap().effective() {
         for entry in section.entries {
             let line = match entry.origin {
                 Origin::Default => 0,
@@ -84,7 +83,7 @@ fn effective(text: &str) -> BTreeMap<String, (Value, usize)> {
 /// Writes the list as a configuration.
 fn pasted(text: &str) -> String {
     let mut pasted = String::new();
-    for section in sections(&parse(text).unwrap(), text) {
+    for section in parse(text).unwrap().effective() {
         if !section.is_set {
             continue;
         }
@@ -240,7 +239,7 @@ fn the_list_is_a_configuration_with_the_same_effect() {
 #[test]
 fn sections_that_are_not_set_are_told() {
     let set = |text: &str| {
-        let sections = sections(&parse(text).unwrap(), text);
+        let sections = parse(text).unwrap().effective();
         let sections = sections.iter().filter(|section| section.is_set);
         sections
             .map(|section| section.path.clone())

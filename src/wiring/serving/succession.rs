@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -19,8 +20,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::Config;
 use crate::handover::{
-    Elders, Estate, Handover, Kind, Launcher, LetGo, Predecessor, Program, Record, Request,
-    Signals, Taken, Watchdog,
+    Asked, Elders, Ends, Estate, Handover, Kind, Launcher, LetGo, Predecessor, Program, Record,
+    Request, Signals, Taken, Watchdog,
 };
 use crate::terminal::failure::Result;
 
@@ -55,6 +56,7 @@ pub(super) struct Parts {
     pub(super) disk: Option<Arc<DiskCache>>,
     pub(super) begin: Box<dyn FnOnce() + Send>,
     pub(super) let_go: LetGo,
+    pub(super) answered: Pin<Box<dyn Future<Output = ()> + Send>>,
     pub(super) give_back: Box<dyn FnOnce() + Send>,
     pub(super) turns: Box<dyn FnMut() -> bool + Send>,
 }
@@ -142,6 +144,7 @@ impl Succession {
             settings,
             let_go: Some(parts.let_go),
             give_back: Some(parts.give_back),
+            answered: Some(parts.answered),
         };
         let warm = warm(parts.lookup, self.hot_names);
         Handover {
@@ -165,6 +168,8 @@ impl Succession {
             timeout: config.handover,
             record: self.record,
             watchdog: Watchdog::new(parts.turns),
+            ends: Ends::default(),
+            asked: Asked::default(),
         }
     }
 }
@@ -223,8 +228,7 @@ fn note_settings(
     record: Arc<Record>,
 ) -> impl FnOnce() + Send {
     move || {
-        // A file that was removed meanwhile has no lines.
-        let sections = config.effective().unwrap_or_default();
+        let sections = config.effective();
         let lines = sections.iter().flat_map(|section| {
             let set = section.entries.iter().filter(|entry| entry.value.is_some());
             set.map(|entry| format!("[{}] {}", section.path, entry.assignment()))

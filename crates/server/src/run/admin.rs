@@ -137,6 +137,12 @@ impl Admin {
         listener
     }
 
+    /// Waits until no connection is open whose request was let in, at most [`LEAVE`].
+    pub async fn drained(self) {
+        let all = u32::try_from(MAX_CONNECTIONS).expect("64");
+        let _ = timeout(LEAVE, self.0.permits.acquire_many(all)).await;
+    }
+
     async fn connection(&self, socket: Box<dyn Socket>, permit: &AccessPermit, audience: Audience) {
         let service = service_fn(async |request| {
             let mut response = self.answer(&request, audience).await;

@@ -1,0 +1,106 @@
+//! Hands a serving server over to a new process.
+
+use std::pin::pin;
+
+use sekisho_server::Phase;
+use tokio::time::{Instant, timeout};
+
+use super::elders::Elders;
+use super::give::{self, Successor, give};
+use super::keeper;
+use super::message::{Kind, Message, Signal};
+use super::notify;
+use super::run::{Handover, LET_GO, Request, ask};
+use crate::terminal::failure::Result;
+
+impl Handover {
+    /// Hands over. None if that fails, or if the server is to end: it serves on.
+    pub(super) async fn hand_over(&mut self, request: Request) -> Option<Successor> {
+        if self.shutdown.phase() > Phase::Serving {
+            request.answer(Err(ENDING.into()));
+            return None;
+        }
+        let (kind, begun) = (request.kind, Instant::now());
+        tracing::info!(%kind, "hand-over: starting a new process");
+        if self.is_keeper() {
+            keeper::adopt();
+        }
+        let Some(given) = self.give(kind).await else {
+            self.estate.take_back().await;
+            request.answer(Err(ENDING.into()));
+            self.signal(Signal::End, true, "a signal to end").await;
+            return None;
+        };
+        match given {
+            Ok(successor) => {
+                self.given(request, &successor, begun).await;
+                Some(successor)
+            }
+            Err(error) => {
+                self.estate.take_back().await;
+                let error = format!("{error:#}");
+                tracing::error!(%kind, error, "hand-over failed: this process serves on");
+                self.record.failed(kind, &error);
+                request.answer(Err(error));
+                None
+            }
+        }
+    }
+
+    /// Starts a process that takes over, and hears signals meanwhile. None if one of them
+    /// ends the server: the new process is ended then.
+    async fn give(&mut self, kind: Kind) -> Option<Result<Successor>> {
+        let (record, keeper) = (&self.record, self.is_keeper());
+        let begin = Message::Begin {
+            kind,
+            from: give::this(keeper, record.connections(), record.now()),
+            cut: self.elders.cut(),
+            handovers: record.handovers() + 1,
+        };
+        let (launcher, elders) = ((&self.launcher, &self.program), &self.elders);
+        let mut giving = pin!(give(launcher, &self.estate, elders, begin, kind));
+        loop {
+            let (signal, name) = tokio::select! {
+                given = &mut giving => return Some(given),
+                signal = self.signals.next() => signal,
+                () = self.watchdog.turned() => continue,
+            };
+            match (signal, &self.reopen) {
+                (Signal::End, _) => return None,
+                (Signal::ReopenLogs, Some(reopen)) => reopen(),
+                (Signal::ReopenLogs, None) => {}
+                (Signal::Reload, _) => ask(&mut self.asked, Kind::Reload, name),
+                (Signal::Upgrade, _) => ask(&mut self.asked, Kind::Upgrade, name),
+            }
+        }
+    }
+
+    /// Lets go, and tells everybody that the new process serves.
+    async fn given(&mut self, request: Request, successor: &Successor, begun: Instant) {
+        let (kind, pid) = (request.kind, successor.pid);
+        let let_go = self.estate.let_go.take();
+        if let Some(let_go) = let_go.map(|let_go| let_go(successor.takes_admin))
+            && timeout(LET_GO, let_go).await.is_err()
+        {
+            tracing::warn!("not everything was closed within {LET_GO:?}: the new process begins");
+        }
+        notify::main_pid(pid);
+        // From here the new process hears the older ones.
+        self.elders = Elders::default();
+        self.estate.listeners.clear();
+        self.estate.admin = None;
+        self.estate.disk_cache = None;
+        successor.link.tell(&Message::Yours).await;
+        self.shutdown.leave();
+        let milliseconds = begun.elapsed().as_millis();
+        tracing::info!(%kind, pid, milliseconds, "handed over: the new process serves");
+        request.answer(Ok(format!(
+            "{kind}: process {pid} serves after {milliseconds} ms"
+        )));
+        if let Some(give_back) = self.estate.give_back.take() {
+            give_back();
+        }
+    }
+}
+
+const ENDING: &str = "the server is ending";

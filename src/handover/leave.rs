@@ -1,0 +1,137 @@
+//! Serves open connections to their end, in a process that has handed over.
+
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::channel::{Channel, Received};
+use super::give::Successor;
+use super::message::{Kind, Message, Signal};
+use super::run::{Handover, Left, Served};
+use crate::terminal::failure::Result;
+
+/// What a process that has handed over knows of the newest one.
+struct Newest {
+    link: Channel,
+    pid: u32,
+    /// It has ended.
+    is_gone: bool,
+    /// Connections that it was last told of.
+    told: Option<u64>,
+}
+
+impl Handover {
+    /// Serves open connections until they have ended, the newest process says so, or
+    /// `handover_timeout` is over.
+    pub(super) async fn leave(
+        mut self,
+        successor: Successor,
+        mut serving: Pin<&mut impl Future<Output = Served>>,
+    ) -> Result<Left> {
+        let Successor { link, pid, .. } = successor;
+        let mut newest = Newest {
+            link,
+            pid,
+            is_gone: false,
+            told: None,
+        };
+        self.pass_on_asked(&newest).await;
+        let mut over = pin!(sleep(self.timeout));
+        let mut is_over = false;
+        let cut = loop {
+            tokio::select! {
+                served = &mut serving => break served?,
+                signal = self.signals.next() => self.after(signal, &newest).await,
+                received = newest.link.receive(), if !newest.is_gone => {
+                    self.hear(received, &mut newest).await;
+                }
+                () = sleep(TELL) => newest.tell(self.record.connections()).await,
+                () = &mut over, if !is_over => {
+                    is_over = true;
+                    let connections = self.record.connections();
+                    tracing::warn!(connections, "[server] handover_timeout is over: cutting off");
+                    self.shutdown.end();
+                }
+            }
+        };
+        self.left(newest, cut).await
+    }
+
+    /// Passes on a hand-over that was asked for during this one: it may be for a newer
+    /// configuration.
+    async fn pass_on_asked(&mut self, newest: &Newest) {
+        if let Some((_, kind)) = self.asked.take() {
+            let signal = match kind {
+                Kind::Reload => Signal::Reload,
+                Kind::Upgrade => Signal::Upgrade,
+            };
+            newest.link.tell(&Message::Signal { signal }).await;
+        }
+    }
+
+    /// Handles a signal. The keeper of the pid passes it on: it is meant for the service.
+    async fn after(&mut self, (signal, name): (Signal, &str), newest: &Newest) {
+        let keeps = self.is_keeper() && !newest.is_gone;
+        match signal {
+            signal if keeps => newest.link.tell(&Message::Signal { signal }).await,
+            Signal::End | Signal::ReopenLogs => self.signal(signal, true, name).await,
+            Signal::Reload | Signal::Upgrade => {
+                tracing::warn!("{name} ignored: process {} serves", newest.pid);
+            }
+        }
+    }
+
+    /// Handles what the newest process says, and its end.
+    async fn hear(&mut self, received: io::Result<Option<Received>>, newest: &mut Newest) {
+        let Ok(Some(received)) = received else {
+            newest.is_gone = true;
+            tracing::error!(newest.pid, "the newest process has ended: this one drains");
+            self.shutdown.drain();
+            return;
+        };
+        match received.message {
+            Message::End => self.shutdown.drain(),
+            Message::EndNow => self.shutdown.end(),
+            Message::ReopenLogs => {
+                self.signal(Signal::ReopenLogs, true, "the newest process")
+                    .await;
+            }
+            Message::Newest { pid } => newest.pid = pid,
+            // A later version may say more.
+            _ => {}
+        }
+    }
+
+    /// Says how many connections were cut off, and ends.
+    async fn left(mut self, newest: Newest, cut: usize) -> Result<Left> {
+        let connections = cut as u64;
+        newest.link.tell(&Message::Cut { connections }).await;
+        if let Some(answered) = self.estate.answered.take() {
+            answered.await;
+        }
+        tracing::info!(cut, "ended after the hand-over");
+        let keeper = match self.is_keeper() {
+            true => Some((newest.link.into_link()?, newest.pid)),
+            false => None,
+        };
+        Ok(Left {
+            keeper,
+            is_replaced: true,
+        })
+    }
+}
+
+impl Newest {
+    /// Says how many connections are still open, if that has changed.
+    async fn tell(&mut self, connections: u64) {
+        if self.told.replace(connections) != Some(connections) {
+            self.link.tell(&Message::Open { connections }).await;
+        }
+    }
+}
+
+/// Interval in which an older process says how many connections are open.
+const TELL: Duration = Duration::from_secs(1);
