@@ -4,6 +4,7 @@ mod activation;
 #[cfg(feature = "jemalloc")]
 mod allocator;
 mod code;
+mod held_signals;
 mod memory;
 mod privileges;
 
@@ -19,6 +20,7 @@ use crate::config::{Config, HELD_BODIES};
 
 pub(crate) use activation::activated;
 pub(crate) use code::give_up_code_of_the_start;
+pub(crate) use held_signals::{SignalThread, execute_self, release_signals};
 pub(crate) use privileges::{check_user, give_up_binding, give_up_privileges, pass_on_binding};
 
 /// Keeps private keys out of core dumps and out of reach of other processes

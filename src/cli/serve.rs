@@ -3,8 +3,11 @@
 use std::path::Path;
 use std::time::Instant;
 
+use anyhow::Context;
+
 use crate::config::{Config, Exposure};
 use crate::handover::{Taken, keeper};
+use crate::process::SignalThread;
 use crate::terminal::failure::{Ended, Result};
 use crate::wiring::log::{self, Flush, Format};
 use crate::wiring::serving::Serving;
@@ -18,6 +21,8 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(config: Option<&Path>, args: &Args, begun: Instant) -> Result<Ended> {
+    // Before any other thread, which would receive signals too.
+    let signals = SignalThread::start().context("no thread for signals")?;
     let taken = Taken::receive()?;
     let refusal = taken.refusal()?;
     let served = build(config, args, begun, taken);
@@ -31,10 +36,10 @@ pub(super) fn run(config: Option<&Path>, args: &Args, begun: Instant) -> Result<
         }
     };
     drop(refusal);
-    let left = serving.run_until_signalled(&config)?;
+    let left = serving.run_until_signalled(&config, signals)?;
     drop(flush);
     Ok(match left.keeper {
-        Some((link, newest)) => Ended::With(keeper::become_keeper(&link, newest)),
+        Some((link, newest)) => Ended::With(keeper::become_keeper(link, newest)),
         None => Ended::Done,
     })
 }

@@ -6,14 +6,13 @@ mod notation;
 mod shape;
 mod walk;
 
-
 use serde::Serialize;
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::raw::RawConfig;
 use super::Config;
+use super::raw::RawConfig;
 use walk::Walk;
 
 /// Section of the configuration, or a table below one.

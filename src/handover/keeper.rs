@@ -2,10 +2,7 @@
 //! left: whoever started the service follows it.
 
 use std::fs::File;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use rustix::process::{Pid, WaitOptions, set_child_subreaper, wait};
 use rustix::stdio::{dup2_stdin, stdin};
@@ -14,6 +11,7 @@ use tokio::runtime::Builder;
 use super::channel::{Channel, Link};
 use super::message::Message;
 use super::signals::Signals;
+use crate::process;
 use crate::terminal::failure::Result;
 
 /// Makes processes that lose their parent children of this one: it can then tell how the
@@ -25,33 +23,21 @@ pub(crate) fn adopt() {
 }
 
 /// Executes this program as one that keeps the pid and nothing else: it needs less memory.
-/// Returns the exit status of the newest process if that fails.
-pub(crate) fn become_keeper(link: &Link, newest: u32) -> u8 {
-    let error = match link.as_fd().try_clone_to_owned() {
-        Ok(link) => shrink(link, newest),
-        Err(error) => error,
+/// Signals are held back. Returns the exit status of the newest process if that fails.
+pub(crate) fn become_keeper(link: Link, newest: u32) -> u8 {
+    let link = OwnedFd::from(link);
+    let error = match dup2_stdin(&link) {
+        Ok(()) => process::execute_self(&["sekisho", "keep-pid", &newest.to_string()]),
+        Err(error) => error.into(),
     };
     eprintln!("warning: the first process keeps its memory: {error}");
-    let kept = link.as_fd().try_clone_to_owned();
-    let kept = kept.map_err(Into::into);
-    kept.and_then(|link| keep_with(link, newest))
-        .unwrap_or(UNKNOWN)
-}
-
-/// Returns only if the program can't be executed.
-fn shrink(link: OwnedFd, newest: u32) -> io::Error {
-    Command::new("/proc/self/exe")
-        .arg0("sekisho")
-        .arg("keep-pid")
-        .arg(newest.to_string())
-        .stdin(link)
-        .exec()
+    keep_with(link, newest).unwrap_or(UNKNOWN)
 }
 
 /// Passes signals on to the newest process until it ends: the link is standard input.
 /// Returns its exit status.
 pub(crate) fn keep(newest: u32) -> Result<u8> {
-    let link = stdin().try_clone_to_owned()?;
+    let link = stdin().as_fd().try_clone_to_owned()?;
     dup2_stdin(File::open("/dev/null")?)?;
     keep_with(link, newest)
 }
@@ -65,6 +51,7 @@ fn keep_with(link: OwnedFd, newest: u32) -> Result<u8> {
 
 async fn pass_on(link: OwnedFd, mut newest: u32) -> Result<u32> {
     let mut signals = Signals::install()?;
+    process::release_signals();
     let link = Channel::new(Link::of(link))?;
     link.tell(&Message::Idle).await;
     loop {

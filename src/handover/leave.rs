@@ -5,7 +5,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::channel::{Channel, Received};
 use super::give::Successor;
@@ -105,6 +105,17 @@ impl Handover {
         }
     }
 
+    /// Holds signals back for the program that keeps the pid, and passes on those that came
+    /// before.
+    async fn hold_signals(&mut self, newest: &Newest) {
+        if let Some(thread) = self.thread.take() {
+            thread.hold();
+        }
+        while let Ok((signal, _)) = timeout(LAST_SIGNALS, self.signals.next()).await {
+            newest.link.tell(&Message::Signal { signal }).await;
+        }
+    }
+
     /// Says how many connections were cut off, and ends.
     async fn left(mut self, newest: Newest, cut: usize) -> Result<Left> {
         let connections = cut as u64;
@@ -113,6 +124,9 @@ impl Handover {
             answered.await;
         }
         tracing::info!(cut, "ended after the hand-over");
+        if self.is_keeper() {
+            self.hold_signals(&newest).await;
+        }
         let keeper = match self.is_keeper() {
             true => Some((newest.link.into_link()?, newest.pid)),
             false => None,
@@ -133,5 +147,7 @@ impl Newest {
     }
 }
 
+/// Time in which the runtime sees signals that were received.
+const LAST_SIGNALS: Duration = Duration::from_millis(2);
 /// Interval in which an older process says how many connections are open.
 const TELL: Duration = Duration::from_secs(1);

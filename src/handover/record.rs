@@ -82,6 +82,11 @@ impl Record {
 
     /// Registers the metrics.
     pub(crate) fn register(&self, registry: &mut Registry) {
+        for kind in [Kind::Reload, Kind::Upgrade] {
+            for result in ["done", "failed"] {
+                drop(self.handovers.get_or_create(&labels(kind, result)));
+            }
+        }
         registry.register(
             "handovers",
             "Hand-overs to this process, and those that failed in it",
@@ -94,7 +99,7 @@ impl Record {
         );
         registry.register(
             "older_connections",
-            "Connections that they have",
+            "Connections that older processes have",
             self.connections.clone(),
         );
         registry.register(
@@ -169,17 +174,20 @@ impl Record {
     }
 
     fn count(&self, kind: Kind, result: &'static str) {
-        let kind = match kind {
-            Kind::Reload => "reload",
-            Kind::Upgrade => "upgrade",
-        };
-        let labels = [("kind", kind), ("result", result)];
-        self.handovers.get_or_create(&labels).inc();
+        self.handovers.get_or_create(&labels(kind, result)).inc();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn labels(kind: Kind, result: &'static str) -> [(&'static str, &'static str); 2] {
+    let kind = match kind {
+        Kind::Reload => "reload",
+        Kind::Upgrade => "upgrade",
+    };
+    [("kind", kind), ("result", result)]
 }
 
 fn now() -> i64 {

@@ -18,6 +18,7 @@ use super::notify::{self, Watchdog};
 use super::record::Record;
 use super::signals::Signals;
 use super::take::Predecessor;
+use crate::process::SignalThread;
 use crate::terminal::failure::Result;
 
 /// Result of a server: how many connections were cut off at its end.
@@ -41,6 +42,8 @@ pub(crate) struct Handover {
     pub(crate) predecessor: Option<Predecessor>,
     pub(crate) requests: mpsc::Receiver<Request>,
     pub(crate) signals: Signals,
+    /// Thread that receives them.
+    pub(crate) thread: Option<SignalThread>,
     pub(crate) shutdown: Shutdown,
     /// Opens the access log again, if there is one.
     pub(crate) reopen: Option<Box<dyn Fn() + Send>>,

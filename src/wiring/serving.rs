@@ -32,7 +32,7 @@ use zeroize::Zeroizing;
 
 use crate::config::{Config, Size};
 use crate::handover::{Left, Signals, Taken};
-use crate::process;
+use crate::process::{self, SignalThread};
 use crate::terminal::failure::Result;
 use crate::wiring::hook;
 use crate::wiring::open::{self, Opened};
@@ -175,7 +175,7 @@ impl Serving {
 
     /// Serves until a signal begins the drain, or until another process has taken over and
     /// the connections of this one have ended.
-    pub(crate) fn run_until_signalled(self, config: &Config) -> Result<Left> {
+    pub(crate) fn run_until_signalled(self, config: &Config, thread: SignalThread) -> Result<Left> {
         let (shutdown, access_log) = (self.shutdown.clone(), self.access_log.clone());
         let enter = self.background.enter();
         // The signal handlers come first: a reader of the next line may send a signal at
@@ -183,7 +183,7 @@ impl Serving {
         let signals = Signals::install().context("signals can't be waited for")?;
         drop(enter);
         self.announce(config);
-        let left = self.serve(config, signals)?;
+        let left = self.serve(config, signals, thread)?;
         if let Some(log) = access_log {
             log.flush();
         }
@@ -195,7 +195,7 @@ impl Serving {
     }
 
     /// Serves, and hands over where that is asked for.
-    fn serve(self, config: &Config, signals: Signals) -> Result<Left> {
+    fn serve(self, config: &Config, signals: Signals, thread: SignalThread) -> Result<Left> {
         let reopen = self.access_log.map(|log| {
             let reopen: Box<dyn Fn() + Send> = Box::new(move || log.reopen());
             reopen
@@ -213,6 +213,7 @@ impl Serving {
                 lookup: self.lookup,
                 shutdown: self.shutdown.clone(),
                 signals,
+                thread,
                 reopen,
                 ticket_keys: Box::new(move || ring.keys()),
                 disk: self.disk.clone(),

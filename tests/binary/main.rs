@@ -39,6 +39,7 @@ mod refused_settings;
 mod sandbox;
 mod second_client;
 mod secrets;
+mod service_manager;
 mod serving;
 mod shared;
 mod signals;

@@ -8,10 +8,13 @@ use std::path::Path;
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&str; 37] = [
+const COMMANDS: [&str; 40] = [
     "",
     "init",
     "serve",
+    "reload",
+    "upgrade",
+    "status",
     "check",
     "config",
     "config show",

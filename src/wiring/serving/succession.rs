@@ -23,6 +23,7 @@ use crate::handover::{
     Asked, Elders, Ends, Estate, Handover, Kind, Launcher, LetGo, Predecessor, Program, Record,
     Request, Signals, Taken, Watchdog,
 };
+use crate::process::SignalThread;
 use crate::terminal::failure::Result;
 
 /// Function by which the admin listener asks for a hand-over.
@@ -51,6 +52,7 @@ pub(super) struct Parts {
     pub(super) lookup: Arc<Lookup<VirtualHost>>,
     pub(super) shutdown: Shutdown,
     pub(super) signals: Signals,
+    pub(super) thread: SignalThread,
     pub(super) reopen: Option<Box<dyn Fn() + Send>>,
     pub(super) ticket_keys: Box<dyn Fn() -> Secret + Send>,
     pub(super) disk: Option<Arc<DiskCache>>,
@@ -155,6 +157,7 @@ impl Succession {
             predecessor: self.predecessor,
             requests: self.requests,
             signals: parts.signals,
+            thread: Some(parts.thread),
             shutdown: parts.shutdown,
             reopen: parts.reopen,
             warm: Some(Box::pin(warm)),

@@ -24,6 +24,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use sekisho_certs::{Challenges, Clock, Lookup};
 use tokio::sync::oneshot;
@@ -168,16 +169,23 @@ impl Server {
         sockets.map(duplicate).collect()
     }
 
-    /// Makes a function that says whether each worker has turned since its last call. A
-    /// worker turns once a second.
+    /// Makes a function that says whether each worker turns. A worker turns once a second,
+    /// and stands still if none of its turns is seen for [`STANDS_STILL`].
     pub fn turns(&self) -> impl FnMut() -> bool + Send + use<> {
+        let begun = Instant::now();
         let workers = self.workers.iter();
-        let mut turns: Vec<_> = workers.map(|one| (Arc::clone(&one.turns), 0)).collect();
+        let mut turns: Vec<_> = workers
+            .map(|one| (Arc::clone(&one.turns), 0, begun))
+            .collect();
         move || {
+            let now = Instant::now();
             // Each one's count is brought up to date, also behind one that stands still.
-            turns.iter_mut().fold(true, |all, (count, before)| {
-                let now = count.load(Ordering::Relaxed);
-                all & (std::mem::replace(before, now) != now)
+            turns.iter_mut().fold(true, |all, (count, before, seen)| {
+                let turned = count.load(Ordering::Relaxed);
+                if std::mem::replace(before, turned) != turned {
+                    *seen = now;
+                }
+                all & (now < *seen + STANDS_STILL)
             })
         }
     }
@@ -319,5 +327,7 @@ fn start(
     Ok(end)
 }
 
+/// Time without a turn of a worker after which it stands still.
+const STANDS_STILL: Duration = Duration::from_secs(3);
 /// Port of a server that listens for plain HTTP alone.
 const HTTPS: u16 = 443;
