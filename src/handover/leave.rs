@@ -5,6 +5,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
+use sekisho_server::Phase;
 use tokio::time::{sleep, timeout};
 
 use super::channel::{Channel, Received};
@@ -88,8 +89,10 @@ impl Handover {
     async fn hear(&mut self, received: io::Result<Option<Received>>, newest: &mut Newest) {
         let Ok(Some(received)) = received else {
             newest.is_gone = true;
-            tracing::error!(newest.pid, "the newest process has ended: this one drains");
-            self.shutdown.drain();
+            if self.shutdown.phase() < Phase::Draining {
+                tracing::error!(newest.pid, "the newest process has ended: this one drains");
+                self.shutdown.drain();
+            }
             return;
         };
         match received.message {
