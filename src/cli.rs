@@ -17,6 +17,8 @@ mod issuance;
 mod keep_pid;
 mod key;
 mod lineage;
+#[cfg(feature = "man")]
+pub(crate) mod man;
 mod named;
 mod serve;
 mod status;

@@ -20,6 +20,11 @@ fn main() -> ExitCode {
     // Must come before any key is read and before any thread starts: threads
     // inherit both settings.
     process::keep_memory_private();
+    #[cfg(feature = "man")]
+    if let Some(folder) = cli::man::asked_folder() {
+        return cli::man::run(&folder)
+            .map_or_else(|error| terminal::failure::report(&error), Into::into);
+    }
     let cli = cli::Cli::parse();
     process::give_up_privileges();
     match cli.run(begun) {
