@@ -6,6 +6,8 @@ SHELL := /bin/bash
 
 CARGO ?= cargo
 DENY_VERSION := 0.20.2
+DEB_VERSION := 3.8.0
+GENERATE_RPM_VERSION := 0.21.1
 LLVM_COV_VERSION := 0.9.1
 TYPOS_VERSION := 1.52.0
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
@@ -98,7 +100,7 @@ fmt: ## Check the format
 .PHONY: clippy
 clippy: ## Check the code with clippy
 	@tools/need build
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features man --locked -- -D warnings
 
 .PHONY: doc
 doc: ## Check that the documentation builds without warnings
@@ -279,3 +281,31 @@ bench-stores: trained ## Measure Redis and PostgreSQL as stores; writes such a r
 	@tools/need build nginx nginx-lua openssl redis postgresql
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench compare --stores --sekisho target/release/sekisho $(WITH_TRAINED) --out bench/results
+
+# Least glibc that packages start on, and the CPU of the trained build to pack, if any.
+PACKAGE_GLIBC ?= 2.28
+PACKAGE_TRAINED ?=
+
+.PHONY: package-tools
+package-tools:
+	@tools/need build packaging
+	@$(call tool,deb,$(DEB_VERSION))
+	@$(call tool,generate-rpm,$(GENERATE_RPM_VERSION))
+
+.PHONY: package
+package: package-tools ## Make a Debian package and an RPM for glibc PACKAGE_GLIBC=2.28
+	tools/package $(if $(PACKAGE_TRAINED),--glibc 2.34 --trained $(PACKAGE_TRAINED) trained-$(PACKAGE_TRAINED),\
+		--glibc $(PACKAGE_GLIBC) glibc-$(PACKAGE_GLIBC))
+
+.PHONY: packages
+packages: package-tools ## Make them for glibc 2.28 and 2.34, for arm64, and trained where that was built
+	@tools/need arm64
+	tools/packages
+
+# The second build stands for the next version: it is unoptimized, and writes the pages too.
+.PHONY: package-test
+package-test: package-tools ## Install, upgrade and remove both packages on a clean Debian 12; as root
+	@tools/need curl openssl roots
+	tools/package --glibc $(PACKAGE_GLIBC) glibc-$(PACKAGE_GLIBC)
+	tools/package --glibc $(PACKAGE_GLIBC) --profile demo --suffix +next next
+	tools/package-test target/package/glibc-$(PACKAGE_GLIBC) target/package/next

@@ -162,8 +162,8 @@ impl Args {
         println!("  {sudo}sekisho check{option}    # finds mistakes without serving");
         match user {
             Some(user) => println!(
-                "  serve as the user {}, with the unit in docs/operating.md; then open \
-                 https://www.example.com/",
+                "  serve as the user {}, by packaging/sekisho.service: 'systemctl start sekisho'; \
+                 then open https://www.example.com/",
                 user.name
             ),
             None => println!(
@@ -173,7 +173,7 @@ impl Args {
     }
 }
 
-/// Folder of the service's state, which the unit in docs/operating.md may write.
+/// Folder of the service's state, which packaging/sekisho.service may write.
 const STATE: &str = "/var/lib/sekisho";
 
 const TEMPLATE: &str = r#"# Configuration of sekisho. A relative path is taken below the folder of this

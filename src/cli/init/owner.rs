@@ -156,7 +156,7 @@ pub(super) fn user(named: Option<&str>) -> Result<Option<User>> {
     }
 }
 
-/// User of the service, as docs/operating.md has it.
+/// User of the service, as packaging/sekisho.service has it.
 pub(super) const SERVICE: &str = "sekisho";
 const USERS: &str = "/etc/passwd";
 
