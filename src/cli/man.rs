@@ -31,7 +31,8 @@ pub(crate) fn run(folder: &Path) -> Result<Ended> {
     root.build();
     let mut waiting = vec![root];
     while let Some(command) = waiting.pop() {
-        waiting.extend(command.get_subcommands().cloned());
+        let shown = command.get_subcommands().filter(|one| !one.is_hide_set());
+        waiting.extend(shown.cloned());
         write_page(command, folder).with_context(named)?;
     }
     Ok(Ended::Done)
