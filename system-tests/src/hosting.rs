@@ -45,6 +45,7 @@ pub(crate) struct Hosting {
 pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) tenant: String,
+    /// Site as JSON; null for the site of the configuration.
     pub(crate) site: Value,
     /// Other names that the certificate covers.
     pub(crate) also: Vec<String>,
@@ -69,6 +70,16 @@ impl Hosting {
             folder,
             ca,
         })
+    }
+
+    /// Returns the folder of the configuration and the store.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Returns the binary, absolute.
+    pub(crate) fn binary(&self) -> &Path {
+        &self.binary
     }
 
     /// Returns the folder that sites may serve files of.
@@ -109,7 +120,7 @@ impl Hosting {
         let mut record = HostRecord::new(pattern);
         record.tenant = Tenant::parse(&host.tenant).map_err(anyhow::Error::msg)?;
         record.references.set(KeyType::Ecdsa, Some(id));
-        record.site = Some(Site {
+        record.site = (!host.site.is_null()).then(|| Site {
             format: format_of(&host.site),
             json: host.site.to_string().into(),
         });

@@ -12,6 +12,7 @@ mod hosting;
 mod server;
 mod sites;
 mod smuggling;
+mod upgrade;
 
 use std::process::ExitCode;
 
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Sites(options) => sites::run(&options),
         Command::Floods(options) => floods::run(&options),
         Command::HookFaults(options) => hook_faults::run(&options),
+        Command::Upgrade(options) => upgrade::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -71,4 +73,7 @@ enum Command {
     /// Run scripts that go wrong in handshakes, and judge what others notice.
     #[command(after_help = hook_faults::EXAMPLES)]
     HookFaults(hook_faults::Options),
+    /// Reload and upgrade a server under load, and judge what clients notice.
+    #[command(after_help = upgrade::EXAMPLES)]
+    Upgrade(upgrade::Options),
 }

@@ -1,0 +1,80 @@
+//! WebSockets that stay until the third hand-over, when their process is the oldest of three.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use sekisho_bench::load::Failure;
+use tokio::time::{Instant, timeout};
+
+use super::field::{Field, Kind};
+use super::load::SOCKETS_NET;
+use super::plan::Change;
+use super::setting::Setting;
+use super::sockets::Socket;
+
+/// Opens WebSockets on a server of their own and never renews them.
+pub(super) async fn run(field: &Field, setting: &Setting) -> Result<()> {
+    let mut configuration = setting.configuration();
+    configuration.drain_seconds = DRAIN;
+    setting.configure(configuration)?;
+    setting.server.start().await?;
+    let client = setting.client(SOCKETS_NET)?;
+    let mut sockets = Vec::new();
+    for _ in 0..COUNT {
+        let socket = Socket::open(&client).await;
+        sockets.push(socket.map_err(|failure| anyhow::anyhow!(failure.kind()))?);
+    }
+    for handover in 1..=HANDOVERS {
+        let next = setting.configuration().with(Change::Redirect);
+        setting.configure(next)?;
+        let output = setting.command("reload").await?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "reload {handover}: {said}");
+        if handover < HANDOVERS {
+            for socket in &mut sockets {
+                let due = Instant::now();
+                let echoed = socket.echo(&client).await;
+                field.record(Kind::Cut, due, echoed);
+            }
+        }
+    }
+    for socket in &mut sockets {
+        let due = Instant::now();
+        let cut = timeout(CUT, socket.ended()).await;
+        let cut = cut.map_err(|_| Failure::Response("not cut at the third hand-over"));
+        field.record(Kind::Cut, due, cut);
+    }
+    counted(setting).await?;
+    drop(sockets);
+    setting.end().await
+}
+
+/// Waits until the server says that it has cut them.
+async fn counted(setting: &Setting) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let answer = setting.ask("/metrics").await?;
+        let value = answer
+            .lines()
+            .find_map(|line| line.strip_prefix(CUT_METRIC)?.strip_prefix(' '))
+            .with_context(|| format!("there is no metric {CUT_METRIC}"))?;
+        let value: f64 = value.trim().parse()?;
+        if value == COUNT as f64 {
+            return Ok(());
+        }
+        ensure!(
+            begun.elapsed() < COUNTED,
+            "{CUT_METRIC} is {value} instead of {COUNT}"
+        );
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+const CUT_METRIC: &str = "sekisho_handover_cut_total";
+const COUNT: usize = 3;
+const HANDOVERS: u32 = 3;
+/// Seconds that an oldest process has to drain.
+const DRAIN: u32 = 2;
+const CUT: Duration = Duration::from_secs(15);
+const COUNTED: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(50);
