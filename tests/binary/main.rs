@@ -11,6 +11,7 @@ mod demo;
 mod disk_cache;
 mod dns01;
 mod first_access;
+mod handover;
 mod hook;
 mod hook_examples;
 mod hook_faults;

@@ -23,7 +23,7 @@ fn own_listeners_are_no_upstreams_of_a_record() {
     sandbox.import(&NAMES);
     let server = sandbox.serve();
     // The configuration has port 0: only the server knows its ports.
-    let ports = [server.https, server.http, server.admin].map(|address| address.port());
+    let ports = [server.https, server.http, server.admin()].map(|address| address.port());
     let literal = ports.map(|port| format!("http://127.0.0.1:{port}"));
     let named = ports.map(|port| format!("http://localhost:{port}"));
     let own = literal.iter().chain(&named);

@@ -2,6 +2,8 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
@@ -21,8 +23,14 @@ pub(crate) struct Server {
     log: Arc<Mutex<Vec<Value>>>,
     pub(crate) https: SocketAddr,
     pub(crate) http: SocketAddr,
-    pub(crate) admin: SocketAddr,
+    admin: Admin,
     runtime: Runtime,
+}
+
+/// Address of the admin listener.
+enum Admin {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
 }
 
 impl Server {
@@ -37,13 +45,17 @@ impl Server {
         let serving = serving(&mut child, &log);
         let address = |key: &str| {
             let text = serving["fields"][key].as_str().expect(key);
-            text.parse()
-                .unwrap_or_else(|error| panic!("{key} {text:?}: {error}"))
+            let parsed = text.parse::<SocketAddr>();
+            parsed.unwrap_or_else(|error| panic!("{key} {text:?}: {error}"))
         };
+        let admin = serving["fields"]["admin"].as_str().expect("admin");
         Self {
             https: address("https"),
             http: address("http"),
-            admin: address("admin"),
+            admin: match admin.strip_prefix("unix:") {
+                Some(path) => Admin::Unix(path.into()),
+                None => Admin::Tcp(address("admin")),
+            },
             child,
             log,
             runtime: Builder::new_current_thread()
@@ -55,6 +67,14 @@ impl Server {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Returns the TCP address of the admin listener.
+    pub(crate) fn admin(&self) -> SocketAddr {
+        match self.admin {
+            Admin::Tcp(address) => address,
+            Admin::Unix(_) => panic!("the admin listener is a Unix socket"),
+        }
     }
 
     /// Returns the log so far, one JSON object per line.
@@ -97,7 +117,12 @@ impl Server {
 
     /// Returns the admin listener's answer, head and body.
     pub(crate) fn ask(&self, path: &str) -> String {
-        plain(self.admin, "127.0.0.1", path)
+        match &self.admin {
+            Admin::Tcp(address) => plain(*address, "127.0.0.1", path),
+            Admin::Unix(socket) => {
+                exchange(UnixStream::connect(socket).expect("it listens"), "", path)
+            }
+        }
     }
 
     /// Returns the answer over plain HTTP, head and body.
@@ -146,7 +171,10 @@ impl Drop for Server {
 }
 
 fn plain(address: SocketAddr, host: &str, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("it listens");
+    exchange(TcpStream::connect(address).expect("it listens"), host, path)
+}
+
+fn exchange(mut stream: impl Read + Write, host: &str, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("it reads");
     let mut answer = String::new();

@@ -1,0 +1,30 @@
+//! Tests a hand-over while the store is down.
+
+use sekisho_testkit::{Key, RedisServer};
+
+use super::{HOST, Handed};
+use crate::sandbox::{SOON, ca, until};
+
+#[test]
+fn a_hand_over_while_the_store_is_down_loses_no_host() {
+    let mut redis = RedisServer::start();
+    let pair = ca().issue(&[HOST], Key::P256);
+    redis.set(&format!("{HOST}.crt"), &pair.chain_pem());
+    redis.set(&format!("{HOST}.key"), &pair.key_pem());
+    let store = format!("[store]\nurl = \"redis://127.0.0.1:{}\"\n", redis.port());
+    let handed = Handed::start(&store);
+    until("the first visit", SOON, || handed.serves(1));
+    until("a copy on disk", SOON, || {
+        handed.server.metric("sekisho_disk_cache_copies") == Some(1.0)
+    });
+    redis.stop();
+    handed.reload(2, "", &store);
+    redis.restart();
+    handed.reload(3, "", &store);
+    assert_eq!(
+        handed.server.metric("sekisho_disk_cache_copies"),
+        Some(1.0),
+        "the disk cache is handed over: {}",
+        handed.server.log()
+    );
+}
