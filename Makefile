@@ -247,6 +247,18 @@ hook-faults-quick: # 2 s of each fault, unoptimized
 	$(SYSTEM_TESTS)
 	target/debug/sekisho-system-tests hook-faults --quick --sekisho target/debug/sekisho
 
+.PHONY: upgrade-under-load
+upgrade-under-load: ## Reload ten times and upgrade three times under load; no client may fail
+	@tools/need build
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-system-tests upgrade --sekisho $(SEKISHO)
+
+.PHONY: upgrade-under-load-quick
+upgrade-under-load-quick: # As many, unoptimized, at lower rates, in two minutes
+	@tools/need build
+	$(SYSTEM_TESTS)
+	target/debug/sekisho-system-tests upgrade --quick --sekisho target/debug/sekisho
+
 HOSTS ?= 10000
 
 .PHONY: sites
