@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use sekisho_bench::load::Failure;
+use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
 use super::field::{Field, Kind};
@@ -27,7 +28,7 @@ pub(super) async fn run(field: &Field, setting: &Setting) -> Result<()> {
     for handover in 1..=HANDOVERS {
         let next = setting.configuration().with(Change::Redirect);
         setting.configure(next)?;
-        let output = setting.command("reload").await?;
+        let output = setting.command(&["reload"]).await?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "reload {handover}: {said}");
         if handover < HANDOVERS {
@@ -49,7 +50,7 @@ pub(super) async fn run(field: &Field, setting: &Setting) -> Result<()> {
     setting.end().await
 }
 
-/// Waits until the server says that it has cut them.
+/// Waits until the server says that it has cut them, in its metrics and its status.
 async fn counted(setting: &Setting) -> Result<()> {
     let begun = Instant::now();
     loop {
@@ -60,7 +61,7 @@ async fn counted(setting: &Setting) -> Result<()> {
             .with_context(|| format!("there is no metric {CUT_METRIC}"))?;
         let value: f64 = value.trim().parse()?;
         if value == COUNT as f64 {
-            return Ok(());
+            break;
         }
         ensure!(
             begun.elapsed() < COUNTED,
@@ -68,9 +69,14 @@ async fn counted(setting: &Setting) -> Result<()> {
         );
         tokio::time::sleep(POLL).await;
     }
+    let status = setting.command(&["status", "--json"]).await?;
+    let status: Value = serde_json::from_slice(&status.stdout)?;
+    let cut = &status["handovers"]["connections_cut"];
+    ensure!(*cut == COUNT, "the status counts {cut} instead of {COUNT}");
+    Ok(())
 }
 
-const CUT_METRIC: &str = "sekisho_handover_cut_total";
+const CUT_METRIC: &str = "sekisho_handover_connections_cut_total";
 const COUNT: usize = 3;
 const HANDOVERS: u32 = 3;
 /// Seconds that an oldest process has to drain.

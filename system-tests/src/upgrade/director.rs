@@ -109,7 +109,7 @@ impl Director<'_> {
         };
         self.setting.program.install_broken(broken)?;
         let begun = Instant::now();
-        let output = self.setting.command("upgrade").await?;
+        let output = self.setting.command(&["upgrade"]).await?;
         let took = begun.elapsed();
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         ensure!(
@@ -127,7 +127,7 @@ impl Director<'_> {
     }
 
     async fn command(&self, name: &str) -> Result<()> {
-        let output = self.setting.command(name).await?;
+        let output = self.setting.command(&[name]).await?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(
             output.status.success(),

@@ -119,15 +119,16 @@ impl Setting {
     }
 
     /// Runs a command of the binary on this configuration.
-    pub(super) async fn command(&self, name: &str) -> Result<Output> {
+    pub(super) async fn command(&self, args: &[&str]) -> Result<Output> {
         let running = Command::new(self.hosting.binary())
-            .args([name, "--config", "sekisho.toml"])
+            .args(args)
+            .args(["--config", "sekisho.toml"])
             .current_dir(self.hosting.folder())
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output();
         let output = timeout(COMMAND, running).await;
-        Ok(output.with_context(|| format!("sekisho {name} does not end"))??)
+        Ok(output.with_context(|| format!("sekisho {} does not end", args.join(" ")))??)
     }
 
     /// Returns the answer of the admin listener.

@@ -11,7 +11,7 @@ use tokio::runtime::Builder;
 use tokio_rustls::client::TlsStream;
 
 use super::{HOST, Handed};
-use crate::sandbox::ca;
+use crate::sandbox::{SOON, ca, until};
 
 #[test]
 fn a_thousand_idle_connections_are_answered_after_a_hand_over() {
@@ -42,11 +42,10 @@ fn a_thousand_idle_connections_are_answered_after_a_hand_over() {
             assert_eq!(stream.read(&mut [0]).await.expect("a clean end"), 0);
         }
     });
-    crate::sandbox::until(
-        "the old process has nothing to do",
-        crate::sandbox::SOON,
-        || handed.server.log().contains("drained"),
-    );
+    until("the first process keeps the pid alone", SOON, || {
+        let arguments = std::fs::read(format!("/proc/{}/cmdline", handed.server.pid()));
+        String::from_utf8_lossy(&arguments.expect("it runs")).contains("keep-pid")
+    });
 }
 
 async fn ask(stream: &mut TlsStream<TcpStream>) -> io::Result<String> {

@@ -43,8 +43,13 @@ fn a_websocket_outlives_two_hand_overs_and_the_third_counts_it() {
     let ended = runtime.block_on(end).expect("it is cut in time");
     assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
     until("the count", SOON, || {
-        handed.server.metric("sekisho_handover_cut_total") == Some(1.0)
+        handed
+            .server
+            .metric("sekisho_handover_connections_cut_total")
+            == Some(1.0)
     });
+    let status = handed.sandbox.json(&["status", "--json"]);
+    assert_eq!(status["handovers"]["connections_cut"], 1, "{status}");
 }
 
 fn open(runtime: &Runtime, https: SocketAddr) -> io::Result<TlsStream<TcpStream>> {
