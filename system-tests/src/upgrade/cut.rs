@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use sekisho_bench::load::Failure;
+use sekisho_bench::load::client::Client;
 use serde_json::Value;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::field::{Field, Kind};
 use super::load::SOCKETS_NET;
@@ -20,11 +21,15 @@ pub(super) async fn run(field: &Field, setting: &Setting) -> Result<()> {
     setting.configure(configuration)?;
     setting.server.start().await?;
     let client = setting.client(SOCKETS_NET)?;
+    let open = async || {
+        let socket = Socket::open(&client).await;
+        socket.map_err(|failure| anyhow!("no WebSocket: {}", failure.kind()))
+    };
     let mut sockets = Vec::new();
     for _ in 0..COUNT {
-        let socket = Socket::open(&client).await;
-        sockets.push(socket.map_err(|failure| anyhow::anyhow!(failure.kind()))?);
+        sockets.push(open().await?);
     }
+    let mut younger = Vec::new();
     for handover in 1..=HANDOVERS {
         let next = setting.configuration().with(Change::Redirect);
         setting.configure(next)?;
@@ -32,11 +37,10 @@ pub(super) async fn run(field: &Field, setting: &Setting) -> Result<()> {
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "reload {handover}: {said}");
         if handover < HANDOVERS {
-            for socket in &mut sockets {
-                let due = Instant::now();
-                let echoed = socket.echo(&client).await;
-                field.record(Kind::Cut, due, echoed);
-            }
+            echo(field, &client, &mut sockets).await;
+            // A process without connections ends, and counts no more.
+            sleep(ACCEPTING).await;
+            younger.push(open().await?);
         }
     }
     for socket in &mut sockets {
@@ -45,9 +49,18 @@ pub(super) async fn run(field: &Field, setting: &Setting) -> Result<()> {
         let cut = cut.map_err(|_| Failure::Response("not cut at the third hand-over"));
         field.record(Kind::Cut, due, cut);
     }
+    echo(field, &client, &mut younger).await;
     counted(setting).await?;
-    drop(sockets);
+    drop(younger);
     setting.end().await
+}
+
+async fn echo(field: &Field, client: &Client, sockets: &mut [Socket]) {
+    for socket in sockets {
+        let due = Instant::now();
+        let echoed = socket.echo(client).await;
+        field.record(Kind::Cut, due, echoed);
+    }
 }
 
 /// Waits until the server says that it has cut them, in its metrics and its status.
@@ -67,7 +80,7 @@ async fn counted(setting: &Setting) -> Result<()> {
             begun.elapsed() < COUNTED,
             "{CUT_METRIC} is {value} instead of {COUNT}"
         );
-        tokio::time::sleep(POLL).await;
+        sleep(POLL).await;
     }
     let status = setting.command(&["status", "--json"]).await?;
     let status: Value = serde_json::from_slice(&status.stdout)?;
@@ -82,5 +95,7 @@ const HANDOVERS: u32 = 3;
 /// Seconds that an oldest process has to drain.
 const DRAIN: u32 = 2;
 const CUT: Duration = Duration::from_secs(15);
+/// Longest time in which the old process may still accept.
+const ACCEPTING: Duration = Duration::from_millis(500);
 const COUNTED: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(50);

@@ -45,6 +45,8 @@ pub(super) enum Note {
     GoAway,
     /// HTTP/2 request that was not sent, since a GOAWAY came before.
     Unsent,
+    /// HTTP/2 request that the server had not begun, as its GOAWAY says.
+    Undone,
     /// WebSocket that the client renewed after two hand-overs.
     Renewed,
 }
@@ -209,6 +211,7 @@ impl Note {
             Self::ClosedIdle => "HTTP/1.1 connections closed while idle",
             Self::GoAway => "HTTP/2 connections ended by the server",
             Self::Unsent => "HTTP/2 requests held back by a GOAWAY",
+            Self::Undone => "HTTP/2 requests that crossed a GOAWAY, sent again",
             Self::Renewed => "WebSockets renewed by the client",
         }
     }

@@ -86,9 +86,8 @@ impl Multiplexed {
 
     /// Sends a request and compares the answer.
     ///
-    /// A request that was not sent, since a GOAWAY came before, is sent on a new connection.
-    /// One that was sent must be answered: a server that ends a connection in peace first
-    /// tells so, and then takes all that was under way (RFC 9113, section 6.8).
+    /// A request that was not sent, or that the server has not begun as its GOAWAY says, is
+    /// sent on a new connection (RFC 9113, section 6.8). All others must be answered.
     async fn exchange(
         &self,
         request: impl Fn() -> http::Result<Request<Outgoing>>,
@@ -106,7 +105,8 @@ impl Multiplexed {
                 }
                 Ok(answer) => return Err(Failure::Status(answer.status().as_u16())),
                 Err(mut error) => match error.take_message() {
-                    Some(_unsent) => self.replace(slot).await,
+                    Some(_unsent) => self.replace(slot, Note::Unsent).await,
+                    None if is_undone(error.error()) => self.replace(slot, Note::Undone).await,
                     None => return Err(failure(&error.into_error())),
                 },
             }
@@ -137,8 +137,8 @@ impl Multiplexed {
         Ok(sender)
     }
 
-    async fn replace(&self, slot: usize) {
-        self.field.note(Note::Unsent);
+    async fn replace(&self, slot: usize, why: Note) {
+        self.field.note(why);
         let mut held = self.slots[slot].lock().await;
         // Another request may have replaced the connection meanwhile.
         held.take_if(|sender| !sender.is_ready());
@@ -179,6 +179,15 @@ async fn read(mut body: Incoming, expected: &[u8], reading: Reading) -> Result<(
         true => Ok(()),
         false => Err(Failure::Response("closed before the answer was complete")),
     }
+}
+
+/// Tells whether a GOAWAY without an error says that the server has done nothing for this
+/// request: it was queued here when the GOAWAY came.
+fn is_undone(error: &hyper::Error) -> bool {
+    let error = error.source().and_then(|source| source.downcast_ref());
+    error.is_some_and(|error: &h2::Error| {
+        error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR)
+    })
 }
 
 /// Words a failure with its causes.

@@ -22,7 +22,7 @@ fn a_missing_program_is_refused() {
 fn a_program_that_exits_at_once_is_refused() {
     let handed = Handed::start("");
     install_script(&handed.program(), "exit 3");
-    refused(&handed, "3");
+    refused(&handed, "ended before it served");
     install(&handed.program(), binary().as_ref());
     upgraded(&handed, 2);
 }

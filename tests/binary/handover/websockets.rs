@@ -26,22 +26,26 @@ fn a_websocket_outlives_two_hand_overs_and_the_third_counts_it() {
         .ok(&["host", "set", APP, "--upstream", &upstream]);
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
-    let mut socket = None;
-    until("a WebSocket", SOON, || {
-        socket = open(&runtime, handed.server.https).ok();
-        socket.is_some()
-    });
-    let mut socket = socket.expect("it was just opened");
+    let mut sockets = vec![open(&runtime, handed.server.https)];
     for generation in 2..4 {
         handed.reload(generation, "", drain);
         thread::sleep(Duration::from_millis(1500));
-        let echoed = runtime.block_on(exchange(&mut socket));
-        assert!(echoed.is_ok(), "{echoed:?}: {}", handed.server.log());
+        for socket in &mut sockets {
+            let echoed = runtime.block_on(exchange(socket));
+            assert!(echoed.is_ok(), "{echoed:?}: {}", handed.server.log());
+        }
+        // Each process must have a connection, or it ends.
+        sockets.push(open(&runtime, handed.server.https));
     }
     handed.reload(4, "", drain);
+    let mut socket = sockets.remove(0);
     let end = async { timeout(SOON, socket.read(&mut [0])).await };
     let ended = runtime.block_on(end).expect("it is cut in time");
     assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
+    for socket in &mut sockets {
+        let echoed = runtime.block_on(exchange(socket));
+        assert!(echoed.is_ok(), "{echoed:?}: {}", handed.server.log());
+    }
     until("the count", SOON, || {
         handed
             .server
@@ -52,8 +56,8 @@ fn a_websocket_outlives_two_hand_overs_and_the_third_counts_it() {
     assert_eq!(status["handovers"]["connections_cut"], 1, "{status}");
 }
 
-fn open(runtime: &Runtime, https: SocketAddr) -> io::Result<TlsStream<TcpStream>> {
-    runtime.block_on(async {
+fn open(runtime: &Runtime, https: SocketAddr) -> TlsStream<TcpStream> {
+    let opened = runtime.block_on(async {
         let mut stream = client::connect(https, APP, client::config(ca())).await?;
         let request = format!(
             "GET /echo HTTP/1.1\r\nHost: {APP}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -68,7 +72,8 @@ fn open(runtime: &Runtime, https: SocketAddr) -> io::Result<TlsStream<TcpStream>
             true => Ok(stream),
             false => Err(io::Error::other(String::from_utf8_lossy(&head))),
         }
-    })
+    });
+    opened.expect("a WebSocket")
 }
 
 async fn exchange(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {

@@ -119,9 +119,11 @@ impl Server {
     pub(crate) fn ask(&self, path: &str) -> String {
         match &self.admin {
             Admin::Tcp(address) => plain(*address, "127.0.0.1", path),
-            Admin::Unix(socket) => {
-                exchange(UnixStream::connect(socket).expect("it listens"), "", path)
-            }
+            Admin::Unix(socket) => exchange(
+                UnixStream::connect(socket).expect("it listens"),
+                "localhost",
+                path,
+            ),
         }
     }
 
