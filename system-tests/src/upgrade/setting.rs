@@ -141,7 +141,11 @@ impl Setting {
         let logs = (0..).map(|number| self.hosting.folder().join(format!("log.{number}")));
         let texts = logs.map_while(|log| fs::read_to_string(log).ok());
         let text = texts.collect::<String>();
-        let is_warning = |line: &&str| ["WARN", "ERROR"].iter().any(|level| line.contains(level));
+        let is_warning = |line: &&str| {
+            // Each start tells of the limits and rights of this process.
+            !line.contains("sekisho::process")
+                && ["WARN", "ERROR"].iter().any(|level| line.contains(level))
+        };
         let lines: Vec<_> = text.lines().filter(is_warning).collect();
         lines[lines.len().saturating_sub(WARNINGS)..].join("\n")
     }
