@@ -113,7 +113,7 @@ async fn prove(options: &Options) -> Result<()> {
     }
     let failed = report::print(&field);
     if failed > 0 {
-        println!("warnings of the server:\n{}", setting.warnings());
+        println!("warnings and hand-overs in the log:\n{}", setting.log());
     }
     println!("{}", report::last_line(&field));
     if failed > 0 {

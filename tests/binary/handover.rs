@@ -69,7 +69,7 @@ impl Handed {
     /// Waits until new connections are answered by this generation alone.
     fn until_serves(&self, generation: u32) {
         let mut in_turn = 0;
-        until("the new configuration", SOON, || {
+        until(&format!("generation {generation}"), SOON, || {
             in_turn = if self.serves(generation) {
                 in_turn + 1
             } else {

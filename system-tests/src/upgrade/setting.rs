@@ -136,18 +136,19 @@ impl Setting {
         admin::ask(&self.hosting.folder().join("admin.sock"), path).await
     }
 
-    /// Returns the last warnings and errors that all processes have logged.
-    pub(super) fn warnings(&self) -> String {
+    /// Returns the last warnings that all processes have logged, and their lines about
+    /// hand-overs.
+    pub(super) fn log(&self) -> String {
         let logs = (0..).map(|number| self.hosting.folder().join(format!("log.{number}")));
         let texts = logs.map_while(|log| fs::read_to_string(log).ok());
         let text = texts.collect::<String>();
-        let is_warning = |line: &&str| {
+        let is_shown = |line: &&str| {
+            let shown = ["WARN", "ERROR", "sekisho::handover"];
             // Each start tells of the limits and rights of this process.
-            !line.contains("sekisho::process")
-                && ["WARN", "ERROR"].iter().any(|level| line.contains(level))
+            shown.iter().any(|text| line.contains(text)) && !line.contains("sekisho::process")
         };
-        let lines: Vec<_> = text.lines().filter(is_warning).collect();
-        lines[lines.len().saturating_sub(WARNINGS)..].join("\n")
+        let lines: Vec<_> = text.lines().filter(is_shown).collect();
+        lines[lines.len().saturating_sub(SHOWN)..].join("\n")
     }
 
     /// Ends the server as an operator does. No process of it may be left.
@@ -179,6 +180,6 @@ pub(super) const LARGE: &str = "/large.bin";
 const COMMAND: Duration = Duration::from_secs(60);
 /// Longest life of a process after the first one has ended.
 const LEFT: Duration = Duration::from_secs(5);
-/// Warnings that are shown.
-const WARNINGS: usize = 30;
+/// Lines of the log that are shown.
+const SHOWN: usize = 60;
 const POLL: Duration = Duration::from_millis(20);

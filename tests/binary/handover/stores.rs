@@ -1,6 +1,6 @@
 //! Tests a hand-over while the store is down.
 
-use sekisho_testkit::{Key, RedisServer};
+use sekisho_testkit::{Key, Pair, RedisServer};
 
 use super::{HOST, Handed};
 use crate::sandbox::{SOON, ca, until};
@@ -9,8 +9,7 @@ use crate::sandbox::{SOON, ca, until};
 fn a_hand_over_while_the_store_is_down_loses_no_host() {
     let mut redis = RedisServer::start();
     let pair = ca().issue(&[HOST], Key::P256);
-    redis.set(&format!("{HOST}.crt"), &pair.chain_pem());
-    redis.set(&format!("{HOST}.key"), &pair.key_pem());
+    put(&redis, &pair);
     let store = format!("[store]\nurl = \"redis://127.0.0.1:{}\"\n", redis.port());
     let handed = Handed::start(&store);
     until("the first visit", SOON, || handed.serves(1));
@@ -20,6 +19,7 @@ fn a_hand_over_while_the_store_is_down_loses_no_host() {
     redis.stop();
     handed.reload(2, "", &store);
     redis.restart();
+    put(&redis, &pair);
     handed.reload(3, "", &store);
     assert_eq!(
         handed.server.metric("sekisho_disk_cache_copies"),
@@ -27,4 +27,9 @@ fn a_hand_over_while_the_store_is_down_loses_no_host() {
         "the disk cache is handed over: {}",
         handed.server.log()
     );
+}
+
+fn put(redis: &RedisServer, pair: &Pair) {
+    redis.set(&format!("{HOST}.crt"), &pair.chain_pem());
+    redis.set(&format!("{HOST}.key"), &pair.key_pem());
 }

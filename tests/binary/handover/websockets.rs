@@ -17,7 +17,7 @@ use crate::sandbox::{SOON, ca, until};
 
 #[test]
 fn a_websocket_outlives_two_hand_overs_and_the_third_counts_it() {
-    let drain = "[server]\ndrain_timeout = \"1s\"\n";
+    let drain = "[server]\ndrain_timeout = \"5s\"\n";
     let handed = Handed::start(drain);
     handed.sandbox.import(&[APP]);
     let upstream = format!("http://{}", echo());
