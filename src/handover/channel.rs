@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -14,6 +15,7 @@ use rustix::net::{
 };
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
+use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use super::message::Message;
@@ -112,9 +114,10 @@ impl Channel {
         }
     }
 
-    /// Sends a message that carries nothing. A process that has ended needs it no more.
+    /// Sends a message that carries nothing, within [`TELL`]. A process that has ended or
+    /// hangs does not get it.
     pub(crate) async fn tell(&self, message: &Message) {
-        let _ = self.send(message, &[], &[]).await;
+        let _ = timeout(TELL, self.send(message, &[], &[])).await;
     }
 
     /// Receives as [`Link::receive`] does. Cancel-safe: a message is taken whole.
@@ -195,6 +198,8 @@ fn receive(from: impl AsFd) -> io::Result<Option<Received>> {
     }))
 }
 
+/// Longest wait for a process that takes no messages: others must be heard.
+const TELL: Duration = Duration::from_millis(200);
 /// Descriptors of one message: Linux takes 253.
 pub(crate) const MAX_DESCRIPTORS: usize = 128;
 /// Bytes behind one message. The kernel queues some 200 KiB by default.

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll};
 
 use super::channel::{Channel, Link, Received};
@@ -62,9 +63,16 @@ impl Elders {
         self.all.iter().map(|elder| elder.state.clone()).collect()
     }
 
-    /// Returns the links with the states.
-    pub(crate) fn links(&self) -> impl Iterator<Item = (&Older, &Channel)> {
-        self.all.iter().map(|elder| (&elder.state, &elder.link))
+    /// Duplicates the links, with the states.
+    ///
+    /// # Errors
+    /// If the process has no descriptors left.
+    pub(crate) fn links(&self) -> io::Result<Vec<(Older, OwnedFd)>> {
+        let duplicate = |elder: &Elder| {
+            let link = elder.link.as_fd().try_clone_to_owned()?;
+            Ok((elder.state.clone(), link))
+        };
+        self.all.iter().map(duplicate).collect()
     }
 
     /// Returns how many connections hand-overs have cut off.
@@ -119,11 +127,10 @@ impl Elders {
         }
     }
 
-    /// Waits until all have ended but the keeper of the pid, which waits for this one.
-    pub(crate) async fn ended(&mut self) {
-        while self.all.iter().any(|elder| !elder.state.keeper) {
-            self.event().await;
-        }
+    /// Returns whether some are left beside the keeper of the pid, which waits for this
+    /// process.
+    pub(crate) fn are_left(&self) -> bool {
+        self.all.iter().any(|elder| !elder.state.keeper)
     }
 
     /// Waits for the next thing that one of them does. Cancel-safe.

@@ -9,13 +9,13 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use sekisho_certs::Secret;
 use sekisho_stores::disk_cache::DiskCache;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::channel::{Channel, Link, MAX_DESCRIPTORS, MAX_TAIL};
-use super::elders::Elders;
 use super::launch::{Launcher, Program};
 use super::message::{Kind, Message, Older};
 use crate::terminal::failure::Result;
@@ -31,7 +31,7 @@ pub(crate) struct Estate {
     /// Returns the ticket keys.
     pub(crate) ticket_keys: Box<dyn Fn() -> Secret + Send>,
     /// Returns names that clients ask for most.
-    pub(crate) hot_names: Box<dyn Fn() -> Vec<String> + Send>,
+    pub(crate) hot_names: Arc<HotNames>,
     /// Values of the configuration, a line each, once they are known.
     pub(crate) settings: Arc<OnceLock<Vec<String>>>,
     /// Lets go of what only one process may have. Called when the new one serves.
@@ -53,6 +53,9 @@ impl Estate {
     }
 }
 
+/// Function that names what clients ask for most. It takes a while.
+pub(crate) type HotNames = dyn Fn() -> Vec<String> + Send + Sync;
+
 /// Function that lets go, told whether the new process takes the admin listener's socket.
 pub(crate) type LetGo = Box<dyn FnOnce(bool) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
@@ -64,8 +67,8 @@ pub(crate) struct Successor {
     pub(crate) takes_admin: bool,
 }
 
-/// Starts the program, gives it everything, and waits until it serves. Dropping the future
-/// ends the new process.
+/// Starts the program, gives it everything, and waits until it serves. `older` are links to
+/// older processes. Dropping the future ends the new process.
 ///
 /// # Errors
 /// If the program can't be started, ends, says why it can't serve, or does not serve within
@@ -73,44 +76,72 @@ pub(crate) struct Successor {
 pub(crate) async fn give(
     (launcher, program): (&Launcher, &Program),
     estate: &Estate,
-    elders: &Elders,
+    older: Vec<(Older, OwnedFd)>,
     begin: Message,
     kind: Kind,
 ) -> Result<Successor> {
-    let (link, input) = Link::pair().context("no sockets for a new process")?;
-    let started = launcher.launch(program, kind, input).await;
-    let child =
-        started.with_context(|| format!("{} can't be started", program.file(kind).display()))?;
-    let child = Started(Some(child));
-    let link = Channel::new(link)?;
-    let begun = timeout(START, begun(&link, estate, elders, begin)).await;
-    match begun {
-        Ok(Ok(takes_admin)) => Ok(Successor {
+    let given = timeout(START, async {
+        let (link, input) = Link::pair().context("no sockets for a new process")?;
+        let started = launcher.launch(program, kind, input).await;
+        let child = started
+            .with_context(|| format!("{} can't be started", program.file(kind).display()))?;
+        let child = Started(Some(child));
+        let link = Channel::new(link)?;
+        let takes_admin = serve(&link, estate, older, &begin).await?;
+        // The keeper of the pid takes the exit status of its children at its own end.
+        let reaps = !matches!(&begin, Message::Begin { from, .. } if from.keeper);
+        Ok(Successor {
             link,
-            pid: child.keep(),
+            pid: child.keep(reaps),
             takes_admin,
-        }),
-        Ok(Err(error)) => Err(error),
-        Err(_) => bail!("the new process did not serve within {START:?}, and was ended"),
-    }
+        })
+    });
+    let late = || anyhow!("the new process did not serve within {START:?}, and was ended");
+    given.await.unwrap_or_else(|_| Err(late()))
 }
 
 /// Gives everything, and waits for the answer. Returns whether the new process serves the
 /// admin listener's socket.
-async fn begun(link: &Channel, estate: &Estate, elders: &Elders, begin: Message) -> Result<bool> {
-    let given = offer(link, estate, elders, begin).await;
-    // A process that ends early has closed its end, and may have said why.
-    match link.receive().await.context("the new process")? {
-        Some(received) => match received.message {
-            Message::Ready { takes_admin } => given.map(|()| takes_admin),
-            Message::Failed { error } => bail!("{error}"),
-            other => bail!("the new process speaks another language: {other:?}"),
-        },
-        None => bail!("the new process ended before it served; see its log lines"),
+async fn serve(
+    link: &Channel,
+    estate: &Estate,
+    older: Vec<(Older, OwnedFd)>,
+    begin: &Message,
+) -> Result<bool> {
+    // Sockets that were sent to a program which hangs would outlive this process.
+    let Message::Hello = hear(link).await? else {
+        bail!("the new process does not begin with a greeting");
+    };
+    if let Err(error) = offer(link, estate, older, begin).await {
+        // A process that ends early has closed its end, and may have said why.
+        match timeout(LAST_WORD, hear(link)).await {
+            Ok(Ok(Message::Failed { error })) => bail!("{error}"),
+            _ => return Err(error),
+        }
+    }
+    match hear(link).await? {
+        Message::Ready { takes_admin } => Ok(takes_admin),
+        Message::Failed { error } => bail!("{error}"),
+        other => bail!("the new process speaks another language: {other:?}"),
     }
 }
 
-async fn offer(link: &Channel, estate: &Estate, elders: &Elders, begin: Message) -> Result<()> {
+async fn hear(link: &Channel) -> Result<Message> {
+    let received = link.receive().await.context("the new process")?;
+    let received = received.context("the new process ended before it served; see its log lines")?;
+    Ok(received.message)
+}
+
+async fn offer(
+    link: &Channel,
+    estate: &Estate,
+    older: Vec<(Older, OwnedFd)>,
+    begin: &Message,
+) -> Result<()> {
+    let hot_names = {
+        let hot_names = Arc::clone(&estate.hot_names);
+        spawn_blocking(move || hot_names())
+    };
     for sockets in estate.listeners.chunks(MAX_DESCRIPTORS) {
         let addresses = sockets.iter().map(|(address, _)| *address).collect();
         let descriptors: Vec<_> = sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
@@ -127,19 +158,19 @@ async fn offer(link: &Channel, estate: &Estate, elders: &Elders, begin: Message)
         disk.suspend().await.context("the disk cache")?;
         carry(link, Message::DiskCache, lock.as_fd()).await?;
     }
-    for (state, elder) in elders.links() {
-        carry(link, Message::Older(state.clone()), elder.as_fd()).await?;
+    for (state, older) in older {
+        carry(link, Message::Older(state), older.as_fd()).await?;
     }
     let keys = (estate.ticket_keys)();
     link.send(&Message::TicketKeys, keys.expose(), &[]).await?;
-    send_lines(link, &Message::HotNames, (estate.hot_names)().iter()).await?;
+    send_lines(link, &Message::HotNames, hot_names.await?.iter()).await?;
     send_lines(
         link,
         &Message::Settings,
         estate.settings.get().into_iter().flatten(),
     )
     .await?;
-    Ok(link.send(&begin, &[], &[]).await?)
+    Ok(link.send(begin, &[], &[]).await?)
 }
 
 async fn carry(link: &Channel, message: Message, descriptor: BorrowedFd<'_>) -> Result<()> {
@@ -168,11 +199,14 @@ async fn send_lines(
 struct Started(Option<Child>);
 
 impl Started {
-    /// Lets the process live. A thread takes its exit status, or it would stay as a zombie.
-    fn keep(mut self) -> u32 {
+    /// Lets the process live. A thread that reaps takes its exit status, or it would stay as
+    /// a zombie.
+    fn keep(mut self, reaps: bool) -> u32 {
         let child = self.0.take().expect("kept once");
         let pid = child.id();
-        reap(child);
+        if reaps {
+            reap(child);
+        }
         pid
     }
 }
@@ -207,3 +241,5 @@ pub(crate) fn this(keeper: bool, connections: u64, since: i64) -> Older {
 
 /// From the start of a new process until it serves: a store out of reach included.
 const START: Duration = Duration::from_secs(30);
+/// Time in which a process that could not be given everything says why.
+const LAST_WORD: Duration = Duration::from_secs(1);

@@ -3,9 +3,10 @@
 use std::pin::pin;
 
 use sekisho_server::Phase;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
-use super::elders::Elders;
+use super::elders::{Elders, Event};
 use super::give::{self, Successor, give};
 use super::keeper;
 use super::message::{Kind, Message, Signal};
@@ -57,12 +58,21 @@ impl Handover {
             cut: self.elders.cut(),
             handovers: record.handovers() + 1,
         };
-        let (launcher, elders) = ((&self.launcher, &self.program), &self.elders);
-        let mut giving = pin!(give(launcher, &self.estate, elders, begin, kind));
+        let links = match self.elders.links() {
+            Ok(links) => links,
+            Err(error) => return Some(Err(error.into())),
+        };
+        let launcher = (&self.launcher, &self.program);
+        let mut giving = pin!(give(launcher, &self.estate, links, begin, kind));
         loop {
             let (signal, name) = tokio::select! {
                 given = &mut giving => return Some(given),
                 signal = self.signals.next() => signal,
+                event = self.elders.event() => match event {
+                    Event::Signal(signal) => (signal, "signal to the first process"),
+                    Event::KeeperKilled => return None,
+                    Event::Changed => continue,
+                },
                 () = self.watchdog.turned() => continue,
             };
             match (signal, &self.reopen) {
@@ -84,6 +94,9 @@ impl Handover {
         {
             tracing::warn!("not everything was closed within {LET_GO:?}: the new process begins");
         }
+        // Who waits here asks the new process.
+        self.requests.close();
+        while self.requests.try_recv().is_ok() {}
         notify::main_pid(pid);
         // From here the new process hears the older ones.
         self.elders = Elders::default();
@@ -98,7 +111,8 @@ impl Handover {
             "{kind}: process {pid} serves after {milliseconds} ms"
         )));
         if let Some(give_back) = self.estate.give_back.take() {
-            give_back();
+            // Freeing the caches takes a while, and the answer waits to be sent.
+            drop(spawn_blocking(give_back));
         }
     }
 }

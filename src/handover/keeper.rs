@@ -4,9 +4,10 @@
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::process::{Pid, WaitOptions, set_child_subreaper, wait};
+use rustix::process::{Pid, WaitOptions, WaitStatus, set_child_subreaper, wait};
 use rustix::stdio::{dup2_stdin, stdin};
 use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::channel::{Channel, Link};
 use super::message::Message;
@@ -45,47 +46,74 @@ pub(crate) fn keep(newest: u32) -> Result<u8> {
 fn keep_with(link: OwnedFd, newest: u32) -> Result<u8> {
     adopt();
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let newest = runtime.block_on(pass_on(link, newest))?;
-    Ok(status_of(newest))
+    let mut children = Children {
+        newest,
+        status: None,
+    };
+    runtime.block_on(pass_on(link, &mut children))?;
+    Ok(children.wait())
 }
 
-async fn pass_on(link: OwnedFd, mut newest: u32) -> Result<u32> {
+/// Child processes of the keeper of the pid.
+struct Children {
+    newest: u32,
+    /// Exit status of the newest one, once it has ended.
+    status: Option<u8>,
+}
+
+async fn pass_on(link: OwnedFd, children: &mut Children) -> Result<()> {
     let mut signals = Signals::install()?;
+    let mut ended = signal(SignalKind::child())?;
     process::release_signals();
     let link = Channel::new(Link::of(link))?;
     link.tell(&Message::Idle).await;
+    // Those that ended before the handler was there.
+    children.reap(WaitOptions::NOHANG);
     loop {
         tokio::select! {
             (signal, _) = signals.next() => link.tell(&Message::Signal { signal }).await,
+            _ = ended.recv() => children.reap(WaitOptions::NOHANG),
             received = link.receive() => match received {
                 Ok(Some(received)) => {
                     if let Message::Newest { pid } = received.message {
-                        newest = pid;
+                        (children.newest, children.status) = (pid, None);
                     }
                 }
-                _ => return Ok(newest),
+                _ => return Ok(()),
             }
         }
     }
 }
 
-/// Waits until all children have ended. Returns the exit status of the newest process, as
-/// a shell gives it.
-fn status_of(newest: u32) -> u8 {
-    let newest = i32::try_from(newest).ok().and_then(Pid::from_raw);
-    let mut found = UNKNOWN;
-    loop {
-        match wait(WaitOptions::empty()) {
-            Ok(Some((pid, status))) if Some(pid) == newest => {
-                let signal = status.terminating_signal().map(|signal| 128 + signal);
-                let code = status.exit_status().or(signal);
-                found = code
-                    .and_then(|code| u8::try_from(code).ok())
-                    .unwrap_or(UNKNOWN);
+impl Children {
+    /// Takes the exit status of children that have ended; without `NOHANG` waits for the
+    /// newest one.
+    fn reap(&mut self, options: WaitOptions) {
+        while self.status.is_none() || options.contains(WaitOptions::NOHANG) {
+            match wait(options) {
+                Ok(Some((pid, status))) => self.note(pid, status),
+                Err(rustix::io::Errno::INTR) => {}
+                // None has ended, or none is left.
+                Ok(None) | Err(_) => return,
             }
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return found,
         }
+    }
+
+    fn note(&mut self, pid: Pid, status: WaitStatus) {
+        if u32::try_from(pid.as_raw_nonzero().get()) != Ok(self.newest) {
+            return;
+        }
+        let signal = status.terminating_signal().map(|signal| 128 + signal);
+        let code = status.exit_status().or(signal);
+        let code = code.and_then(|code| u8::try_from(code).ok());
+        self.status = Some(code.unwrap_or(UNKNOWN));
+    }
+
+    /// Waits for the newest process, whose parent may end after it. Returns its exit status
+    /// as a shell gives it.
+    fn wait(mut self) -> u8 {
+        self.reap(WaitOptions::empty());
+        self.status.unwrap_or(UNKNOWN)
     }
 }
 

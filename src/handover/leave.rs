@@ -44,7 +44,7 @@ impl Handover {
         let mut is_over = false;
         let cut = loop {
             tokio::select! {
-                served = &mut serving => break served?,
+                served = &mut serving => break self.cut(served),
                 signal = self.signals.next() => self.after(signal, &newest).await,
                 received = newest.link.receive(), if !newest.is_gone => {
                     self.hear(received, &mut newest).await;
@@ -59,6 +59,19 @@ impl Handover {
             }
         };
         self.left(newest, cut).await
+    }
+
+    /// Returns how many connections were cut off. An error of this process is none of the
+    /// service, which another one serves.
+    fn cut(&self, served: Served) -> u64 {
+        served.map_or_else(
+            |error| {
+                let connections = self.record.connections();
+                tracing::error!(%error, connections, "this process ends, and cuts off connections");
+                connections
+            },
+            |cut| cut as u64,
+        )
     }
 
     /// Passes on a hand-over that was asked for during this one: it may be for a newer
@@ -120,9 +133,8 @@ impl Handover {
     }
 
     /// Says how many connections were cut off, and ends.
-    async fn left(mut self, newest: Newest, cut: usize) -> Result<Left> {
-        let connections = cut as u64;
-        newest.link.tell(&Message::Cut { connections }).await;
+    async fn left(mut self, newest: Newest, cut: u64) -> Result<Left> {
+        newest.link.tell(&Message::Cut { connections: cut }).await;
         if let Some(answered) = self.estate.answered.take() {
             answered.await;
         }

@@ -1,5 +1,5 @@
-//! What two processes of one server say to each other. A message that a version does not
-//! know is an error; a field that it does not know is left out.
+//! What two processes of one server say to each other. Messages and fields that a version
+//! does not know are left out.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -20,6 +20,8 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 pub(crate) enum Message {
+    /// To the old process: the program takes what it gets.
+    Hello,
     /// To the new process: listening sockets, by their addresses as configured. Carries
     /// a descriptor for each.
     Listeners { addresses: Vec<SocketAddr> },
@@ -71,6 +73,9 @@ pub(crate) enum Message {
     Idle,
     /// From the keeper of the pid: a signal that it got.
     Signal { signal: Signal },
+    /// A message of a later version.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Older process, as its successors know it.

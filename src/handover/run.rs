@@ -5,9 +5,9 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sekisho_server::Shutdown;
+use sekisho_server::{Phase, Shutdown};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::channel::{Channel, Link};
 use super::elders::{Elders, Event};
@@ -102,7 +102,12 @@ impl Handover {
     pub(crate) async fn run(mut self, serving: impl Future<Output = Served>) -> Result<Left> {
         let mut serving = pin!(serving);
         if let Some(predecessor) = self.predecessor.take() {
-            let link = self.say_ready(predecessor.link).await?;
+            let link = tokio::select! {
+                biased;
+                // The workers start with its first poll. One that can't ends this process.
+                served = &mut serving => return self.ended(served?).await,
+                link = self.say_ready(predecessor.link) => link?,
+            };
             tokio::select! {
                 served = &mut serving => return self.ended(served?).await,
                 () = self.take_over(link, predecessor.kind, predecessor.state) => {}
@@ -139,12 +144,16 @@ impl Handover {
     }
 
     /// Waits until the process before has let go, which needs milliseconds. If it was
-    /// killed, this one is alone.
+    /// killed, this one is alone, or ends: whoever follows the pid of the first process
+    /// takes the service as ended.
     async fn take_over(&mut self, link: Channel, kind: Kind, state: super::Older) {
         let yours = timeout(LET_GO * 2, link.receive()).await;
         if matches!(yours, Ok(Ok(Some(_)))) {
             self.elders.add(state, link);
             self.elders.keep_few().await;
+        } else if state.keeper {
+            tracing::error!("{KEEPER_KILLED}");
+            self.shutdown.drain();
         }
         self.elders.tell_keeper(std::process::id()).await;
         self.record.took_over(kind, self.elders.states());
@@ -177,7 +186,7 @@ impl Handover {
                     .await;
             }
             Next::Elder(Event::KeeperKilled) => {
-                tracing::error!("the process that keeps the pid was killed: this one ends too");
+                tracing::error!("{KEEPER_KILLED}");
                 self.shutdown.drain();
                 self.elders.end().await;
             }
@@ -220,7 +229,9 @@ impl Handover {
         *count = count.saturating_add(1);
         if *count == 1 {
             tracing::info!("{name}: draining");
-            notify::stopping();
+            if self.shutdown.phase() == Phase::Serving {
+                notify::stopping();
+            }
             self.shutdown.drain();
             self.elders.end().await;
         } else {
@@ -236,8 +247,14 @@ impl Handover {
             tracing::warn!(cut, "connections were cut off");
         }
         self.elders.end().await;
-        // They need as long as this one at most. One that hangs is left behind.
-        let _ = timeout(self.drain + LET_GO, self.elders.ended()).await;
+        // They need as long as this one at most. A process that hangs is left behind.
+        let mut late = pin!(sleep(self.drain + LET_GO));
+        while self.elders.are_left() {
+            tokio::select! {
+                next = self.next() => drop(self.handle(next).await),
+                () = &mut late => break,
+            }
+        }
         Ok(Left {
             keeper: None,
             is_replaced: false,
@@ -275,6 +292,7 @@ pub(super) fn ask(asked: &mut Asked, kind: Kind, name: &str) {
     }
 }
 
+const KEEPER_KILLED: &str = "the process that keeps the pid was killed: this one ends too";
 /// From the first signal to the hand-over. Whoever changes several files sends several
 /// signals, each of which would start a process.
 const SETTLE: Duration = Duration::from_secs(1);

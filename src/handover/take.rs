@@ -4,9 +4,9 @@ use std::env;
 use std::fs::File;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixListener;
 
 use anyhow::{Context, bail};
+use rustix::process::getppid;
 use rustix::stdio::{dup2_stdin, stdin};
 use sekisho_server::Inherited;
 use zeroize::Zeroizing;
@@ -53,7 +53,8 @@ impl Taken {
     /// # Errors
     /// If the other process ends before it has given everything.
     pub(crate) fn receive() -> Result<Self> {
-        if env::var_os(HANDOVER).is_none_or(|value| value != "1") {
+        let parent = getppid().map(|pid| pid.as_raw_nonzero().to_string());
+        if parent.is_none() || env::var(HANDOVER).ok() != parent {
             return Self::activated();
         }
         let link = stdin().try_clone_to_owned().context(LINK)?;
@@ -66,22 +67,20 @@ impl Taken {
         let mut taken = Self::default();
         for socket in process::activated().context(ACTIVATED)? {
             let tcp = TcpListener::from(socket);
-            if let Ok(address) = tcp.local_addr() {
-                let added = taken.listeners.add(address, tcp.into());
-                added.with_context(|| format!("{ACTIVATED}: {address}"))?;
-                continue;
-            }
-            let unix = UnixListener::from(OwnedFd::from(tcp));
-            let address = unix.local_addr().context(ACTIVATED)?;
-            let path = address.as_pathname().context(ACTIVATED)?;
-            let address = format!("unix:{}", path.display());
-            taken.admin = Some((address, unix.into()));
+            let Ok(address) = tcp.local_addr() else {
+                bail!(
+                    "{ACTIVATED} is no TCP socket; a socket unit serves [listen] https and http alone"
+                );
+            };
+            let added = taken.listeners.add(address, tcp.into());
+            added.with_context(|| format!("{ACTIVATED}: {address}"))?;
         }
         Ok(taken)
     }
 
     fn from(link: Link) -> Result<Self> {
         let mut taken = Self::default();
+        link.send(&Message::Hello, &[], &[])?;
         loop {
             let Some(received) = link.receive()? else {
                 bail!("the process that hands over has ended");

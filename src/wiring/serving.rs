@@ -9,6 +9,7 @@ mod succession;
 mod tasks;
 mod upstreams;
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -117,8 +118,9 @@ impl Serving {
         let inherited = std::mem::take(&mut taken.listeners);
         let server = Server::build(config.settings(upstreams), parts, inherited)
             .map_err(bind_error::with_hint)?;
-        let given = succession.take_admin(config, &mut taken);
-        let admin = background.block_on(admin(config, sources, given))?;
+        let given = Succession::given_admin(config, &mut taken);
+        let admin =
+            background.block_on(admin(config, sources, given, &mut succession.takes_admin))?;
         own_addresses.bind(bound(&server, admin.as_ref()));
         let listener = admin.as_ref().map(|(listener, _)| listener);
         succession.keep_sockets(config, &server, listener)?;
@@ -218,11 +220,7 @@ impl Serving {
                 ticket_keys: Box::new(move || ring.keys()),
                 disk: self.disk.clone(),
                 begin: Box::new(move || begin(beginning.as_deref(), file)),
-                answered: Box::pin(async {
-                    if let Some(answered) = answered {
-                        answered.await;
-                    }
-                }),
+                answered: Box::pin(finish(answered, issuance.clone())),
                 let_go: Box::new(move |takes_admin| {
                     Box::pin(let_go(admin, takes_admin, self.disk, issuance))
                 }),
@@ -282,6 +280,17 @@ async fn let_go(
         && let Err(error) = disk.retire().await
     {
         tracing::warn!(%error, "the disk cache is closed late");
+    }
+}
+
+/// Waits until who asked for a hand-over has the answer, and until orders under way have
+/// ended: a claim that is left holds its lineage for up to 60 s.
+async fn finish(answered: Option<impl Future<Output = ()>>, issuance: Option<Arc<Issuance>>) {
+    if let Some(answered) = answered {
+        answered.await;
+    }
+    if let Some(issuance) = issuance {
+        let _ = timeout(ORDERS, issuance.ended()).await;
     }
 }
 
@@ -382,19 +391,26 @@ fn sources(
 }
 
 /// Binds the admin listener, or takes the socket that another process gave for the same
-/// address.
+/// address, and says so.
 async fn admin(
     config: &Config,
     sources: Sources,
     given: Option<OwnedFd>,
+    takes: &mut bool,
 ) -> Result<Option<(Listener, Admin)>> {
     let Some(address) = &config.listen.admin else {
         return Ok(None);
     };
     let token = open::admin_token(config)?;
-    let listener = match given {
-        Some(socket) => Listener::inherit(address, socket),
-        None => Listener::bind(address).await,
+    let inherited = given.map(|socket| Listener::inherit(address, socket));
+    let listener = match inherited {
+        // Of another address that is written alike, or its file was removed.
+        Some(Err(error)) if error.kind() != ErrorKind::InvalidInput => Err(error),
+        Some(Ok(listener)) => {
+            *takes = true;
+            Ok(listener)
+        }
+        _ => Listener::bind(address).await,
     };
     let listener = listener.with_context(|| match address {
         Address::Tcp(_) => format!("can't listen on {address}"),
@@ -423,5 +439,7 @@ fn joined(addresses: &[impl ToString]) -> String {
     texts.join(" ")
 }
 
+/// Longest wait of a process without connections for its orders. Most take less.
+const ORDERS: Duration = Duration::from_secs(60);
 /// Longest wait of the start for ticket keys.
 const TICKET_KEYS: Duration = Duration::from_millis(500);

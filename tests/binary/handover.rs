@@ -6,10 +6,12 @@ mod connections;
 mod kills;
 mod programs;
 mod refusals;
+mod state;
 mod stores;
 mod websockets;
 mod workers;
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -31,6 +33,11 @@ struct Handed {
 impl Handed {
     /// Starts generation 1 with further sections.
     fn start(more: &str) -> Self {
+        Self::start_by(&[], more)
+    }
+
+    /// Starts generation 1 by a program that executes its arguments.
+    fn start_by(by: &[&str], more: &str) -> Self {
         let (sandbox, ports) = (Sandbox::new(), free_ports());
         fs::create_dir(sandbox.path("bin")).expect("a folder");
         install(&sandbox.path(PROGRAM), binary().as_ref());
@@ -38,8 +45,11 @@ impl Handed {
         if !more.contains("[store]") {
             sandbox.import(&[HOST]);
         }
-        let mut command = Command::new(sandbox.path(PROGRAM));
+        let program = sandbox.path(PROGRAM).into_os_string();
+        let mut words = by.iter().map(OsString::from).chain([program]);
+        let mut command = Command::new(words.next().expect("a program"));
         command
+            .args(words)
             .args(["serve", "--log", "json"])
             .current_dir(sandbox.root())
             .env_remove("SEKISHO_LOG")

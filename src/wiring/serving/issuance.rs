@@ -46,6 +46,11 @@ impl Issuance {
         self.issuer.stop_claiming();
     }
 
+    /// Waits until no order is under way.
+    pub(super) async fn ended(&self) {
+        self.issuer.ended().await;
+    }
+
     pub(super) fn register(&self, registry: &mut Registry) {
         self.issuer.register(registry);
     }

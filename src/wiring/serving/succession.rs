@@ -41,7 +41,8 @@ pub(super) struct Succession {
     requests: mpsc::Receiver<Request>,
     listeners: Vec<(SocketAddr, OwnedFd)>,
     admin: Option<(String, OwnedFd)>,
-    takes_admin: bool,
+    /// The admin listener's socket came from another process.
+    pub(super) takes_admin: bool,
     pub(super) record: Arc<Record>,
     /// Values of the configuration of the process before, a line each.
     settings: Vec<String>,
@@ -93,10 +94,9 @@ impl Succession {
     }
 
     /// Takes the socket that another process gave for the admin listener's address.
-    pub(super) fn take_admin(&mut self, config: &Config, taken: &mut Taken) -> Option<OwnedFd> {
+    pub(super) fn given_admin(config: &Config, taken: &mut Taken) -> Option<OwnedFd> {
         let address = config.listen.admin.as_ref()?.to_string();
         let (_, socket) = taken.admin.take_if(|(of, _)| *of == address)?;
-        self.takes_admin = true;
         Some(socket)
     }
 
@@ -142,7 +142,7 @@ impl Succession {
             admin: self.admin,
             disk_cache: parts.disk,
             ticket_keys: parts.ticket_keys,
-            hot_names: Box::new(move || hottest(&lookup)),
+            hot_names: Arc::new(move || hottest(&lookup)),
             settings,
             let_go: Some(parts.let_go),
             give_back: Some(parts.give_back),

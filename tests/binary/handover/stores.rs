@@ -29,7 +29,7 @@ fn a_hand_over_while_the_store_is_down_loses_no_host() {
     );
 }
 
-fn put(redis: &RedisServer, pair: &Pair) {
+pub(super) fn put(redis: &RedisServer, pair: &Pair) {
     redis.set(&format!("{HOST}.crt"), &pair.chain_pem());
     redis.set(&format!("{HOST}.key"), &pair.key_pem());
 }

@@ -1,6 +1,6 @@
 //! Drain of a worker: its connections end, each in its own time.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
@@ -9,6 +9,8 @@ use tokio::sync::Notify;
 pub(crate) struct Drain {
     leaving: Signal,
     begun: Signal,
+    /// Tunnels that the drain has ended. Relaxed: it orders nothing else.
+    tunnels: AtomicUsize,
 }
 
 /// Flag that is set once, and never cleared.
@@ -46,6 +48,16 @@ impl Drain {
     /// Returns whether the drain has begun.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun.is_set()
+    }
+
+    /// Counts a tunnel that ends since the drain has begun.
+    pub(crate) fn ended_tunnel(&self) {
+        self.tunnels.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how many tunnels the drain has ended.
+    pub(crate) fn tunnels(&self) -> usize {
+        self.tunnels.load(Ordering::Relaxed)
     }
 
     /// Resolves when the drain has begun.

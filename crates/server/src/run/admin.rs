@@ -144,7 +144,11 @@ impl Admin {
     }
 
     async fn connection(&self, socket: Box<dyn Socket>, permit: &AccessPermit, audience: Audience) {
-        let service = service_fn(async |request| {
+        let service = service_fn(async |request: Request<_>| {
+            // Held while a hand-over is under way, whose end waits for this answer.
+            if request.method() == Method::POST && audience == Audience::Operator {
+                permit.take_from(&self.0.permits);
+            }
             let mut response = self.answer(&request, audience).await;
             let status = response.status();
             let is_refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);

@@ -1,5 +1,6 @@
 //! Binds the listening sockets, or takes those of the process before.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -11,7 +12,11 @@ use crate::error::Error;
 /// Listening sockets that another process or the service manager gave, by the address as
 /// it was configured.
 #[derive(Debug, Default)]
-pub struct Inherited(Vec<(SocketAddr, TcpListener)>);
+pub struct Inherited {
+    sockets: Vec<(SocketAddr, TcpListener)>,
+    /// Ports of all sockets, those that were taken included.
+    ports: HashSet<u16>,
+}
 
 impl Inherited {
     /// Adds a socket of this address.
@@ -20,23 +25,25 @@ impl Inherited {
     /// If the descriptor is no socket that listens for TCP.
     pub fn add(&mut self, configured: SocketAddr, socket: OwnedFd) -> io::Result<()> {
         let socket = Socket::from(socket);
-        if !socket.is_listener()? || socket.local_addr()?.as_socket().is_none() {
+        let address = socket.local_addr()?.as_socket();
+        let Some(address) = address.filter(|_| socket.is_listener().unwrap_or(false)) else {
             return Err(io::Error::other("it is no socket that listens for TCP"));
-        }
+        };
         set_options(&socket)?;
-        self.0.push((configured, socket.into()));
+        self.ports.insert(address.port());
+        self.sockets.push((configured, socket.into()));
         Ok(())
     }
 
     /// Returns the addresses whose sockets were not taken.
     pub(crate) fn left(&self) -> impl Iterator<Item = SocketAddr> + '_ {
-        self.0.iter().map(|(address, _)| *address)
+        self.sockets.iter().map(|(address, _)| *address)
     }
 
     /// Takes all sockets of an address.
     fn take(&mut self, configured: SocketAddr) -> Vec<TcpListener> {
         let of_address = |(address, _): &mut (SocketAddr, _)| *address == configured;
-        let taken = self.0.extract_if(.., of_address);
+        let taken = self.sockets.extract_if(.., of_address);
         taken.map(|(_, socket)| socket).collect()
     }
 }
@@ -63,7 +70,9 @@ impl Listening {
         let failed = |source| Error::Bind { address, source };
         let mut sockets = inherited.take(address);
         if sockets.is_empty() {
-            if address.port() != 0 {
+            // An address that overlaps one of the process before, such as `[::]:443`, is bound
+            // beside it.
+            if address.port() != 0 && !inherited.ports.contains(&address.port()) {
                 // SO_REUSEPORT would let a second server bind the same address and
                 // take half of the connections. A bind without it first detects
                 // that server.

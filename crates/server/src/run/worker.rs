@@ -118,7 +118,7 @@ impl Worker {
 
     /// Accepts and serves until another process does or the drain begins, then lets open
     /// connections end, from the start of the drain within its limit. Those that are still
-    /// open then end with the runtime; returns how many. The runtime outlives the other
+    /// open then end with the runtime; returns how many, with the tunnels that the drain has ended. The runtime outlives the other
     /// workers' connections: they may use store connections that it drives.
     pub(crate) async fn run(self, shutdown: Shutdown) -> io::Result<usize> {
         let upstreams = Arc::clone(&self.common.upstreams);
@@ -176,10 +176,11 @@ impl Worker {
             let _ = timeout_at(end + DRAIN_SLACK, working.all_end()).await;
             open
         };
-        Ok(tokio::select! {
+        let open = tokio::select! {
             open = drained => open,
             () = shutdown.reached(Phase::Ending) => connections.open(),
-        })
+        };
+        Ok(open + local.http.drain.tunnels())
     }
 }
 

@@ -98,7 +98,10 @@ impl Tunnel {
         let ended = tokio::select! {
             biased;
             ended = copied => Some(ended),
-            () = drain.begun() => None,
+            () = drain.begun() => {
+                drain.ended_tunnel();
+                None
+            }
             why = over => {
                 tracing::debug!(why, "upgraded connection ended");
                 None
