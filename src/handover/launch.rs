@@ -112,7 +112,7 @@ impl Launcher {
 fn start(program: &Program, file: &Path, input: OwnedFd) -> io::Result<Child> {
     program
         .command(file)
-        .env(HANDOVER, std::process::id().to_string())
+        .env(HANDOVER, "1")
         .stdin(Stdio::from(input))
         .process_group(0)
         .spawn()
@@ -130,8 +130,8 @@ fn on_disk(name: &Path) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Variable that says that standard input is a link to the process of this pid, which serves.
-/// Programs that the new process starts have it too, and another parent.
+/// Variable that says that standard input is a link to the process that serves. Programs that
+/// the new process starts have it too, and another standard input.
 pub(crate) const HANDOVER: &str = "SEKISHO_HANDOVER";
 /// The program that runs, also when its file was replaced or removed.
 const RUNNING: &str = "/proc/self/exe";

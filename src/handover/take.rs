@@ -6,7 +6,8 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context, bail};
-use rustix::process::getppid;
+use rustix::net::SocketType;
+use rustix::net::sockopt::socket_type;
 use rustix::stdio::{dup2_stdin, stdin};
 use sekisho_server::Inherited;
 use zeroize::Zeroizing;
@@ -53,8 +54,8 @@ impl Taken {
     /// # Errors
     /// If the other process ends before it has given everything.
     pub(crate) fn receive() -> Result<Self> {
-        let parent = getppid().map(|pid| pid.as_raw_nonzero().to_string());
-        if parent.is_none() || env::var(HANDOVER).ok() != parent {
+        let is_link = || socket_type(stdin()).is_ok_and(|of| of == SocketType::SEQPACKET);
+        if env::var_os(HANDOVER).is_none() || !is_link() {
             return Self::activated();
         }
         let link = stdin().try_clone_to_owned().context(LINK)?;

@@ -105,7 +105,7 @@ fn a_managers_sockets_are_used() {
         &format!("{config}\n[server]\nworkers = 2\n"),
     );
     // A shell knows its pid before it executes the server, as the manager does.
-    let mut command = Command::new("sh");
+    let mut command = Command::new("bash");
     let script = format!(
         "exec 3<&{}; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" serve --log json",
         listener.as_raw_fd()

@@ -15,17 +15,18 @@ fn a_store_of_a_newer_version_is_refused() {
     let store = Connection::open(handed.sandbox.path("hosts.db")).expect("the store");
     let version = |sql: &str| store.query_row(sql, (), |row| row.get::<_, i64>(0));
     let before = version("PRAGMA user_version").expect("a version");
-    store
-        .pragma_update(None, "user_version", before + 1)
-        .expect("an update");
+    let update = |version: i64| {
+        let sql =
+            format!("UPDATE meta SET compatible = {version}; PRAGMA user_version = {version}");
+        store.execute_batch(&sql).expect("an update");
+    };
+    update(before + 1);
     handed.write(2, "", "");
     let ran = handed.run("upgrade");
     assert_eq!(ran.code, Some(1), "{}", ran.err);
     assert!(ran.err.contains("newer version"), "{}", ran.err);
     assert!(handed.serves(1), "{}", handed.server.log());
-    store
-        .pragma_update(None, "user_version", before)
-        .expect("an update");
+    update(before);
     handed.reload(2, "", "");
 }
 
