@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::channel::{Channel, Link, MAX_DESCRIPTORS, MAX_TAIL};
 use super::launch::{Launcher, Program};
-use super::message::{Kind, Message, Older};
+use super::message::{Complete, Message, ProcessState};
 use crate::terminal::failure::Result;
 
 /// What a new process gets.
@@ -33,11 +33,11 @@ pub(crate) struct Estate {
     /// Returns names that clients ask for most.
     pub(crate) hot_names: Arc<HotNames>,
     /// Values of the configuration, a line each, once they are known.
-    pub(crate) settings: Arc<OnceLock<Vec<String>>>,
+    pub(crate) config_lines: Arc<OnceLock<Vec<String>>>,
     /// Lets go of what only one process may have. Called when the new one serves.
     pub(crate) let_go: Option<LetGo>,
-    /// Waits until who asked for a hand-over has the answer.
-    pub(crate) answered: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Waits until who asked for a hand-over has the answer, and orders have ended.
+    pub(crate) finished: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Gives memory back that only new connections need.
     pub(crate) give_back: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -76,10 +76,10 @@ pub(crate) struct Successor {
 pub(crate) async fn give(
     (launcher, program): (&Launcher, &Program),
     estate: &Estate,
-    older: Vec<(Older, OwnedFd)>,
-    begin: Message,
-    kind: Kind,
+    older: Vec<(ProcessState, OwnedFd)>,
+    complete: Complete,
 ) -> Result<Successor> {
+    let kind = complete.kind;
     let given = timeout(START, async {
         let (link, input) = Link::pair().context("no sockets for a new process")?;
         let started = launcher.launch(program, kind, input).await;
@@ -87,9 +87,9 @@ pub(crate) async fn give(
             .with_context(|| format!("{} can't be started", program.file(kind).display()))?;
         let child = Started(Some(child));
         let link = Channel::new(link)?;
-        let takes_admin = serve(&link, estate, older, &begin).await?;
         // The keeper of the pid takes the exit status of its children at its own end.
-        let reaps = !matches!(&begin, Message::Begin { from, .. } if from.keeper);
+        let reaps = !complete.from.keeper;
+        let takes_admin = give_and_wait(&link, estate, older, complete).await?;
         Ok(Successor {
             link,
             pid: child.keep(reaps),
@@ -102,17 +102,17 @@ pub(crate) async fn give(
 
 /// Gives everything, and waits for the answer. Returns whether the new process serves the
 /// admin listener's socket.
-async fn serve(
+async fn give_and_wait(
     link: &Channel,
     estate: &Estate,
-    older: Vec<(Older, OwnedFd)>,
-    begin: &Message,
+    older: Vec<(ProcessState, OwnedFd)>,
+    complete: Complete,
 ) -> Result<bool> {
     // Sockets that were sent to a program which hangs would outlive this process.
     let Message::Hello = hear(link).await? else {
         bail!("the new process does not begin with a greeting");
     };
-    if let Err(error) = offer(link, estate, older, begin).await {
+    if let Err(error) = offer(link, estate, older, complete).await {
         // A process that ends early has closed its end, and may have said why.
         match timeout(LAST_WORD, hear(link)).await {
             Ok(Ok(Message::Failed { error })) => bail!("{error}"),
@@ -135,8 +135,8 @@ async fn hear(link: &Channel) -> Result<Message> {
 async fn offer(
     link: &Channel,
     estate: &Estate,
-    older: Vec<(Older, OwnedFd)>,
-    begin: &Message,
+    older: Vec<(ProcessState, OwnedFd)>,
+    complete: Complete,
 ) -> Result<()> {
     let hot_names = {
         let hot_names = Arc::clone(&estate.hot_names);
@@ -166,11 +166,11 @@ async fn offer(
     send_lines(link, &Message::HotNames, hot_names.await?.iter()).await?;
     send_lines(
         link,
-        &Message::Settings,
-        estate.settings.get().into_iter().flatten(),
+        &Message::ConfigLines,
+        estate.config_lines.get().into_iter().flatten(),
     )
     .await?;
-    Ok(link.send(begin, &[], &[]).await?)
+    Ok(link.send(&Message::Complete(complete), &[], &[]).await?)
 }
 
 async fn carry(link: &Channel, message: Message, descriptor: BorrowedFd<'_>) -> Result<()> {
@@ -201,6 +201,10 @@ struct Started(Option<Child>);
 impl Started {
     /// Lets the process live. A thread that reaps takes its exit status, or it would stay as
     /// a zombie.
+    #[expect(
+        clippy::zombie_processes,
+        reason = "the keeper of the pid takes the exit status at its own end"
+    )]
     fn keep(mut self, reaps: bool) -> u32 {
         let child = self.0.take().expect("kept once");
         let pid = child.id();
@@ -228,8 +232,8 @@ fn reap(mut child: Child) {
 }
 
 /// Returns the state of this process as its successors know it.
-pub(crate) fn this(keeper: bool, connections: u64, since: i64) -> Older {
-    Older {
+pub(crate) fn this(keeper: bool, connections: u64, since: i64) -> ProcessState {
+    ProcessState {
         pid: std::process::id(),
         keeper,
         idle: false,

@@ -6,11 +6,11 @@ use sekisho_server::Phase;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
-use super::elders::{Elders, Event};
 use super::give::{self, Successor, give};
 use super::keeper;
-use super::message::{Kind, Message, Signal};
+use super::message::{Complete, Kind, Message, Signal};
 use super::notify;
+use super::older::{Event, OlderProcesses};
 use super::run::{Handover, LET_GO, Request, ask};
 use crate::terminal::failure::Result;
 
@@ -26,15 +26,15 @@ impl Handover {
         if self.is_keeper() {
             keeper::adopt();
         }
-        let Some(given) = self.give(kind).await else {
+        let Some(given) = self.start_successor(kind).await else {
             self.estate.take_back().await;
             request.answer(Err(ENDING.into()));
-            self.signal(Signal::End, true, "a signal to end").await;
+            self.signal(Signal::Drain, true, "a signal to end").await;
             return None;
         };
         match given {
             Ok(successor) => {
-                self.given(request, &successor, begun).await;
+                self.commit(request, &successor, begun).await;
                 Some(successor)
             }
             Err(error) => {
@@ -50,25 +50,25 @@ impl Handover {
 
     /// Starts a process that takes over, and hears signals meanwhile. None if one of them
     /// ends the server: the new process is ended then.
-    async fn give(&mut self, kind: Kind) -> Option<Result<Successor>> {
+    async fn start_successor(&mut self, kind: Kind) -> Option<Result<Successor>> {
         let (record, keeper) = (&self.record, self.is_keeper());
-        let begin = Message::Begin {
+        let complete = Complete {
             kind,
             from: give::this(keeper, record.connections(), record.now()),
-            cut: self.elders.cut(),
+            cut: self.older.cut(),
             handovers: record.handovers() + 1,
         };
-        let links = match self.elders.links() {
+        let links = match self.older.links() {
             Ok(links) => links,
             Err(error) => return Some(Err(error.into())),
         };
         let launcher = (&self.launcher, &self.program);
-        let mut giving = pin!(give(launcher, &self.estate, links, begin, kind));
+        let mut giving = pin!(give(launcher, &self.estate, links, complete));
         loop {
             let (signal, name) = tokio::select! {
                 given = &mut giving => return Some(given),
                 signal = self.signals.next() => signal,
-                event = self.elders.event() => match event {
+                event = self.older.event() => match event {
                     Event::Signal(signal) => (signal, "signal to the first process"),
                     Event::KeeperKilled => return None,
                     Event::Changed => continue,
@@ -76,7 +76,7 @@ impl Handover {
                 () = self.watchdog.turned() => continue,
             };
             match (signal, &self.reopen) {
-                (Signal::End, _) => return None,
+                (Signal::Drain, _) => return None,
                 (Signal::ReopenLogs, Some(reopen)) => reopen(),
                 (Signal::ReopenLogs, None) => {}
                 (Signal::Reload, _) => ask(&mut self.asked, Kind::Reload, name),
@@ -85,8 +85,8 @@ impl Handover {
         }
     }
 
-    /// Lets go, and tells everybody that the new process serves.
-    async fn given(&mut self, request: Request, successor: &Successor, begun: Instant) {
+    /// Leaves new connections to the new process, and tells everybody.
+    async fn commit(&mut self, request: Request, successor: &Successor, begun: Instant) {
         let (kind, pid) = (request.kind, successor.pid);
         let let_go = self.estate.let_go.take();
         if let Some(let_go) = let_go.map(|let_go| let_go(successor.takes_admin))
@@ -99,12 +99,13 @@ impl Handover {
         while self.requests.try_recv().is_ok() {}
         notify::main_pid(pid);
         // From here the new process hears the older ones.
-        self.elders = Elders::default();
+        self.older = OlderProcesses::default();
         self.estate.listeners.clear();
         self.estate.admin = None;
         self.estate.disk_cache = None;
-        successor.link.tell(&Message::Yours).await;
+        // The new process accepts already: for a moment both do.
         self.shutdown.leave();
+        successor.link.tell(&Message::Yours).await;
         let milliseconds = begun.elapsed().as_millis();
         tracing::info!(%kind, pid, milliseconds, "handed over: the new process serves");
         request.answer(Ok(format!(

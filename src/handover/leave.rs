@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use super::channel::{Channel, Received};
 use super::give::Successor;
 use super::message::{Kind, Message, Signal};
-use super::run::{Handover, Left, Served};
+use super::run::{Handover, Outcome, Served};
 use crate::terminal::failure::Result;
 
 /// What a process that has handed over knows of the newest one.
@@ -27,11 +27,11 @@ struct Newest {
 impl Handover {
     /// Serves open connections until they have ended, the newest process says so, or
     /// `handover_timeout` is over.
-    pub(super) async fn leave(
+    pub(super) async fn serve_rest(
         mut self,
         successor: Successor,
         mut serving: Pin<&mut impl Future<Output = Served>>,
-    ) -> Result<Left> {
+    ) -> Result<Outcome> {
         let Successor { link, pid, .. } = successor;
         let mut newest = Newest {
             link,
@@ -58,7 +58,7 @@ impl Handover {
                 }
             }
         };
-        self.left(newest, cut).await
+        self.finish(newest, cut).await
     }
 
     /// Returns how many connections were cut off. An error of this process is none of the
@@ -91,7 +91,7 @@ impl Handover {
         let keeps = self.is_keeper() && !newest.is_gone;
         match signal {
             signal if keeps => newest.link.tell(&Message::Signal { signal }).await,
-            Signal::End | Signal::ReopenLogs => self.signal(signal, true, name).await,
+            Signal::Drain | Signal::ReopenLogs => self.signal(signal, true, name).await,
             Signal::Reload | Signal::Upgrade => {
                 tracing::warn!("{name} ignored: process {} serves", newest.pid);
             }
@@ -109,8 +109,8 @@ impl Handover {
             return;
         };
         match received.message {
-            Message::End => self.shutdown.drain(),
-            Message::EndNow => self.shutdown.end(),
+            Message::Drain => self.shutdown.drain(),
+            Message::CutOff => self.shutdown.end(),
             Message::ReopenLogs => {
                 self.signal(Signal::ReopenLogs, true, "the newest process")
                     .await;
@@ -133,10 +133,10 @@ impl Handover {
     }
 
     /// Says how many connections were cut off, and ends.
-    async fn left(mut self, newest: Newest, cut: u64) -> Result<Left> {
+    async fn finish(mut self, newest: Newest, cut: u64) -> Result<Outcome> {
         newest.link.tell(&Message::Cut { connections: cut }).await;
-        if let Some(answered) = self.estate.answered.take() {
-            answered.await;
+        if let Some(finished) = self.estate.finished.take() {
+            finished.await;
         }
         tracing::info!(cut, "ended after the hand-over");
         if self.is_keeper() {
@@ -146,7 +146,7 @@ impl Handover {
             true => Some((newest.link.into_link()?, newest.pid)),
             false => None,
         };
-        Ok(Left {
+        Ok(Outcome {
             keeper,
             is_replaced: true,
         })

@@ -31,23 +31,15 @@ pub(crate) enum Message {
     /// To the new process: the lock of the disk cache. Carries the descriptor.
     DiskCache,
     /// To the new process: a link to an older process. Carries the descriptor.
-    Older(Older),
+    Older(ProcessState),
     /// To the new process: ticket keys, as the bytes behind it.
     TicketKeys,
     /// To the new process: names that clients ask for most, a line each, behind it.
     HotNames,
     /// To the new process: values of the configuration, a line each, behind it.
-    Settings,
-    /// To the new process: this was all.
-    Begin {
-        kind: Kind,
-        /// The process that gives.
-        from: Older,
-        /// Connections that hand-overs have cut off.
-        cut: u64,
-        /// Hand-overs before this one.
-        handovers: u64,
-    },
+    ConfigLines,
+    /// To the new process: all was given.
+    Complete(Complete),
     /// To the old process: all is bound and opened, and requests are answered.
     Ready {
         /// The new process serves the admin listener's socket.
@@ -55,12 +47,13 @@ pub(crate) enum Message {
     },
     /// To the old process: the new one can't serve, and ends.
     Failed { error: String },
-    /// To the new process: the old one accepts no more, and has let go of the rest.
+    /// To the new process: the old one stops accepting now, and has let go of what only one
+    /// process may have.
     Yours,
     /// To an older process: end as at SIGTERM.
-    End,
+    Drain,
     /// To an older process: end at once.
-    EndNow,
+    CutOff,
     /// To an older process: open the logs again.
     ReopenLogs,
     /// To the keeper of the pid: this process serves now.
@@ -78,9 +71,21 @@ pub(crate) enum Message {
     Unknown,
 }
 
-/// Older process, as its successors know it.
+/// What a new process learns of the hand-over that starts it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Older {
+pub(crate) struct Complete {
+    pub(crate) kind: Kind,
+    /// The process that gives.
+    pub(crate) from: ProcessState,
+    /// Connections that hand-overs have cut off.
+    pub(crate) cut: u64,
+    /// Hand-overs, with this one.
+    pub(crate) handovers: u64,
+}
+
+/// State of a process, as its successors know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ProcessState {
     pub(crate) pid: u32,
     /// Keeps the pid that whoever started the service knows: it is the oldest, passes
     /// signals on, and ends last.
@@ -100,7 +105,7 @@ pub(crate) struct Older {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Signal {
     /// SIGTERM, SIGINT or SIGQUIT.
-    End,
+    Drain,
     /// SIGHUP.
     Reload,
     /// SIGUSR2.

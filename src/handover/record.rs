@@ -6,28 +6,28 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sekisho_certs::metrics::{Counter, Family, Gauge, Registry};
 use sekisho_server::metrics::Metrics;
 
-use super::message::{Kind, Older};
+use super::message::{Kind, ProcessState};
 use super::take::Predecessor;
 
 /// Hand-overs as this process knows them.
 pub(crate) struct Record {
     server: Arc<Metrics>,
-    state: Mutex<State>,
+    state: Mutex<HandoverState>,
     handovers: Family<[(&'static str, &'static str); 2], Counter>,
     processes: Gauge,
     connections: Gauge,
     cut: Counter,
 }
 
-/// State of hand-overs.
+/// HandoverState of hand-overs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct HandoverState {
     /// Hand-overs since the service was started.
     pub(crate) handovers: u64,
     /// Connections that they have cut off.
     pub(crate) cut: u64,
     /// Older processes, the oldest first.
-    pub(crate) elders: Vec<Older>,
+    pub(crate) older: Vec<ProcessState>,
     /// The one that started this process.
     pub(crate) last: Option<Last>,
     /// The last one that failed in this process.
@@ -58,16 +58,16 @@ impl Record {
     pub(crate) fn new(server: Arc<Metrics>, predecessor: Option<&Predecessor>) -> Self {
         let cut = Counter::default();
         let state = predecessor.map(|predecessor| {
-            cut.inc_by(predecessor.cut);
-            State {
-                handovers: predecessor.handovers,
-                cut: predecessor.cut,
+            cut.inc_by(predecessor.complete.cut);
+            HandoverState {
+                handovers: predecessor.complete.handovers,
+                cut: predecessor.complete.cut,
                 last: Some(Last {
-                    kind: predecessor.kind,
+                    kind: predecessor.complete.kind,
                     at: now(),
                     changed: Vec::new(),
                 }),
-                ..State::default()
+                ..HandoverState::default()
             }
         });
         Self {
@@ -110,7 +110,7 @@ impl Record {
     }
 
     /// Returns the state.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> HandoverState {
         self.lock().clone()
     }
 
@@ -135,22 +135,22 @@ impl Record {
     }
 
     /// Notes that this process has taken over.
-    pub(crate) fn took_over(&self, kind: Kind, elders: Vec<Older>) {
+    pub(crate) fn took_over(&self, kind: Kind, older: Vec<ProcessState>) {
         self.count(kind, "done");
         let cut = self.lock().cut;
-        self.elders(elders, cut);
+        self.older(older, cut);
     }
 
     /// Notes how the older processes are.
-    pub(crate) fn elders(&self, elders: Vec<Older>, cut: u64) {
+    pub(crate) fn older(&self, older: Vec<ProcessState>, cut: u64) {
         let mut state = self.lock();
         self.cut.inc_by(cut - state.cut);
-        let living = elders.iter().filter(|elder| !elder.idle);
+        let living = older.iter().filter(|process| !process.idle);
         self.processes.set(living.count() as u64);
-        let connections = elders.iter().map(|elder| elder.connections);
+        let connections = older.iter().map(|process| process.connections);
         self.connections.set(connections.sum());
         state.cut = cut;
-        state.elders = elders;
+        state.older = older;
     }
 
     /// Notes which lines of the configuration are new, and which were removed.
@@ -177,7 +177,7 @@ impl Record {
         self.handovers.get_or_create(&labels(kind, result)).inc();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, HandoverState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

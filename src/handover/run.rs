@@ -10,11 +10,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::channel::{Channel, Link};
-use super::elders::{Elders, Event};
 use super::give::Estate;
 use super::launch::{Launcher, Program};
-use super::message::{Kind, Message, Signal};
+use super::message::{Complete, Kind, Message, Signal};
 use super::notify::{self, Watchdog};
+use super::older::{Event, OlderProcesses};
 use super::record::Record;
 use super::signals::Signals;
 use super::take::Predecessor;
@@ -37,7 +37,7 @@ pub(crate) struct Handover {
     pub(crate) program: Program,
     pub(crate) launcher: Launcher,
     pub(crate) estate: Estate,
-    pub(crate) elders: Elders,
+    pub(crate) older: OlderProcesses,
     /// Process that hands over to this one.
     pub(crate) predecessor: Option<Predecessor>,
     pub(crate) requests: mpsc::Receiver<Request>,
@@ -74,9 +74,9 @@ pub(crate) struct Ends {
     kept: u8,
 }
 
-/// What is left of a process whose server has ended.
+/// Outcome of a process whose server has ended.
 #[derive(Debug)]
-pub(crate) struct Left {
+pub(crate) struct Outcome {
     /// Link to the newest process and its pid, if this one keeps the pid for it.
     pub(crate) keeper: Option<(Link, u32)>,
     /// Another process serves.
@@ -86,7 +86,7 @@ pub(crate) struct Left {
 /// Next thing to handle.
 enum Next {
     Signal(Signal, &'static str),
-    Elder(Event),
+    OlderProcess(Event),
     Request(Request),
     /// The time of [`Asked`] has come.
     Settled,
@@ -99,7 +99,7 @@ impl Handover {
     ///
     /// # Errors
     /// Those of the server.
-    pub(crate) async fn run(mut self, serving: impl Future<Output = Served>) -> Result<Left> {
+    pub(crate) async fn run(mut self, serving: impl Future<Output = Served>) -> Result<Outcome> {
         let mut serving = pin!(serving);
         if let Some(predecessor) = self.predecessor.take() {
             let link = tokio::select! {
@@ -110,7 +110,7 @@ impl Handover {
             };
             tokio::select! {
                 served = &mut serving => return self.ended(served?).await,
-                () = self.take_over(link, predecessor.kind, predecessor.state) => {}
+                () = self.take_over(link, predecessor.complete) => {}
             }
         }
         if let Some(begin) = self.begin.take() {
@@ -126,13 +126,13 @@ impl Handover {
                 continue;
             };
             if let Some(successor) = self.hand_over(request).await {
-                return self.leave(successor, serving).await;
+                return self.serve_rest(successor, serving).await;
             }
         }
     }
 
-    /// Says that this process serves: all is bound and opened. The other one accepts until
-    /// it hears this.
+    /// Says that this process serves: all is bound and opened, and its workers accept. The
+    /// other one accepts, too, until it has let go.
     async fn say_ready(&mut self, link: Link) -> Result<Channel> {
         if let Some(warm) = self.warm.take() {
             warm.await;
@@ -146,17 +146,17 @@ impl Handover {
     /// Waits until the process before has let go, which needs milliseconds. If it was
     /// killed, this one is alone, or ends: whoever follows the pid of the first process
     /// takes the service as ended.
-    async fn take_over(&mut self, link: Channel, kind: Kind, state: super::Older) {
+    async fn take_over(&mut self, link: Channel, Complete { kind, from, .. }: Complete) {
         let yours = timeout(LET_GO * 2, link.receive()).await;
         if matches!(yours, Ok(Ok(Some(_)))) {
-            self.elders.add(state, link);
-            self.elders.keep_few().await;
-        } else if state.keeper {
+            self.older.add(from, link);
+            self.older.keep_few().await;
+        } else if from.keeper {
             tracing::error!("{KEEPER_KILLED}");
             self.shutdown.drain();
         }
-        self.elders.tell_keeper(std::process::id()).await;
-        self.record.took_over(kind, self.elders.states());
+        self.older.tell_keeper(std::process::id()).await;
+        self.record.took_over(kind, self.older.states());
     }
 
     /// Waits for the next signal or request. Cancel-safe.
@@ -170,7 +170,7 @@ impl Handover {
         };
         tokio::select! {
             (signal, name) = self.signals.next() => Next::Signal(signal, name),
-            event = self.elders.event() => Next::Elder(event),
+            event = self.older.event() => Next::OlderProcess(event),
             Some(request) = self.requests.recv() => Next::Request(request),
             () = settled => Next::Settled,
             () = self.watchdog.turned() => Next::WatchdogFed,
@@ -181,18 +181,18 @@ impl Handover {
     async fn handle(&mut self, next: Next) -> Option<Request> {
         match next {
             Next::Signal(signal, name) => self.signal(signal, true, name).await,
-            Next::Elder(Event::Signal(signal)) => {
+            Next::OlderProcess(Event::Signal(signal)) => {
                 self.signal(signal, false, "signal to the first process")
                     .await;
             }
-            Next::Elder(Event::KeeperKilled) => {
+            Next::OlderProcess(Event::KeeperKilled) => {
                 tracing::error!("{KEEPER_KILLED}");
                 self.shutdown.drain();
-                self.elders.end().await;
+                self.older.drain().await;
             }
-            Next::Elder(Event::Changed) => {
-                let (states, cut) = (self.elders.states(), self.elders.cut());
-                self.record.elders(states, cut);
+            Next::OlderProcess(Event::Changed) => {
+                let (states, cut) = (self.older.states(), self.older.cut());
+                self.record.older(states, cut);
             }
             Next::Request(request) => return Some(request),
             Next::Settled => {
@@ -207,13 +207,13 @@ impl Handover {
     /// Does what a signal asks for. It came to this process or to the keeper of its pid.
     pub(super) async fn signal(&mut self, signal: Signal, is_own: bool, name: &str) {
         match signal {
-            Signal::End => self.end(is_own, name).await,
+            Signal::Drain => self.end(is_own, name).await,
             Signal::ReopenLogs => {
                 match &self.reopen {
                     Some(reopen) => reopen(),
                     None => tracing::warn!("{name}: no access log to open again"),
                 }
-                self.elders.reopen_logs().await;
+                self.older.reopen_logs().await;
             }
             Signal::Reload => ask(&mut self.asked, Kind::Reload, name),
             Signal::Upgrade => ask(&mut self.asked, Kind::Upgrade, name),
@@ -233,29 +233,29 @@ impl Handover {
                 notify::stopping();
             }
             self.shutdown.drain();
-            self.elders.end().await;
+            self.older.drain().await;
         } else {
             tracing::info!("{name}: ending");
             self.shutdown.end();
-            self.elders.end_now().await;
+            self.older.cut_off().await;
         }
     }
 
     /// Waits for the older processes, which were told to end as this one was.
-    async fn ended(mut self, cut: usize) -> Result<Left> {
+    async fn ended(mut self, cut: usize) -> Result<Outcome> {
         if cut > 0 {
             tracing::warn!(cut, "connections were cut off");
         }
-        self.elders.end().await;
+        self.older.drain().await;
         // They need as long as this one at most. A process that hangs is left behind.
         let mut late = pin!(sleep(self.drain + LET_GO));
-        while self.elders.are_left() {
+        while self.older.are_left() {
             tokio::select! {
                 next = self.next() => drop(self.handle(next).await),
                 () = &mut late => break,
             }
         }
-        Ok(Left {
+        Ok(Outcome {
             keeper: None,
             is_replaced: false,
         })

@@ -36,9 +36,9 @@ impl Signals {
     /// Waits for the next signal; returns its meaning and its name. Cancel-safe.
     pub(crate) async fn next(&mut self) -> (Signal, &'static str) {
         tokio::select! {
-            _ = self.terminate.recv() => (Signal::End, "SIGTERM"),
-            _ = self.interrupt.recv() => (Signal::End, "SIGINT"),
-            _ = self.quit.recv() => (Signal::End, "SIGQUIT"),
+            _ = self.terminate.recv() => (Signal::Drain, "SIGTERM"),
+            _ = self.interrupt.recv() => (Signal::Drain, "SIGINT"),
+            _ = self.quit.recv() => (Signal::Drain, "SIGQUIT"),
             _ = self.hang_up.recv() => (Signal::Reload, "SIGHUP"),
             _ = self.user1.recv() => (Signal::ReopenLogs, "SIGUSR1"),
             _ = self.user2.recv() => (Signal::Upgrade, "SIGUSR2"),

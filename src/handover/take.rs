@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::channel::{Link, MAX_TAIL, Received};
 use super::launch::HANDOVER;
-use super::message::{Kind, Message, Older};
+use super::message::{Complete, Message, ProcessState};
 use crate::process;
 use crate::terminal::failure::{self, Result};
 
@@ -29,8 +29,8 @@ pub(crate) struct Taken {
     /// Names that clients ask for most.
     pub(crate) hot_names: Vec<String>,
     /// Values of its configuration, a line each.
-    pub(crate) settings: Vec<String>,
-    pub(crate) elders: Vec<(Older, Link)>,
+    pub(crate) config_lines: Vec<String>,
+    pub(crate) older: Vec<(ProcessState, Link)>,
     /// Link to it; None if this process was not started by another one.
     pub(crate) predecessor: Option<Predecessor>,
 }
@@ -39,12 +39,7 @@ pub(crate) struct Taken {
 #[derive(Debug)]
 pub(crate) struct Predecessor {
     pub(crate) link: Link,
-    pub(crate) kind: Kind,
-    pub(crate) state: Older,
-    /// Connections that earlier hand-overs have cut off.
-    pub(crate) cut: u64,
-    /// Hand-overs before this one.
-    pub(crate) handovers: u64,
+    pub(crate) complete: Complete,
 }
 
 impl Taken {
@@ -86,22 +81,15 @@ impl Taken {
             let Some(received) = link.receive()? else {
                 bail!("the process that hands over has ended");
             };
-            let begin = taken.add(received)?;
-            if let Some((kind, state, cut, handovers)) = begin {
-                taken.predecessor = Some(Predecessor {
-                    link,
-                    kind,
-                    state,
-                    cut,
-                    handovers,
-                });
+            if let Some(complete) = taken.add(received)? {
+                taken.predecessor = Some(Predecessor { link, complete });
                 return Ok(taken);
             }
         }
     }
 
     /// Adds what a message gives. Returns the last one's content.
-    fn add(&mut self, received: Received) -> Result<Option<(Kind, Older, u64, u64)>> {
+    fn add(&mut self, received: Received) -> Result<Option<Complete>> {
         let mut descriptors = received.descriptors.into_iter();
         let mut next = || descriptors.next().context("a descriptor is missing");
         match received.message {
@@ -113,16 +101,11 @@ impl Taken {
             }
             Message::Admin { address } => self.admin = Some((address, next()?)),
             Message::DiskCache => self.disk_cache = Some(next()?),
-            Message::Older(state) => self.elders.push((state, Link::of(next()?))),
+            Message::Older(state) => self.older.push((state, Link::of(next()?))),
             Message::TicketKeys => self.ticket_keys = Some(received.tail),
             Message::HotNames => self.hot_names.extend(lines(&received.tail)),
-            Message::Settings => self.settings.extend(lines(&received.tail)),
-            Message::Begin {
-                kind,
-                from,
-                cut,
-                handovers,
-            } => return Ok(Some((kind, from, cut, handovers))),
+            Message::ConfigLines => self.config_lines.extend(lines(&received.tail)),
+            Message::Complete(complete) => return Ok(Some(complete)),
             // A later version may give more.
             _ => {}
         }

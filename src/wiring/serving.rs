@@ -12,7 +12,6 @@ mod upstreams;
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -71,8 +70,8 @@ impl Serving {
         let background = background()?;
         let metrics = Arc::new(Metrics::default());
         let mut succession = Succession::new(&background, &mut taken, &metrics)?;
-        let lock = taken.disk_cache.take();
-        let opened = background.block_on(open::serving(config, open::Disk::With(lock)))?;
+        let disk = open::Disk::With(taken.disk_cache.take());
+        let opened = background.block_on(open::serving(config, disk))?;
         let ring = Arc::new(Ring::random());
         let own_addresses = Arc::new(config.own_addresses());
         let guard = Arc::new(config.guard(Arc::clone(&own_addresses)));
@@ -110,16 +109,15 @@ impl Serving {
         };
         let record = &succession.record;
         let registry = registry(&opened, &parts, issuance.as_deref(), hook.as_ref(), record);
-        let (lookup, responder) = (Arc::clone(&parts.lookup), Arc::clone(&parts.responder));
+        let (lookup, responder) = (parts.lookup.clone(), parts.responder.clone());
         let status = Status::new(config, &parts, &opened, record);
         let control = succession.control();
         let sources = sources(config, &parts, registry, &shutdown, status, control);
         let inherited = std::mem::take(&mut taken.listeners);
         let server = Server::build(config.settings(upstreams), parts, inherited)
             .map_err(bind_error::with_hint)?;
-        let given = Succession::given_admin(config, &mut taken);
-        let admin =
-            background.block_on(admin(config, sources, given, &mut succession.takes_admin))?;
+        let admin = admin(config, sources, &mut taken, &mut succession);
+        let admin = background.block_on(admin)?;
         own_addresses.bind(bound(&server, admin.as_ref()));
         let listener = admin.as_ref().map(|(listener, _)| listener);
         succession.keep_sockets(config, &server, listener)?;
@@ -284,19 +282,20 @@ fn sources(
 async fn admin(
     config: &Config,
     sources: Sources,
-    given: Option<OwnedFd>,
-    takes: &mut bool,
+    taken: &mut Taken,
+    succession: &mut Succession,
 ) -> Result<Option<(Listener, Admin)>> {
     let Some(address) = &config.listen.admin else {
         return Ok(None);
     };
     let token = open::admin_token(config)?;
+    let given = Succession::given_admin(config, taken);
     let inherited = given.map(|socket| Listener::inherit(address, socket));
     let listener = match inherited {
         // Of another address that is written alike, or its file was removed.
         Some(Err(error)) if error.kind() != ErrorKind::InvalidInput => Err(error),
         Some(Ok(listener)) => {
-            *takes = true;
+            succession.takes_admin = true;
             Ok(listener)
         }
         _ => Listener::bind(address).await,

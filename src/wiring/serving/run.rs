@@ -13,14 +13,18 @@ use tokio::time::timeout;
 use super::issuance::Issuance;
 use super::{Serving, succession, tasks};
 use crate::config::Config;
-use crate::handover::{Left, Signals};
+use crate::handover::{Outcome, Signals};
 use crate::process::SignalThread;
 use crate::terminal::failure::Result;
 
 impl Serving {
     /// Serves until a signal begins the drain, or until another process has taken over and
     /// the connections of this one have ended.
-    pub(crate) fn run_until_signalled(self, config: &Config, thread: SignalThread) -> Result<Left> {
+    pub(crate) fn run_until_signalled(
+        self,
+        config: &Config,
+        thread: SignalThread,
+    ) -> Result<Outcome> {
         let (shutdown, access_log) = (self.shutdown.clone(), self.access_log.clone());
         let enter = self.background.enter();
         // The signal handlers come first: a reader of the next line may send a signal at
@@ -40,7 +44,7 @@ impl Serving {
     }
 
     /// Serves, and hands over where that is asked for.
-    fn serve(self, config: &Config, signals: Signals, thread: SignalThread) -> Result<Left> {
+    fn serve(self, config: &Config, signals: Signals, thread: SignalThread) -> Result<Outcome> {
         let reopen = self.access_log.map(|log| {
             let reopen: Box<dyn Fn() + Send> = Box::new(move || log.reopen());
             reopen
@@ -63,7 +67,7 @@ impl Serving {
                 ticket_keys: Box::new(move || ring.keys()),
                 disk: self.disk.clone(),
                 begin: Box::new(move || begin(beginning.as_deref(), file)),
-                answered: Box::pin(finish(answered, issuance.clone())),
+                finished: Box::pin(finish(answered, issuance.clone())),
                 let_go: Box::new(move |takes_admin| {
                     Box::pin(let_go(admin, takes_admin, self.disk, issuance))
                 }),

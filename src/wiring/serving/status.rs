@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, timeout};
 
 use crate::config::Config;
-use crate::handover::{Older, Record};
+use crate::handover::{ProcessState, Record};
 use crate::terminal::output::rfc3339;
 use crate::wiring::open::Opened;
 
@@ -139,7 +139,7 @@ impl Status {
             }
             value
         });
-        let older = state.elders.iter().map(|one| {
+        let older = state.older.iter().map(|one| {
             json!({
                 "pid": one.pid,
                 "state": state_of(one),
@@ -157,7 +157,7 @@ impl Status {
     }
 }
 
-fn state_of(older: &Older) -> &'static str {
+fn state_of(older: &ProcessState) -> &'static str {
     match (older.idle, older.ending) {
         (true, _) => "keeps the pid",
         (false, true) => "ending",

@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::Config;
 use crate::handover::{
-    Asked, Elders, Ends, Estate, Handover, Kind, Launcher, LetGo, Predecessor, Program, Record,
-    Request, Signals, Taken, Watchdog,
+    Asked, Ends, Estate, Handover, Kind, Launcher, LetGo, OlderProcesses, Predecessor, Program,
+    Record, Request, Signals, Taken, Watchdog,
 };
 use crate::process::SignalThread;
 use crate::terminal::failure::Result;
@@ -34,7 +34,7 @@ pub(super) type Controls =
 pub(super) struct Succession {
     program: Program,
     launcher: Launcher,
-    elders: Elders,
+    older: OlderProcesses,
     predecessor: Option<Predecessor>,
     hot_names: Vec<String>,
     asking: mpsc::Sender<Request>,
@@ -45,7 +45,7 @@ pub(super) struct Succession {
     pub(super) takes_admin: bool,
     pub(super) record: Arc<Record>,
     /// Values of the configuration of the process before, a line each.
-    settings: Vec<String>,
+    config_lines: Vec<String>,
 }
 
 /// Functions by which the server's parts give over and take over.
@@ -59,7 +59,7 @@ pub(super) struct Parts {
     pub(super) disk: Option<Arc<DiskCache>>,
     pub(super) begin: Box<dyn FnOnce() + Send>,
     pub(super) let_go: LetGo,
-    pub(super) answered: Pin<Box<dyn Future<Output = ()> + Send>>,
+    pub(super) finished: Pin<Box<dyn Future<Output = ()> + Send>>,
     pub(super) give_back: Box<dyn FnOnce() + Send>,
     pub(super) turns: Box<dyn FnMut() -> bool + Send>,
 }
@@ -74,13 +74,13 @@ impl Succession {
     ) -> Result<Self> {
         let _enter = background.enter();
         let predecessor = taken.predecessor.take();
-        let cut = predecessor.as_ref().map_or(0, |one| one.cut);
+        let cut = predecessor.as_ref().map_or(0, |one| one.complete.cut);
         let record = Record::new(Arc::clone(metrics), predecessor.as_ref());
         let (asking, requests) = mpsc::channel(1);
         Ok(Self {
             program: Program::this(),
             launcher: Launcher::start().context("no thread for hand-overs")?,
-            elders: Elders::of(std::mem::take(&mut taken.elders), cut)?,
+            older: OlderProcesses::of(std::mem::take(&mut taken.older), cut)?,
             predecessor,
             hot_names: std::mem::take(&mut taken.hot_names),
             asking,
@@ -89,7 +89,7 @@ impl Succession {
             admin: None,
             takes_admin: false,
             record: Arc::new(record),
-            settings: std::mem::take(&mut taken.settings),
+            config_lines: std::mem::take(&mut taken.config_lines),
         })
     }
 
@@ -129,11 +129,11 @@ impl Succession {
     /// Joins what a hand-over needs with the functions of the other parts.
     pub(super) fn handover(self, config: &Config, parts: Parts) -> Handover {
         let lookup = Arc::clone(&parts.lookup);
-        let settings = Arc::default();
-        let noting = note_settings(
+        let config_lines = Arc::default();
+        let noting = note_config(
             config.clone(),
-            self.settings,
-            Arc::clone(&settings),
+            self.config_lines,
+            Arc::clone(&config_lines),
             Arc::clone(&self.record),
         );
         let begin = parts.begin;
@@ -143,17 +143,17 @@ impl Succession {
             disk_cache: parts.disk,
             ticket_keys: parts.ticket_keys,
             hot_names: Arc::new(move || hottest(&lookup)),
-            settings,
+            config_lines,
             let_go: Some(parts.let_go),
             give_back: Some(parts.give_back),
-            answered: Some(parts.answered),
+            finished: Some(parts.finished),
         };
         let warm = warm(parts.lookup, self.hot_names);
         Handover {
             program: self.program,
             launcher: self.launcher,
             estate,
-            elders: self.elders,
+            older: self.older,
             predecessor: self.predecessor,
             requests: self.requests,
             signals: parts.signals,
@@ -224,10 +224,10 @@ async fn warm(lookup: Arc<Lookup<VirtualHost>>, names: Vec<String>) {
 
 /// Makes a function that notes the values of the configuration, and what changed if another
 /// process had others.
-fn note_settings(
+fn note_config(
     config: Config,
     before: Vec<String>,
-    settings: Arc<OnceLock<Vec<String>>>,
+    config_lines: Arc<OnceLock<Vec<String>>>,
     record: Arc<Record>,
 ) -> impl FnOnce() + Send {
     move || {
@@ -240,7 +240,7 @@ fn note_settings(
         if !before.is_empty() {
             record.changed(changed(&before, &lines));
         }
-        let _ = settings.set(lines);
+        let _ = config_lines.set(lines);
     }
 }
 

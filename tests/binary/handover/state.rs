@@ -24,7 +24,7 @@ fn a_store_of_a_newer_version_is_refused() {
     handed.write(2, "", "");
     let ran = handed.run("upgrade");
     assert_eq!(ran.code, Some(1), "{}", ran.err);
-    assert!(ran.err.contains("newer version"), "{}", ran.err);
+    assert!(ran.err.contains("has schema version"), "{}", ran.err);
     assert!(handed.serves(1), "{}", handed.server.log());
     update(before);
     handed.reload(2, "", "");

@@ -36,7 +36,7 @@ impl Inherited {
     }
 
     /// Returns the addresses whose sockets were not taken.
-    pub(crate) fn left(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+    pub(crate) fn unused(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.sockets.iter().map(|(address, _)| *address)
     }
 

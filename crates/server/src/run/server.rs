@@ -115,7 +115,7 @@ impl Server {
             addresses.iter().map(bind).collect()
         };
         let (https, http) = (bind(&settings.https)?, bind(&settings.http)?);
-        for address in inherited.left() {
+        for address in inherited.unused() {
             tracing::info!(%address, "closed a socket that [listen] does not name");
         }
         let bound = |listening: &[Listening]| listening.iter().map(|one| one.bound).collect();

@@ -6,20 +6,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll};
 
 use super::channel::{Channel, Link, Received};
-use super::message::{Message, Older, Signal};
+use super::message::{Message, ProcessState, Signal};
 
 /// Older processes, the oldest first, as the newest one knows them.
 #[derive(Debug, Default)]
-pub(crate) struct Elders {
-    all: Vec<Elder>,
+pub(crate) struct OlderProcesses {
+    all: Vec<OlderProcess>,
     /// Connections that hand-overs have cut off.
     cut: u64,
 }
 
 #[derive(Debug)]
-struct Elder {
+struct OlderProcess {
     link: Channel,
-    state: Older,
+    state: ProcessState,
     /// It has said how many connections it cut off.
     has_counted: bool,
 }
@@ -35,23 +35,23 @@ pub(crate) enum Event {
     Changed,
 }
 
-impl Elders {
+impl OlderProcesses {
     /// Adds processes that were told of by the one that handed over; they and `cut` come
     /// from there.
-    pub(crate) fn of(all: Vec<(Older, Link)>, cut: u64) -> io::Result<Self> {
-        let mut elders = Self {
+    pub(crate) fn of(all: Vec<(ProcessState, Link)>, cut: u64) -> io::Result<Self> {
+        let mut older = Self {
             all: Vec::new(),
             cut,
         };
         for (state, link) in all {
-            elders.add(state, Channel::new(link)?);
+            older.add(state, Channel::new(link)?);
         }
-        Ok(elders)
+        Ok(older)
     }
 
     /// Adds the youngest of them.
-    pub(crate) fn add(&mut self, state: Older, link: Channel) {
-        self.all.push(Elder {
+    pub(crate) fn add(&mut self, state: ProcessState, link: Channel) {
+        self.all.push(OlderProcess {
             link,
             state,
             has_counted: false,
@@ -59,18 +59,21 @@ impl Elders {
     }
 
     /// Returns their states, the oldest first.
-    pub(crate) fn states(&self) -> Vec<Older> {
-        self.all.iter().map(|elder| elder.state.clone()).collect()
+    pub(crate) fn states(&self) -> Vec<ProcessState> {
+        self.all
+            .iter()
+            .map(|process| process.state.clone())
+            .collect()
     }
 
     /// Duplicates the links, with the states.
     ///
     /// # Errors
     /// If the process has no descriptors left.
-    pub(crate) fn links(&self) -> io::Result<Vec<(Older, OwnedFd)>> {
-        let duplicate = |elder: &Elder| {
-            let link = elder.link.as_fd().try_clone_to_owned()?;
-            Ok((elder.state.clone(), link))
+    pub(crate) fn links(&self) -> io::Result<Vec<(ProcessState, OwnedFd)>> {
+        let duplicate = |process: &OlderProcess| {
+            let link = process.link.as_fd().try_clone_to_owned()?;
+            Ok((process.state.clone(), link))
         };
         self.all.iter().map(duplicate).collect()
     }
@@ -83,54 +86,54 @@ impl Elders {
     /// Tells the oldest to end where more than [`MOST`] live: a hand-over is never
     /// refused.
     pub(crate) async fn keep_few(&mut self) {
-        let lives = |elder: &&mut Elder| !elder.state.idle && !elder.state.ending;
+        let lives = |process: &&mut OlderProcess| !process.state.idle && !process.state.ending;
         let living = self.all.iter_mut().filter(lives).count();
         let surplus = living.saturating_sub(MOST);
-        for elder in self.all.iter_mut().filter(lives).take(surplus) {
-            let Older {
+        for process in self.all.iter_mut().filter(lives).take(surplus) {
+            let ProcessState {
                 pid, connections, ..
-            } = elder.state;
+            } = process.state;
             tracing::warn!(
                 pid,
                 connections,
                 "the oldest process ends as at SIGTERM: {MOST} others still have connections"
             );
-            elder.end().await;
+            process.drain().await;
         }
     }
 
     /// Tells all of them to end as at SIGTERM.
-    pub(crate) async fn end(&mut self) {
-        for elder in &mut self.all {
-            elder.end().await;
+    pub(crate) async fn drain(&mut self) {
+        for process in &mut self.all {
+            process.drain().await;
         }
     }
 
     /// Tells all of them to end at once.
-    pub(crate) async fn end_now(&self) {
-        for elder in &self.all {
-            elder.link.tell(&Message::EndNow).await;
+    pub(crate) async fn cut_off(&self) {
+        for process in &self.all {
+            process.link.tell(&Message::CutOff).await;
         }
     }
 
     /// Tells all of them to open their logs again.
     pub(crate) async fn reopen_logs(&self) {
-        for elder in &self.all {
-            elder.link.tell(&Message::ReopenLogs).await;
+        for process in &self.all {
+            process.link.tell(&Message::ReopenLogs).await;
         }
     }
 
     /// Tells the keeper of the pid which process serves now.
     pub(crate) async fn tell_keeper(&self, pid: u32) {
-        for elder in self.all.iter().filter(|elder| elder.state.keeper) {
-            elder.link.tell(&Message::Newest { pid }).await;
+        for process in self.all.iter().filter(|process| process.state.keeper) {
+            process.link.tell(&Message::Newest { pid }).await;
         }
     }
 
     /// Returns whether some are left beside the keeper of the pid, which waits for this
     /// process.
     pub(crate) fn are_left(&self) -> bool {
-        self.all.iter().any(|elder| !elder.state.keeper)
+        self.all.iter().any(|process| !process.state.keeper)
     }
 
     /// Waits for the next thing that one of them does. Cancel-safe.
@@ -148,17 +151,17 @@ impl Elders {
     }
 
     fn received(&mut self, index: usize, received: io::Result<Option<Received>>) -> Event {
-        let elder = &mut self.all[index];
-        let pid = elder.state.pid;
+        let process = &mut self.all[index];
+        let pid = process.state.pid;
         match received {
             Ok(Some(received)) => match received.message {
-                Message::Open { connections } => elder.state.connections = connections,
+                Message::Open { connections } => process.state.connections = connections,
                 Message::Cut { connections } => {
-                    elder.has_counted = true;
-                    elder.state.connections = 0;
-                    self.cut_off(pid, connections);
+                    process.has_counted = true;
+                    process.state.connections = 0;
+                    self.count_cut(pid, connections);
                 }
-                Message::Idle => elder.state.idle = true,
+                Message::Idle => process.state.idle = true,
                 Message::Signal { signal } => return Event::Signal(signal),
                 // A later version may say more.
                 _ => {}
@@ -167,12 +170,12 @@ impl Elders {
                 if let Err(error) = ended {
                     tracing::warn!(%error, pid, "link to an older process failed");
                 }
-                let elder = self.all.remove(index);
-                if !elder.has_counted {
+                let process = self.all.remove(index);
+                if !process.has_counted {
                     // It was killed.
-                    self.cut_off(pid, elder.state.connections);
+                    self.count_cut(pid, process.state.connections);
                 }
-                if elder.state.keeper {
+                if process.state.keeper {
                     return Event::KeeperKilled;
                 }
                 tracing::info!(pid, "older process ended");
@@ -181,7 +184,7 @@ impl Elders {
         Event::Changed
     }
 
-    fn cut_off(&mut self, pid: u32, connections: u64) {
+    fn count_cut(&mut self, pid: u32, connections: u64) {
         self.cut += connections;
         if connections > 0 {
             tracing::warn!(
@@ -193,10 +196,10 @@ impl Elders {
     }
 }
 
-impl Elder {
-    async fn end(&mut self) {
+impl OlderProcess {
+    async fn drain(&mut self) {
         self.state.ending = true;
-        self.link.tell(&Message::End).await;
+        self.link.tell(&Message::Drain).await;
     }
 }
 
