@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::process::Child;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use sekisho_certs::Secret;
 use sekisho_stores::disk_cache::DiskCache;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
 use super::channel::{Channel, Link, MAX_DESCRIPTORS, MAX_TAIL};
@@ -31,9 +31,9 @@ pub(crate) struct Estate {
     /// Returns the ticket keys.
     pub(crate) ticket_keys: Box<dyn Fn() -> Secret + Send>,
     /// Returns names that clients ask for most.
-    pub(crate) hot_names: Arc<HotNames>,
-    /// Values of the configuration, a line each, once they are known.
-    pub(crate) config_lines: Arc<OnceLock<Vec<String>>>,
+    pub(crate) hot_names: Arc<Lines>,
+    /// Returns the values of the configuration, a line each.
+    pub(crate) config_lines: Arc<Lines>,
     /// Lets go of what only one process may have. Called when the new one serves.
     pub(crate) let_go: Option<LetGo>,
     /// Waits until who asked for a hand-over has the answer, and orders have ended.
@@ -53,8 +53,8 @@ impl Estate {
     }
 }
 
-/// Function that names what clients ask for most. It takes a while.
-pub(crate) type HotNames = dyn Fn() -> Vec<String> + Send + Sync;
+/// Function that makes lines. It takes a while.
+pub(crate) type Lines = dyn Fn() -> Vec<String> + Send + Sync;
 
 /// Function that lets go, told whether the new process takes the admin listener's socket.
 pub(crate) type LetGo = Box<dyn FnOnce(bool) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
@@ -138,10 +138,10 @@ async fn offer(
     older: Vec<(ProcessState, OwnedFd)>,
     complete: Complete,
 ) -> Result<()> {
-    let hot_names = {
-        let hot_names = Arc::clone(&estate.hot_names);
-        spawn_blocking(move || hot_names())
-    };
+    let (hot_names, config_lines) = (
+        beside(Arc::clone(&estate.hot_names)),
+        beside(Arc::clone(&estate.config_lines)),
+    );
     for sockets in estate.listeners.chunks(MAX_DESCRIPTORS) {
         let addresses = sockets.iter().map(|(address, _)| *address).collect();
         let descriptors: Vec<_> = sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
@@ -164,13 +164,13 @@ async fn offer(
     let keys = (estate.ticket_keys)();
     link.send(&Message::TicketKeys, keys.expose(), &[]).await?;
     send_lines(link, &Message::HotNames, hot_names.await?.iter()).await?;
-    send_lines(
-        link,
-        &Message::ConfigLines,
-        estate.config_lines.get().into_iter().flatten(),
-    )
-    .await?;
+    send_lines(link, &Message::ConfigLines, config_lines.await?.iter()).await?;
     Ok(link.send(&Message::Complete(complete), &[], &[]).await?)
+}
+
+/// Makes lines on a thread of its own.
+fn beside(lines: Arc<Lines>) -> JoinHandle<Vec<String>> {
+    spawn_blocking(move || lines())
 }
 
 async fn carry(link: &Channel, message: Message, descriptor: BorrowedFd<'_>) -> Result<()> {

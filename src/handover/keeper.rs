@@ -69,6 +69,7 @@ async fn pass_on(link: OwnedFd, children: &mut Children) -> Result<()> {
     link.tell(&Message::Idle).await;
     // Those that ended before the handler was there.
     children.reap(WaitOptions::NOHANG);
+    process::give_up_code_of_the_start();
     loop {
         tokio::select! {
             (signal, _) = signals.next() => link.tell(&Message::Signal { signal }).await,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -16,6 +16,7 @@ use sekisho_server::{Server, Shutdown, VirtualHost};
 use sekisho_stores::disk_cache::DiskCache;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::Config;
@@ -23,7 +24,7 @@ use crate::handover::{
     Asked, Ends, Estate, Handover, Kind, Launcher, LetGo, OlderProcesses, Predecessor, Program,
     Record, Request, Signals, Taken, Watchdog,
 };
-use crate::process::SignalThread;
+use crate::process::{self, SignalThread};
 use crate::terminal::failure::Result;
 
 /// Function by which the admin listener asks for a hand-over.
@@ -129,13 +130,10 @@ impl Succession {
     /// Joins what a hand-over needs with the functions of the other parts.
     pub(super) fn handover(self, config: &Config, parts: Parts) -> Handover {
         let lookup = Arc::clone(&parts.lookup);
-        let config_lines = Arc::default();
-        let noting = note_config(
-            config.clone(),
-            self.config_lines,
-            Arc::clone(&config_lines),
-            Arc::clone(&self.record),
-        );
+        let before = self.config_lines;
+        let shown = Arc::new(config.clone());
+        let noted = Arc::clone(&shown);
+        let record = Arc::clone(&self.record);
         let begin = parts.begin;
         let estate = Estate {
             listeners: self.listeners,
@@ -143,7 +141,7 @@ impl Succession {
             disk_cache: parts.disk,
             ticket_keys: parts.ticket_keys,
             hot_names: Arc::new(move || hottest(&lookup)),
-            config_lines,
+            config_lines: Arc::new(move || config_lines(&shown)),
             let_go: Some(parts.let_go),
             give_back: Some(parts.give_back),
             finished: Some(parts.finished),
@@ -163,8 +161,11 @@ impl Succession {
             warm: Some(Box::pin(warm)),
             begin: Some(Box::new(move || {
                 begin();
-                // Beside the start, which it would delay by milliseconds.
-                drop(tokio::task::spawn_blocking(noting));
+                if !before.is_empty() {
+                    drop(spawn_blocking(move || {
+                        note_changes(&noted, &before, &record)
+                    }));
+                }
             })),
             takes_admin: self.takes_admin,
             drain: config.limits.drain,
@@ -222,26 +223,21 @@ async fn warm(lookup: Arc<Lookup<VirtualHost>>, names: Vec<String>) {
     let _ = timeout(WARM_FIRST, warming).await;
 }
 
-/// Makes a function that notes the values of the configuration, and what changed if another
-/// process had others.
-fn note_config(
-    config: Config,
-    before: Vec<String>,
-    config_lines: Arc<OnceLock<Vec<String>>>,
-    record: Arc<Record>,
-) -> impl FnOnce() + Send {
-    move || {
-        let sections = config.effective();
-        let lines = sections.iter().flat_map(|section| {
-            let set = section.entries.iter().filter(|entry| entry.value.is_some());
-            set.map(|entry| format!("[{}] {}", section.path, entry.assignment()))
-        });
-        let lines: Vec<_> = lines.collect();
-        if !before.is_empty() {
-            record.changed(changed(&before, &lines));
-        }
-        let _ = config_lines.set(lines);
-    }
+/// Lists the values of a configuration. It takes milliseconds.
+fn config_lines(config: &Config) -> Vec<String> {
+    let sections = config.effective();
+    let lines = sections.iter().flat_map(|section| {
+        let set = section.entries.iter().filter(|entry| entry.value.is_some());
+        set.map(|entry| format!("[{}] {}", section.path, entry.assignment()))
+    });
+    lines.collect()
+}
+
+/// Notes what changed in the configuration since the process before.
+fn note_changes(config: &Config, before: &[String], record: &Record) {
+    record.changed(changed(before, &config_lines(config)));
+    // It ran code that serving does not need.
+    process::give_up_code_of_the_start();
 }
 
 /// Lists lines that only one of two configurations has: `-` and those of the one before,
