@@ -124,7 +124,6 @@ impl Serving {
         // The workers, which handle clients' bytes, start after this: they
         // inherit no right to bind.
         process::give_up_binding();
-        process::give_up_code_of_the_start();
         let start_up = begun.elapsed();
         metrics.listening(start_up);
         Ok(Self {

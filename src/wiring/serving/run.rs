@@ -14,7 +14,7 @@ use super::issuance::Issuance;
 use super::{Serving, succession, tasks};
 use crate::config::Config;
 use crate::handover::{Outcome, Signals};
-use crate::process::SignalThread;
+use crate::process::{self, SignalThread};
 use crate::terminal::failure::Result;
 
 impl Serving {
@@ -104,6 +104,8 @@ fn begin(issuance: Option<&Issuance>, file: Option<ListenerHandle>) {
     if let Some(Err(error)) = issuance.map(Issuance::start) {
         tracing::error!(%error, "no certificate is ordered or renewed");
     }
+    // The start ends here.
+    process::give_up_code_of_the_start();
 }
 
 /// Lets go of what only one process may have. Another one that takes the admin listener's
