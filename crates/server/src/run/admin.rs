@@ -102,7 +102,7 @@ impl Admin {
     }
 
     /// Serves until `left` resolves, then answers requests in flight for at most
-    /// [`LEAVE`]. Returns the listener, whose socket another process may serve. The
+    /// 10 s. Returns the listener, whose socket another process may serve. The
     /// service should outlive the drain: load balancers must see `/readyz` change.
     pub async fn serve(self, listener: Listener, left: impl Future<Output = ()>) -> Listener {
         let audience = listener.audience();
@@ -137,7 +137,7 @@ impl Admin {
         listener
     }
 
-    /// Waits until no connection is open whose request was let in, at most [`LEAVE`].
+    /// Waits until no connection is open whose request was let in, at most 10 s.
     pub async fn drained(self) {
         let all = u32::try_from(MAX_CONNECTIONS).expect("64");
         let _ = timeout(LEAVE, self.0.permits.acquire_many(all)).await;

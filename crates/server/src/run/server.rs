@@ -170,7 +170,7 @@ impl Server {
     }
 
     /// Makes a function that says whether each worker turns. A worker turns once a second,
-    /// and stands still if none of its turns is seen for [`STANDS_STILL`].
+    /// and stands still if none of its turns is seen for 3 s.
     pub fn turns(&self) -> impl FnMut() -> bool + Send + use<> {
         let begun = Instant::now();
         let workers = self.workers.iter();
