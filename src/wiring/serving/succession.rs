@@ -163,7 +163,7 @@ impl Succession {
                 begin();
                 if !before.is_empty() {
                     drop(spawn_blocking(move || {
-                        note_changes(&noted, &before, &record)
+                        note_changes(&noted, &before, &record);
                     }));
                 }
             })),
