@@ -61,7 +61,8 @@ pub(crate) fn open_all_files() -> Option<u64> {
 pub(crate) fn check_files(allowed: Option<u64>, config: &Config) -> usize {
     let (connections, workers) = (config.limits.connections, config.limits.workers);
     let addresses = config.listen.https.len() + config.listen.http.len();
-    let others = workers * (addresses + PER_WORKER) + MAX_OPEN_FILES + OTHER_FILES;
+    // Each listening socket has a copy, for a hand-over.
+    let others = workers * (2 * addresses + PER_WORKER) + MAX_OPEN_FILES + OTHER_FILES;
     let needed = (connections + others + unused_connections(workers)) as u64;
     if let Some(allowed) = allowed.filter(|allowed| *allowed < needed) {
         tracing::warn!(

@@ -40,7 +40,7 @@ use crate::wiring::open::{self, Opened};
 use crate::wiring::serving::issuance::Issuance;
 use crate::wiring::serving::metrics::registry;
 use crate::wiring::serving::status::Status;
-use crate::wiring::serving::succession::{Controls, Succession};
+use crate::wiring::serving::succession::Succession;
 use crate::wiring::serving::tasks::Tasks;
 
 /// Server whose sockets are bound, and its background tasks.
@@ -92,8 +92,7 @@ impl Serving {
         let keeper = keeper(config, &opened, &documents, Arc::clone(&ring), handed);
         let feed = background.block_on(feed(&opened, &lookup, documents));
         let keeper = background.block_on(filled(keeper, &opened));
-        let shutdown = Shutdown::new();
-        let access_log = open::access_log::open(config)?;
+        let (shutdown, access_log) = (Shutdown::new(), open::access_log::open(config)?);
         let parts = Parts {
             lookup,
             metrics: Arc::clone(&metrics),
@@ -111,8 +110,7 @@ impl Serving {
         let registry = registry(&opened, &parts, issuance.as_deref(), hook.as_ref(), record);
         let (lookup, responder) = (parts.lookup.clone(), parts.responder.clone());
         let status = Status::new(config, &parts, &opened, record);
-        let control = succession.control();
-        let sources = sources(config, &parts, registry, &shutdown, status, control);
+        let sources = sources(config, &parts, registry, &shutdown, status, &succession);
         let inherited = std::mem::take(&mut taken.listeners);
         let server = Server::build(config.settings(upstreams), parts, inherited)
             .map_err(bind_error::with_hint)?;
@@ -261,7 +259,7 @@ fn sources(
     registry: Registry,
     shutdown: &Shutdown,
     status: Status,
-    control: Controls,
+    succession: &Succession,
 ) -> Sources {
     let lookup = Arc::clone(&parts.lookup);
     let shutdown = shutdown.clone();
@@ -272,7 +270,7 @@ fn sources(
         draining: Box::new(move || shutdown.phase() > Phase::Serving),
         sites_digest: config.sites_digest().into(),
         status: status.source(),
-        control,
+        control: succession.control(),
     }
 }
 

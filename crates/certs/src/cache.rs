@@ -268,7 +268,7 @@ impl<V> Cache<V> {
     /// Drops all entries and bounds the cache to `memory` bytes.
     pub(crate) fn shrink(&self, memory: usize) {
         let notes = memory / 16;
-        // One at a time: a shard that is emptied at once is locked for as long.
+        // Entries are dropped one by one: a shard that is emptied at once stays locked meanwhile.
         self.records.drain().for_each(drop);
         self.notes.drain().for_each(drop);
         self.records.set_capacity((memory - notes) as u64);

@@ -56,6 +56,7 @@ impl Serving {
                 .as_ref()
                 .map(|(_, admin)| admin.clone().drained());
             let file = tasks.admin.as_ref().map(|(listener, _)| listener.handle());
+            let has_feed = tasks.feed.is_some();
             let admin = tasks.start();
             let (beginning, ring, lookup) = (issuance.clone(), self.ring, self.lookup.clone());
             let parts = succession::Parts {
@@ -66,6 +67,7 @@ impl Serving {
                 reopen,
                 ticket_keys: Box::new(move || ring.keys()),
                 disk: self.disk.clone(),
+                has_feed,
                 begin: Box::new(move || begin(beginning.as_deref(), file)),
                 finished: Box::pin(finish(answered, issuance.clone())),
                 let_go: Box::new(move |takes_admin| {

@@ -8,6 +8,7 @@ use sekisho_server::admin::{Audience, Reply};
 use sekisho_server::metrics::Metrics;
 use sekisho_server::{Parts, VirtualHost};
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 use tokio::time::{Duration, timeout};
 
 use crate::config::Config;
@@ -27,6 +28,9 @@ pub(super) struct Status {
     record: Arc<Record>,
     /// Catalog of lineages, with issuance.
     catalog: Option<Arc<dyn Catalog>>,
+    /// Last answer of the catalog. Whoever reaches the listener makes one question of it in
+    /// [`KEPT`], however many requests come.
+    certificates: Mutex<Option<(Instant, Value)>>,
 }
 
 impl Status {
@@ -47,6 +51,7 @@ impl Status {
             metrics: Arc::clone(&parts.metrics),
             record: Arc::clone(record),
             catalog: catalog.map(|sealer| Arc::clone(sealer.catalog())),
+            certificates: Mutex::default(),
         }
     }
 
@@ -95,29 +100,22 @@ impl Status {
         let Some(catalog) = &self.catalog else {
             return Value::Null;
         };
-        let asked = async {
-            let due = catalog.count_due(COUNTED).await?;
-            let failing = catalog
-                .list_lineages(Listed::Failing, None, NAMED + 1)
-                .await?;
-            Ok::<_, sekisho_certs::StoreError>((due, failing))
-        };
-        let (due, failing) = match timeout(ASKED, asked).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => return json!({"error": error.to_string()}),
-            Err(_) => return json!({"error": format!("the store did not answer within {ASKED:?}")}),
-        };
-        let more = failing.len() > NAMED;
-        let count = failing.len().min(NAMED);
-        let mut value = json!({
-            "due": due,
-            "due_is_more": due >= COUNTED as u64,
-            "failing": count,
-            "failing_is_more": more,
-        });
-        if audience == Audience::Operator {
-            let names = failing[..count].iter().map(|one| one.name.to_string());
-            value["failing_names"] = names.collect();
+        let mut last = self.certificates.lock().await;
+        if last.as_ref().is_none_or(|(at, _)| at.elapsed() >= KEPT) {
+            let value = count(catalog.as_ref()).await;
+            *last = Some((Instant::now(), value));
+        }
+        let mut value = last
+            .as_ref()
+            .map_or(Value::Null, |(_, value)| value.clone());
+        if audience == Audience::Network
+            && let Some(fields) = value.as_object_mut()
+        {
+            fields.remove("failing_names");
+            // A store's error may name its server.
+            if let Some(error) = fields.get_mut("error") {
+                *error = "the store did not answer".into();
+            }
         }
         value
     }
@@ -157,6 +155,32 @@ impl Status {
     }
 }
 
+/// Asks the catalog which certificates are due and which failed.
+async fn count(catalog: &dyn Catalog) -> Value {
+    let asked = async {
+        let due = catalog.count_due(COUNTED).await?;
+        let failing = catalog
+            .list_lineages(Listed::Failing, None, NAMED + 1)
+            .await?;
+        Ok::<_, sekisho_certs::StoreError>((due, failing))
+    };
+    let (due, failing) = match timeout(ASKED, asked).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => return json!({"error": error.to_string()}),
+        Err(_) => return json!({"error": format!("the store did not answer within {ASKED:?}")}),
+    };
+    let more = failing.len() > NAMED;
+    let count = failing.len().min(NAMED);
+    let names = failing[..count].iter().map(|one| one.name.to_string());
+    json!({
+        "due": due,
+        "due_is_more": due >= COUNTED as u64,
+        "failing": count,
+        "failing_is_more": more,
+        "failing_names": names.collect::<Vec<_>>(),
+    })
+}
+
 fn state_of(older: &ProcessState) -> &'static str {
     match (older.idle, older.ending) {
         (true, _) => "keeps the pid",
@@ -169,5 +193,7 @@ fn state_of(older: &ProcessState) -> &'static str {
 const NAMED: usize = 20;
 /// Due lineages that are counted: more make the answer late.
 const COUNTED: usize = 10_000;
+/// Time for which an answer of the catalog is shown.
+const KEPT: Duration = Duration::from_secs(5);
 /// Longest wait for the store.
 const ASKED: Duration = Duration::from_secs(2);

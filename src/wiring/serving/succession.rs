@@ -58,6 +58,8 @@ pub(super) struct Parts {
     pub(super) reopen: Option<Box<dyn Fn() + Send>>,
     pub(super) ticket_keys: Box<dyn Fn() -> Secret + Send>,
     pub(super) disk: Option<Arc<DiskCache>>,
+    /// The store has a change log.
+    pub(super) has_feed: bool,
     pub(super) begin: Box<dyn FnOnce() + Send>,
     pub(super) let_go: LetGo,
     pub(super) finished: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -146,7 +148,7 @@ impl Succession {
             give_back: Some(parts.give_back),
             finished: Some(parts.finished),
         };
-        let warm = warm(parts.lookup, self.hot_names);
+        let warm = warm(parts.lookup, self.hot_names, parts.has_feed);
         Handover {
             program: self.program,
             launcher: self.launcher,
@@ -188,7 +190,7 @@ async fn ask(
         Control::Upgrade => Kind::Upgrade,
     };
     let (reply, outcome) = oneshot::channel();
-    // One that is under way holds the only place, or this process has handed over.
+    // The queue has one place, and none in a process that has handed over.
     let asked = asking.try_send(Request { kind, reply });
     asked.map_err(|_| Uncontrolled::Busy)?;
     let outcome = outcome.await.map_err(|_| Uncontrolled::Busy)?;
@@ -203,7 +205,7 @@ fn hottest(lookup: &Lookup<VirtualHost>) -> Vec<String> {
 
 /// Reads the hottest names: until [`WARM_FIRST`] before the server says that it serves, and
 /// the others beside clients.
-async fn warm(lookup: Arc<Lookup<VirtualHost>>, names: Vec<String>) {
+async fn warm(lookup: Arc<Lookup<VirtualHost>>, names: Vec<String>, has_feed: bool) {
     if names.is_empty() {
         return;
     }
@@ -214,7 +216,8 @@ async fn warm(lookup: Arc<Lookup<VirtualHost>>, names: Vec<String>) {
         .collect();
     let warming = tokio::spawn(async move {
         // What is read before the feed vouches for it is read again.
-        while lookup.stats().feed != FeedState::Healthy && begun.elapsed() < WARM_FIRST {
+        let is_late = || !has_feed || begun.elapsed() >= WARM_FIRST;
+        while lookup.stats().feed != FeedState::Healthy && !is_late() {
             sleep(FEED_CHECK).await;
         }
         lookup.warm(names, WARM_AT_ONCE).await;
@@ -252,7 +255,7 @@ fn changed(before: &[String], now: &[String]) -> Vec<String> {
 
 /// Names that a new process reads first.
 const HOT_NAMES: usize = 10_000;
-/// Reads at once. Each takes a permit of the store like any other.
+/// Reads at once, beside those that clients wait for.
 const WARM_AT_ONCE: usize = 32;
 /// Time for the hottest names before the new process serves: the old one does meanwhile.
 const WARM_FIRST: Duration = Duration::from_millis(100);

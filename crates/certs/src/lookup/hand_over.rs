@@ -1,4 +1,4 @@
-//! What a lookup does when another process takes over: it names its hottest records, gives
+//! Steps of a lookup when another process takes over: it names its hottest records, gives
 //! back its memory, and in the new process reads what the old one named.
 
 use std::sync::Arc;

@@ -38,7 +38,7 @@ impl Issuer {
                 tracing::warn!(%error, "what is due for renewal is not known");
                 false
             });
-            // What was claimed counts by itself now.
+            // Claimed work counts by itself now.
             drop(busy);
             let pause = async {
                 match more {
@@ -252,7 +252,7 @@ mod tests {
         let why = work.outcome().await.unwrap_err().why;
         assert!(why.contains("unknown"), "work goes on to its end: {why}");
         renewal.await.unwrap();
-        // What is due later is left to others.
+        // Lineages that are due later are left to others.
         Arc::clone(&issuer).renew_due().await;
         assert_eq!(issuer.lineage(&name).await.unwrap().unwrap().claim, None);
     }

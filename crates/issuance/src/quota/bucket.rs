@@ -73,7 +73,7 @@ impl Limit {
     /// Returns the seconds in which an empty bucket becomes full.
     #[must_use]
     pub const fn period(self) -> u32 {
-        // What the interval was rounded up by is less than a second in all.
+        // The rounding of the interval adds less than a second in all.
         (self.count as i64 * self.interval / MICROS) as u32
     }
 

@@ -79,7 +79,7 @@ impl Cache {
 
     /// Drops all entries and bounds the cache to `capacity` bytes.
     pub(crate) fn shrink(&self, capacity: usize) {
-        // One at a time: a shard that is emptied at once is locked for as long.
+        // Entries are dropped one by one: a shard that is emptied at once stays locked meanwhile.
         self.entries.drain().for_each(drop);
         self.entries.set_capacity(capacity as u64);
     }

@@ -63,12 +63,12 @@ pub enum Uncontrolled {
     Failed(String),
 }
 
-/// Who asks for `/status`.
+/// Caller of `/status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
     /// The server's user, over the Unix socket.
     Operator,
-    /// Whoever reaches the TCP address and has its token.
+    /// A caller that reaches the TCP address and has its token.
     Network,
 }
 
@@ -132,7 +132,7 @@ impl Admin {
             () = left => {}
         }
         self.0.leaving.store(true, Ordering::Relaxed);
-        // Who asked for a hand-over waits for its outcome.
+        // The caller that asked for a hand-over waits for its outcome.
         tokio::spawn(timeout(LEAVE, open.join_all()));
         listener
     }

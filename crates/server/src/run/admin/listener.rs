@@ -48,7 +48,7 @@ enum Bound {
 }
 
 /// Handle of a listener that serves, by which it goes to another process or comes from one.
-/// It does not keep the socket open.
+/// The handle does not keep the socket open.
 #[derive(Clone, Debug)]
 pub struct ListenerHandle(Weak<Bound>);
 

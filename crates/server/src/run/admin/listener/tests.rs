@@ -58,7 +58,7 @@ async fn only_a_stale_socket_is_replaced() {
     assert_eq!(fs::read(&file).unwrap(), b"precious");
 }
 
-/// What the kernel does with `SCM_RIGHTS`.
+/// Passes a descriptor as the kernel does with `SCM_RIGHTS`.
 fn passed(listener: &Listener) -> OwnedFd {
     listener.descriptor().try_clone_to_owned().unwrap()
 }

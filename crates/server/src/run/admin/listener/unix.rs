@@ -20,7 +20,7 @@ pub(super) struct UnixSocket {
     pub(super) listener: UnixListener,
     pub(super) path: PathBuf,
     inode: u64,
-    /// Whether this process removes the file. Relaxed suffices: the flag guards no other data.
+    /// Set if this process removes the file. Relaxed suffices: the flag guards no other data.
     pub(super) has_file: AtomicBool,
 }
 
