@@ -49,7 +49,7 @@ pub(super) struct Pool {
     pub(super) lookups: Option<Reconnecting<Arc<Connection>>>,
     /// Connection for lookups that hang on another one, while there are any: one more than
     /// the pool has.
-    spare: tokio::sync::Mutex<Weak<Connection>>,
+    pub(super) spare: tokio::sync::Mutex<Weak<Connection>>,
 }
 
 impl Pool {

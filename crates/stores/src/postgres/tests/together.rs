@@ -118,8 +118,12 @@ pub(super) async fn snapshot(url: &str) -> oneshot::Sender<()> {
 
 /// Runs this in a transaction that stays open until the sender is dropped.
 pub(super) async fn holding(url: &str, text: &'static str) -> oneshot::Sender<()> {
+    holding_in(existing(url), text).await
+}
+
+/// The same on the open connection of this store, if it has one.
+pub(super) async fn holding_in(store: Postgres, text: &'static str) -> oneshot::Sender<()> {
     let ((begun, wait), (hold, held)) = (oneshot::channel(), oneshot::channel::<()>());
-    let store = existing(url);
     tokio::spawn(async move {
         let work = async move |on: Arc<Connection>| {
             on.run(text).await?;
