@@ -4,6 +4,7 @@
 mod bursts;
 mod connections;
 mod kills;
+mod orders;
 mod programs;
 mod refusals;
 mod state;

@@ -1,12 +1,43 @@
 //! Tests a hand-over while the store is down.
 
+use sekisho_testkit::services::{Postgres, Signal};
 use sekisho_testkit::{Key, Pair, RedisServer};
 
 use super::{HOST, Handed};
+use crate::postgres;
 use crate::sandbox::{SOON, ca, until};
 
 #[test]
-fn a_hand_over_while_the_store_is_down_loses_no_host() {
+fn a_hand_over_while_postgresql_is_down_loses_no_host() {
+    let database = Postgres::start();
+    let url = database.database();
+    let writer = postgres::sandbox(&url);
+    postgres::import(&writer, HOST);
+    let master = writer.path("master.key");
+    let store = format!(
+        "[store]\nurl = \"{url}\"\n[keys]\nmaster = \"file:{}\"\n",
+        master.display()
+    );
+    let handed = Handed::start(&store);
+    until("the first visit", SOON, || handed.serves(1));
+    until("a copy on disk", SOON, || {
+        handed.server.metric("sekisho_disk_cache_copies") == Some(1.0)
+    });
+    // One that refuses connections, and one that accepts them and says nothing.
+    database.signal(Signal::End);
+    handed.reload(2, "", &store);
+    database.begin();
+    database.signal(Signal::Pause);
+    handed.reload(3, "", &store);
+    database.signal(Signal::Resume);
+    postgres::import(&writer, "b.example");
+    until("a change of the store", SOON, || {
+        handed.server.fetch("b.example").is_ok()
+    });
+}
+
+#[test]
+fn a_hand_over_while_redis_is_down_loses_no_host() {
     let mut redis = RedisServer::start();
     let pair = ca().issue(&[HOST], Key::P256);
     put(&redis, &pair);
