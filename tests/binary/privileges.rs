@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::TcpStream;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
@@ -74,6 +74,30 @@ fn a_right_of_the_programs_file_is_passed_on() {
     assert!(server.fetch("a.example").is_ok());
     let newest = hand_over(&sandbox, &server, "127.83.1.10");
     assert_only_idle_threads_may_bind(newest);
+    server.stop();
+}
+
+/// A first page that is not there, in most cases.
+#[test]
+fn a_page_that_the_server_s_user_may_not_read_is_told() {
+    if !needs("root, to serve as another user", geteuid().is_root()) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.page("a.example", "page");
+    prepare(&sandbox, "127.0.0.1:0");
+    let page = sandbox.path("www/a.example/index.html");
+    fs::set_permissions(&page, fs::Permissions::from_mode(0o600)).expect("ours");
+    let server = Server::start(as_nobody(&sandbox, binary().as_ref(), "-all"));
+    let answer = server.fetch("a.example").expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    let told = "file can't be read: answered with 403";
+    until("the reason", SOON, || server.log().contains(told));
+    assert!(
+        server.log().contains("Permission denied"),
+        "{}",
+        server.log()
+    );
     server.stop();
 }
 

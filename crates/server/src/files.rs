@@ -327,9 +327,13 @@ impl FilesState {
                     _permit: None,
                 };
             }
-            Loaded::Forbidden => {
+            Loaded::Forbidden(why) => {
+                let status = StatusCode::FORBIDDEN;
+                if let Some(error) = why {
+                    self.log_limits.unreadable(file, &error, status);
+                }
                 self.cache.remove(&key);
-                return Found::Refused(StatusCode::FORBIDDEN);
+                return Found::Refused(status);
             }
             Loaded::Refused(refusal) => {
                 self.guard.note(refusal, file);
@@ -337,8 +341,9 @@ impl FilesState {
                 return Found::Refused(StatusCode::SERVICE_UNAVAILABLE);
             }
             Loaded::Failed(error) => {
-                self.log_limits.unreadable(file, &error);
-                return Found::Refused(StatusCode::INTERNAL_SERVER_ERROR);
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                self.log_limits.unreadable(file, &error, status);
+                return Found::Refused(status);
             }
         };
         Found::Entry(self.cache.insert(key, what, checked))

@@ -28,8 +28,8 @@ pub(crate) enum Loaded {
     Cached(What),
     /// A file that is read while it is sent.
     Large(LargeFile),
-    /// A file without read permission, or no regular file.
-    Forbidden,
+    /// No regular file, or, with the error, one without read permission.
+    Forbidden(Option<io::Error>),
     /// A root or file that the guard refuses.
     Refused(Refusal),
     /// An error of the system.
@@ -103,7 +103,7 @@ pub(crate) fn load(key: &Key, known: Option<Identity>, guard: &Guard) -> Loaded 
                     false => What::Directory,
                 }))
             } else if !metadata.is_file() {
-                Ok(Loaded::Forbidden)
+                Ok(Loaded::Forbidden(None))
             } else if known == Some(Identity::of(&metadata)) {
                 Ok(Loaded::Unchanged)
             } else {
@@ -229,7 +229,8 @@ fn refusal(error: io::Error) -> Loaded {
             | Errno::XDEV
             | Errno::NAMETOOLONG,
         ) => Loaded::Cached(What::Missing),
-        Some(Errno::ACCESS | Errno::PERM | Errno::NXIO | Errno::NODEV) => Loaded::Forbidden,
+        Some(Errno::ACCESS | Errno::PERM) => Loaded::Forbidden(Some(error)),
+        Some(Errno::NXIO | Errno::NODEV) => Loaded::Forbidden(None),
         _ => Loaded::Failed(error),
     }
 }

@@ -114,12 +114,13 @@ impl LogLimits {
     }
 
     /// Logs a file that the system failed to read.
-    pub(crate) fn unreadable(&self, file: File<'_>, error: &io::Error) {
+    pub(crate) fn unreadable(&self, file: File<'_>, error: &io::Error, status: StatusCode) {
         let File {
             host, root, path, ..
         } = file;
         if let Some(others) = self.unreadable.allow(file.tenant) {
-            tracing::warn!(host, root, path, %error, others, "file can't be read: answered with 500");
+            let status = status.as_u16();
+            tracing::warn!(host, root, path, %error, others, "file can't be read: answered with {status}");
         }
     }
 
@@ -134,7 +135,7 @@ impl LogLimits {
             tracing::error!(
                 %pattern, what, others,
                 "the host is answered with 503: {refusal}; `sekisho check` lists all such hosts; \
-                 restart the server after a change of [sites]"
+                 reload the server after a change of [sites]"
             );
         }
     }
@@ -163,7 +164,7 @@ impl LogLimits {
         if let Some(others) = self.upstream_refused.allow(tenant) {
             tracing::error!(
                 host, %address, others,
-                "upstream refused with 503: {refusal}; restart the server after a change of [sites]"
+                "upstream refused with 503: {refusal}; reload the server after a change of [sites]"
             );
         }
     }
