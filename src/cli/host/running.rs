@@ -17,7 +17,7 @@ pub(super) fn compare(config: &Config) {
     let file = config.file.display();
     let Some(address) = &config.listen.admin else {
         eprintln!(
-            "note: servers read [sites] of {file} at their start; restart them after a change"
+            "note: servers read [sites] of {file} at their start; reload them after a change"
         );
         return;
     };
@@ -25,7 +25,7 @@ pub(super) fn compare(config: &Config) {
         Ok(digest) if digest == config.sites_digest() => {}
         Ok(_) => eprintln!(
             "warning: the server at {address} has read another [sites] than that of {file}; \
-             restart it, or requests may get 503"
+             run 'sekisho reload', or requests may get 503"
         ),
         Err(error) => eprintln!(
             "note: the server at {address} does not answer ({error}); servers read [sites] at \
