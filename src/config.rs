@@ -125,6 +125,16 @@ impl Config {
         Ok(config)
     }
 
+    /// Makes a configuration of the admin listener's keys alone, from a file with mistakes
+    /// elsewhere; none if they are wrong, too.
+    pub(crate) fn of_listener(file: &Path) -> Option<Self> {
+        let text = fs::read_to_string(file).ok()?;
+        let admin = read::listener(&text);
+        let rest = "[store]\nurl = \"sqlite:hosts.db\"\n[keys]\nmaster = \"file:master.key\"\n";
+        let text = format!("[listen]\nhttps = [\"127.0.0.1:0\"]\n{admin}{rest}");
+        Self::parse(&text, file).ok()
+    }
+
     /// Lists how others may change the file or the script of `[hook]`, or read a
     /// password in the file.
     ///

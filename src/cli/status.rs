@@ -23,7 +23,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
-    let config = configuration::load(config)?;
+    let config = configuration::load_listener(config)?;
     let admin = Admin::of(&config)?;
     let answer = open::runtime()?.block_on(admin.ask(Method::GET, "/status", LIMIT))?;
     if answer.status != StatusCode::OK {

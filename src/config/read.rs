@@ -38,6 +38,20 @@ pub(super) fn read(text: &str) -> Result<(RawConfig, Problems), Problems> {
     Err(problems)
 }
 
+/// Returns the keys of the admin listener, each in a line.
+pub(super) fn listener(text: &str) -> String {
+    let (root, _) = DeTable::parse_recoverable(text);
+    let mut lines = String::new();
+    for key in ["admin", "admin_token"] {
+        let listen = root.get_ref().get("listen").map(Spanned::get_ref);
+        let value = listen.and_then(|listen| listen.get(key)?.get_ref().as_str());
+        if let Some(value) = value {
+            lines += &format!("{key} = {}\n", toml::Value::from(value));
+        }
+    }
+    lines
+}
+
 /// Tells the first mistake of each line: others follow from it.
 fn mistakes(text: &str, errors: &[toml::de::Error]) -> Problems {
     let mut problems = Problems::default();

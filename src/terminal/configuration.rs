@@ -5,8 +5,28 @@ use std::path::Path;
 use anyhow::anyhow;
 use sekisho_certs::printable;
 
-use crate::config::{Config, Exposure};
+use crate::config::{Config, ConfigError, Exposure};
 use crate::terminal::failure::{self, Result};
+
+/// Reads the configuration for a command that only asks the server. One with mistakes will
+/// do: the server runs with an earlier one. They are told as a warning.
+pub(crate) fn load_listener(file: Option<&Path>) -> Result<Config> {
+    let error = match Config::load(file) {
+        Ok(config) => return Ok(config),
+        Err(error) => error,
+    };
+    let ConfigError::Invalid { file, .. } = &error else {
+        return Err(error.into());
+    };
+    let Some(config) = Config::of_listener(file) else {
+        return Err(error.into());
+    };
+    for line in error.lines() {
+        let hint = "the server runs with the configuration that it read before";
+        failure::warn(&anyhow!(line), hint);
+    }
+    Ok(config)
+}
 
 /// Reads the configuration for a command. Standard error names a file that was
 /// found, not given, and warns of exposures.

@@ -22,6 +22,12 @@ fn a_bad_file_changes_nothing_and_says_why() {
     assert!(ran.err.contains("sekisho.toml:"), "{}", ran.err);
     assert!(handed.serves(1), "{}", handed.server.log());
     assert_eq!(handed.starts(), 1, "{}", handed.server.log());
+    // Now of all times one asks how the server is.
+    let status = handed.run("status");
+    assert_eq!(status.code, Some(0), "{}", status.err);
+    assert!(status.out.contains("up "), "{}", status.out);
+    let warned = "unknown key `workerz`";
+    assert!(status.err.contains(warned), "{}", status.err);
     handed.reload(3, "", "");
 }
 
