@@ -5,4 +5,5 @@
 pub(crate) mod hook;
 pub(crate) mod log;
 pub(crate) mod open;
+pub(crate) mod owner;
 pub(crate) mod serving;

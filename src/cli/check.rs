@@ -17,6 +17,7 @@ use crate::terminal::failure::{self, Ended, Result};
 use crate::terminal::output::Output;
 use crate::wiring::hook;
 use crate::wiring::open::{self, Opened};
+use crate::wiring::owner::User;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -32,6 +33,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     let config = configuration::load(config)?;
+    warn_of_root(&config);
     open::admin_token(&config)?;
     open::access_log::check(&config)?;
     let (opened, unreachable, refused) = open::runtime()?.block_on(async {
@@ -70,6 +72,17 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
         failure::warn(&error, hint);
     }
     Ok(Ended::of(!(args.strict && refused.any())))
+}
+
+/// Says that a server of another user may not be able to do what root can.
+fn warn_of_root(config: &Config) {
+    let store = config.store.url.database();
+    let folder = store.and_then(Path::parent);
+    if let Some(User { name, .. }) = folder.and_then(User::other_owner) {
+        let what = anyhow!("root checks this, but the folder of the store belongs to {name}");
+        let hint = format!("'sudo -u {name} sekisho check' finds what {name} can't open");
+        failure::warn(&what, &hint);
+    }
 }
 
 /// Reasons why stores can't be reached. A server would start all the same.
@@ -119,5 +132,5 @@ script of [hook], and runs its function test, if it has one. Fails on what
 error with --reachable. It listens nowhere, so it may run beside the server.
 
 Examples:
-  sekisho check --config /etc/sekisho/sekisho.toml && systemctl restart sekisho
+  sudo -u sekisho sekisho check && systemctl reload sekisho
   sekisho check --reachable --strict";

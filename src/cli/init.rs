@@ -1,7 +1,5 @@
 //! `sekisho init`: a configuration to begin with, with its store.
 
-mod owner;
-
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::Write;
@@ -15,7 +13,7 @@ use sekisho_certs::seal::KeySource;
 use crate::config::Config;
 use crate::terminal::failure::{Ended, Result};
 use crate::wiring::open;
-use owner::{Folder, SERVICE, User};
+use crate::wiring::owner::{self, Folder, SERVICE, User};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -64,18 +62,12 @@ pub(super) fn run(args: &Args) -> Result<Ended> {
 fn make_store(config: &Config, user: Option<&User>) -> Result<()> {
     let store = config.store.url.database().expect("the template has one");
     let folder = store.parent().expect("it is absolute");
-    let name = |path: &Path| path.file_name().map(OsStr::to_owned);
-    let journals = ["", "-wal", "-shm"].map(|suffix| {
-        let mut file = name(store)?;
-        file.push(suffix);
-        Some(file)
-    });
     let key = match &config.keys {
-        Some(KeySource::File(path)) => name(path),
+        Some(KeySource::File(path)) => path.file_name(),
         _ => None,
     };
-    let files = journals.into_iter().flatten().chain(key).collect();
-    let made = Folder::make(folder, files, user)?;
+    let files = owner::files_of(store).chain(key.map(OsStr::to_owned));
+    let made = Folder::make(folder, files.collect(), user)?;
     let runtime = open::runtime()?;
     drop(runtime.block_on(open::create(config))?);
     drop(runtime);

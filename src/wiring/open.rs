@@ -1,5 +1,6 @@
 //! Opens the store of the configuration.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use crate::config::Config;
 use crate::terminal::configuration;
 use crate::terminal::failure::Result;
+use crate::wiring::owner::{self, Folder, User};
 
 pub(crate) use caches::{IGNORED, connect as connect_cache, ignores_redis};
 pub(crate) use issuance::issuer;
@@ -98,6 +100,10 @@ pub(crate) async fn create_under(
 ) -> Result<(Sealer, bool)> {
     let url = catalog_url(config)?;
     let is_there = sekisho_stores::exists(url, &Handle::current()).await?;
+    let others = match is_there {
+        true => Vec::new(),
+        false => folders_of_others(config)?,
+    };
     // The key comes first: after a crash here, the next run finds a key and no
     // store, and continues.
     let keys = match is_there {
@@ -107,7 +113,31 @@ pub(crate) async fn create_under(
     let catalog = catalog(config, Mode::Create)?;
     let key = choose(&keys.ring());
     let sealer = Sealer::create_under(catalog, keys, key).await?;
+    for (folder, owner) in &others {
+        folder.give_to(owner)?;
+    }
     Ok((sealer, !is_there))
+}
+
+/// Returns the folders of the store's files and of the key's that belong to another user
+/// than root, who makes them: a server of that user would not be able to open them.
+fn folders_of_others(config: &Config) -> Result<Vec<(Folder, User)>> {
+    let mut folders = Vec::new();
+    let mut add = |path: &Path, files| {
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        folders.extend(Folder::of_another(folder, files)?);
+        anyhow::Ok(())
+    };
+    if let Some(store) = config.store.url.database() {
+        add(store, owner::files_of(store).collect())?;
+    }
+    if let KeySource::File(path) = source(config)? {
+        add(
+            path,
+            path.file_name().map(OsStr::to_owned).into_iter().collect(),
+        )?;
+    }
+    Ok(folders)
 }
 
 /// Opens the catalog of the configuration. The current runtime drives its

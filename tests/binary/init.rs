@@ -147,6 +147,31 @@ fn a_folder_of_another_user_is_refused_before_anything_is_made() {
     assert_eq!(owner.uid(), NOBODY);
 }
 
+/// As where an operator forgets `sudo -u`.
+#[test]
+fn what_root_makes_in_a_folder_of_the_service_belongs_to_it() {
+    if !needs("root, to give files away", geteuid().is_root()) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path("state")).expect("a folder");
+    std::os::unix::fs::chown(sandbox.path("state"), Some(NOBODY), None).expect("root");
+    let config = fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
+    let config = config.replace("sqlite:", "sqlite:state/");
+    sandbox.write("sekisho.toml", &config.replace("file:", "file:state/"));
+    sandbox.ok(&["host", "set", "a.example", "--status", "404"]);
+    for entry in fs::read_dir(sandbox.path("state")).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let owner = entry.metadata().expect("it is there").uid();
+        assert_eq!(owner, NOBODY, "{}", entry.path().display());
+    }
+    assert!(sandbox.path("state/master.key").exists());
+    let checked = sandbox.run(&["check"]);
+    assert_eq!(checked.code, Some(0), "{}", checked.err);
+    let hint = "'sudo -u nobody sekisho check' finds what nobody can't open";
+    assert!(checked.err.contains(hint), "{}", checked.err);
+}
+
 #[test]
 fn a_path_that_looks_like_a_place_of_the_template_stays() {
     let sandbox = Sandbox::new();

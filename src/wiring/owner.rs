@@ -1,4 +1,4 @@
-//! User of the service, to whom root gives the store and its key.
+//! User of the service, to whom root gives the store and its key: the owner of their folder.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
@@ -14,26 +14,44 @@ use crate::terminal::failure::Result;
 
 /// User of this machine.
 #[derive(Debug)]
-pub(super) struct User {
-    pub(super) name: String,
+pub(crate) struct User {
+    pub(crate) name: String,
     id: u32,
     group: u32,
 }
 
 impl User {
     /// Finds a user in the list of this machine.
-    pub(super) fn find(name: &str) -> Result<Option<Self>> {
+    fn find(name: &str) -> Result<Option<Self>> {
         let users = fs::read_to_string(USERS).context(USERS)?;
-        Ok(users.lines().find_map(|line| Self::parse(line, name)))
+        let mut users = users.lines().filter_map(Self::parse);
+        Ok(users.find(|user| user.name == name))
     }
 
-    /// Reads a line of passwd(5) if it is that of the name.
-    fn parse(line: &str, name: &str) -> Option<Self> {
+    /// Finds the owner of a file or folder, if root runs this and it belongs to another
+    /// user.
+    pub(crate) fn other_owner(path: &Path) -> Option<Self> {
+        let found = fs::metadata(path).ok()?;
+        let (id, group) = (found.uid(), found.gid());
+        if !geteuid().is_root() || id == geteuid().as_raw() {
+            return None;
+        }
+        let users = fs::read_to_string(USERS).unwrap_or_default();
+        let mut users = users.lines().filter_map(Self::parse);
+        let name = users.find(|user| user.id == id).map(|user| user.name);
+        Some(Self {
+            name: name.unwrap_or_else(|| id.to_string()),
+            id,
+            group,
+        })
+    }
+
+    /// Reads a line of passwd(5).
+    fn parse(line: &str) -> Option<Self> {
         let mut fields = line.split(':');
-        (fields.next()? == name).then_some(())?;
+        let name = fields.next()?.to_owned();
         let id = fields.nth(1)?.parse().ok()?;
         let group = fields.next()?.parse().ok()?;
-        let name = name.to_owned();
         Some(Self { name, id, group })
     }
 
@@ -44,7 +62,7 @@ impl User {
 }
 
 /// Folder of the store, open, so that nobody puts another one in its place.
-pub(super) struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
     open: File,
     /// Root has just made it.
@@ -59,7 +77,7 @@ impl Folder {
     ///
     /// # Errors
     /// Also if the folder belongs to another user.
-    pub(super) fn make(path: &Path, files: Vec<OsString>, user: Option<&User>) -> Result<Self> {
+    pub(crate) fn make(path: &Path, files: Vec<OsString>, user: Option<&User>) -> Result<Self> {
         let named = || path.display().to_string();
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).with_context(named)?;
@@ -94,22 +112,36 @@ impl Folder {
                  if this is one, 'chown -R {name} {path}' gives it to {name}"
             );
         }
+        Ok(Self::of(path, open, files, is_new))
+    }
+
+    /// Opens the folder of files that root is about to make, and its owner, if that is
+    /// another user.
+    pub(crate) fn of_another(path: &Path, files: Vec<OsString>) -> Result<Option<(Self, User)>> {
+        let Some(user) = User::other_owner(path) else {
+            return Ok(None);
+        };
+        let open = File::open(path).with_context(|| path.display().to_string())?;
+        Ok(Some((Self::of(path, open, files, false), user)))
+    }
+
+    fn of(path: &Path, open: File, files: Vec<OsString>, is_new: bool) -> Self {
         let mut missing = files;
         missing.retain(|name| statat(&open, name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW).is_err());
-        Ok(Self {
+        Self {
             path: path.to_owned(),
             missing,
             open,
             is_new,
-        })
+        }
     }
 
     /// Gives the files that are new to the user, and the folder if it is. A file that was
     /// not needed is none.
-    pub(super) fn give_to(&self, user: &User) -> Result<()> {
+    pub(crate) fn give_to(&self, user: &User) -> Result<()> {
         for name in &self.missing {
-            let given = self.file(name).and_then(|file| user.own(&file));
-            match given {
+            let given = self.file(name, user);
+            match given.and_then(|file| user.own(&file)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(error).with_context(|| self.path.join(name).display().to_string());
                 }
@@ -126,11 +158,13 @@ impl Folder {
 
     /// Opens a file that root has just made in the folder. The owner of the folder could
     /// have put a link in its place: that is refused.
-    fn file(&self, name: &OsStr) -> io::Result<File> {
+    fn file(&self, name: &OsStr, user: &User) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(openat(&self.open, name, flags, Mode::empty())?);
         let found = file.metadata()?;
-        let is_ours = found.uid() == geteuid().as_raw() && found.is_file() && found.nlink() == 1;
+        // It may have been given before.
+        let owners = [geteuid().as_raw(), user.id];
+        let is_ours = owners.contains(&found.uid()) && found.is_file() && found.nlink() == 1;
         match is_ours {
             true => Ok(file),
             false => Err(io::Error::other("it was replaced meanwhile")),
@@ -138,12 +172,22 @@ impl Folder {
     }
 }
 
+/// Returns the names of the files of a store in SQLite.
+pub(crate) fn files_of(store: &Path) -> impl Iterator<Item = OsString> {
+    let name = store.file_name().unwrap_or_default();
+    ["", "-wal", "-shm"].into_iter().map(move |suffix| {
+        let mut file = name.to_owned();
+        file.push(suffix);
+        file
+    })
+}
+
 /// Finds the user of the service, to whom root gives what it makes: the named one, else
 /// the usual one, if there is one.
 ///
 /// # Errors
 /// If the named one is missing, or the caller is not root.
-pub(super) fn user(named: Option<&str>) -> Result<Option<User>> {
+pub(crate) fn user(named: Option<&str>) -> Result<Option<User>> {
     if !geteuid().is_root() {
         return match named {
             Some(_) => bail!("--user: only root can give files to another user"),
@@ -157,7 +201,7 @@ pub(super) fn user(named: Option<&str>) -> Result<Option<User>> {
 }
 
 /// User of the service, as packaging/sekisho.service has it.
-pub(super) const SERVICE: &str = "sekisho";
+pub(crate) const SERVICE: &str = "sekisho";
 const USERS: &str = "/etc/passwd";
 
 #[cfg(test)]
@@ -165,13 +209,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_is_found_by_the_whole_name() {
+    fn a_line_of_users_is_read() {
         let line = "sekisho:x:998:997:HTTPS server:/var/lib/sekisho:/usr/sbin/nologin";
-        let user = User::parse(line, "sekisho").expect("a user");
-        assert_eq!((user.id, user.group), (998, 997));
-        for name in ["sekish", "sekisho2", "x", ""] {
-            assert!(User::parse(line, name).is_none(), "{name}");
-        }
-        assert!(User::parse("sekisho:x:many:997::/:", "sekisho").is_none());
+        let user = User::parse(line).expect("a user");
+        assert_eq!((&*user.name, user.id, user.group), ("sekisho", 998, 997));
+        assert!(User::parse("sekisho:x:many:997::/:").is_none());
+        assert!(User::parse("sekisho").is_none());
     }
 }
