@@ -13,8 +13,10 @@
 //!                 cache's lock, links to
 //!                 older processes, ticket
 //!                 keys, hot names, lines of
-//!                 the configuration ────────► take.rs    then opens the store, and
-//!                                             run.rs     accepts
+//!                 the configuration, and
+//!                 what is known of the
+//!                 hand-overs before ────────► take.rs    then opens the store, and
+//!                                             run.rs     accepts (record.rs has the last)
 //!                waits             ◄─ Ready ─ run.rs
 //!  hand_over.rs  lets go of what only one
 //!                process may have; accepts
@@ -24,7 +26,7 @@
 //! ```
 //!
 //! From the first poll of the new process's server until `Yours` both accept. What is given
-//! stands in `message.rs`, `Estate` (`give.rs`) and `Taken` (`take.rs`).
+//! stands in `message.rs`; `Estate` (`give.rs`) has it before, `Taken` (`take.rs`) behind.
 //!
 //! Both speak over a socket pair, which is the new process's standard input (`channel.rs`,
 //! `message.rs`). Until `Ready` the old process serves, and a new one that fails changes

@@ -48,10 +48,11 @@ fn lines(status: &Value) -> Vec<(&'static str, String)> {
         (
             "version",
             format!(
-                "{}, process {}, up {}",
+                "{}, process {}, up {}{}",
                 text("/version"),
                 number("/pid"),
-                duration(number("/uptime_seconds"))
+                duration(number("/uptime_seconds")),
+                service(status)
             ),
         ),
         ("config", text("/config")),
@@ -95,6 +96,17 @@ fn lines(status: &Value) -> Vec<(&'static str, String)> {
     certificates(status, &mut lines);
     handovers(status, &mut lines);
     lines
+}
+
+/// Returns since when the service runs, if that is longer than its newest process.
+fn service(status: &Value) -> String {
+    match number(status, "/handovers/count") {
+        0 => String::new(),
+        _ => match text(status, "/handovers/service_began") {
+            began if began.is_empty() => began,
+            began => format!(", the service since {began}"),
+        },
+    }
 }
 
 fn certificates(status: &Value, lines: &mut Vec<(&'static str, String)>) {

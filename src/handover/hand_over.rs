@@ -57,6 +57,7 @@ impl Handover {
             from: give::this(keeper, record.connections(), record.now()),
             cut: self.older.cut(),
             handovers: record.handovers() + 1,
+            service_began: record.service_began(),
         };
         let links = match self.older.links() {
             Ok(links) => links,

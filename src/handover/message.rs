@@ -1,5 +1,6 @@
-//! What two processes of one server say to each other. Messages and fields that a version
-//! does not know are left out.
+//! What two processes of one server say to each other, which may be of two versions. Messages
+//! and fields that a version does not know are left out. A field that an earlier version does
+//! not send has a default: the hand-over would fail without.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -81,6 +82,10 @@ pub(crate) struct Complete {
     pub(crate) cut: u64,
     /// Hand-overs, with this one.
     pub(crate) handovers: u64,
+    /// When the first process of the service began, in seconds since the Unix epoch; none
+    /// from a program that does not know.
+    #[serde(default)]
+    pub(crate) service_began: Option<i64>,
 }
 
 /// State of a process, as its successors know it.
@@ -96,7 +101,7 @@ pub(crate) struct ProcessState {
     pub(crate) ending: bool,
     /// Connections that were open when it last said so.
     pub(crate) connections: u64,
-    /// When it accepted its last connection, in seconds since the Unix epoch.
+    /// When its hand-over began, in seconds since the Unix epoch.
     pub(crate) since: i64,
 }
 
@@ -120,5 +125,32 @@ impl fmt::Display for Kind {
             Self::Reload => "reload",
             Self::Upgrade => "upgrade",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the first version with hand-overs sent it, and as a later one may.
+    #[test]
+    fn other_versions_are_understood() {
+        let first = r#""is": "complete", "kind": "upgrade", "from": {"pid": 7, "keeper": true,
+            "idle": false, "ending": false, "connections": 3, "since": 1700000000},
+            "cut": 1, "handovers": 2"#;
+        let parse = |text: String| serde_json::from_str::<Message>(&text).expect("a message");
+        let Message::Complete(complete) = parse(format!("{{{first}}}")) else {
+            panic!("another message");
+        };
+        assert_eq!((complete.handovers, complete.service_began), (2, None));
+        let later = parse(format!(
+            r#"{{{first}, "service_began": 5, "colour": "red"}}"#
+        ));
+        let began = match later {
+            Message::Complete(complete) => complete.service_began,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(began, Some(5));
+        assert_eq!(parse(r#"{"is": "dance"}"#.into()), Message::Unknown);
     }
 }

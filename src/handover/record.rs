@@ -19,13 +19,16 @@ pub(crate) struct Record {
     cut: Counter,
 }
 
-/// HandoverState of hand-overs.
+/// State of hand-overs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HandoverState {
     /// Hand-overs since the service was started.
     pub(crate) handovers: u64,
     /// Connections that they have cut off.
     pub(crate) cut: u64,
+    /// When the first process of the service began, in seconds since the Unix epoch; none
+    /// where an older program did not say.
+    pub(crate) service_began: Option<i64>,
     /// Older processes, the oldest first.
     pub(crate) older: Vec<ProcessState>,
     /// The one that started this process.
@@ -57,11 +60,16 @@ impl Record {
     /// Begins a record.
     pub(crate) fn new(server: Arc<Metrics>, predecessor: Option<&Predecessor>) -> Self {
         let cut = Counter::default();
-        let state = predecessor.map(|predecessor| {
+        let first = || HandoverState {
+            service_began: Some(now()),
+            ..HandoverState::default()
+        };
+        let state = predecessor.map_or_else(first, |predecessor| {
             cut.inc_by(predecessor.complete.cut);
             HandoverState {
                 handovers: predecessor.complete.handovers,
                 cut: predecessor.complete.cut,
+                service_began: predecessor.complete.service_began,
                 last: Some(Last {
                     kind: predecessor.complete.kind,
                     at: now(),
@@ -72,7 +80,7 @@ impl Record {
         });
         Self {
             server,
-            state: Mutex::new(state.unwrap_or_default()),
+            state: Mutex::new(state),
             handovers: Family::default(),
             processes: Gauge::default(),
             connections: Gauge::default(),
@@ -122,6 +130,11 @@ impl Record {
     /// Returns how many hand-overs there were since the service was started.
     pub(crate) fn handovers(&self) -> u64 {
         self.lock().handovers
+    }
+
+    /// Returns when the first process of the service began, in seconds since the Unix epoch.
+    pub(crate) fn service_began(&self) -> Option<i64> {
+        self.lock().service_began
     }
 
     /// Returns how many connections this process has open.

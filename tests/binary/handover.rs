@@ -9,6 +9,7 @@ mod programs;
 mod refusals;
 mod state;
 mod stores;
+mod uptime;
 mod websockets;
 mod workers;
 

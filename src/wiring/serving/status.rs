@@ -148,6 +148,7 @@ impl Status {
         json!({
             "count": state.handovers,
             "connections_cut": state.cut,
+            "service_began": state.service_began.map(shown),
             "last": last,
             "failed": failed,
             "older": older.collect::<Vec<_>>(),
