@@ -22,7 +22,8 @@ pub(crate) struct SignalThread {
 
 impl SignalThread {
     /// Starts the thread. Threads that the caller starts later receive none of these
-    /// signals; programs that it starts receive all.
+    /// signals, and programs only if they are started by
+    /// [`with_all_signals`](sekisho_certs::with_all_signals).
     ///
     /// # Errors
     /// The system's, without a thread.
@@ -55,7 +56,7 @@ pub(crate) fn release_signals() {
 }
 
 /// Executes the program of this process under another name, with these arguments. Unlike
-/// std's, this keeps the mask of signals. Returns only if it fails.
+/// std's, this leaves the disposition of SIGPIPE. Returns only if it fails.
 pub(crate) fn execute_self(arguments: &[&str]) -> io::Error {
     let arguments: Vec<_> = arguments
         .iter()

@@ -9,6 +9,7 @@
 
 pub mod cache;
 pub mod challenge;
+mod child;
 pub mod clock;
 pub mod credential;
 pub mod der;
@@ -30,6 +31,7 @@ pub mod store;
 
 pub use cache::{Absence, Published, Served, Usage};
 pub use challenge::{ChallengeKind, ChallengeSource, Challenges, KeyAuthorization};
+pub use child::with_all_signals;
 pub use clock::Clock;
 pub use credential::{ClientCa, CredentialId, KeyType, SealedBytes, Secret, StoredCredential};
 pub use feed::{DocumentEvent, Documents, Feed};

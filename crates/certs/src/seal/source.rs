@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
 use super::{KeyError, KeyRing, file, text};
+use crate::child::with_all_signals;
 
 /// `[keys] master` of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,11 +103,11 @@ fn run(line: &str, hidden: &[String], deadline: Duration) -> Result<Zeroizing<St
     for name in hidden {
         shell.env_remove(name);
     }
-    let mut child = shell
+    shell
         .args(["-c", line])
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
+        .stdout(Stdio::piped());
+    let mut child = with_all_signals(|| shell.spawn())
         .map_err(|error| format!("the command could not be started: {error}"))?;
     let stdout = child.stdout.take().expect("it was piped");
     // A thread, since the pipe may outlive the child in a grandchild's hands.

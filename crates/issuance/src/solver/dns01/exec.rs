@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::error::Fault;
 use super::{Action, Presented};
+use sekisho_certs::with_all_signals;
 
 /// Program that writes records.
 #[derive(Clone, Debug)]
@@ -63,7 +64,8 @@ impl Exec {
         for name in &self.settings.hidden {
             command.env_remove(name);
         }
-        let mut child = command.spawn().map_err(|error| failed(&error))?;
+        let spawned = with_all_signals(|| command.spawn());
+        let mut child = spawned.map_err(|error| failed(&error))?;
         let stderr = child.stderr.take().expect("it was piped");
         let mut tail = Vec::new();
         let (status, ()) = tokio::join!(child.wait(), read_tail(stderr, &mut tail));
