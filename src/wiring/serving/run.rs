@@ -74,7 +74,10 @@ impl Serving {
                     Box::pin(let_go(admin, takes_admin, self.disk, issuance))
                 }),
                 give_back: Box::new(move || {
-                    lookup.give_back();
+                    // While the store is down, open connections are answered from the cache.
+                    if lookup.stats().store_available {
+                        lookup.give_back();
+                    }
                     self.responder.give_back();
                 }),
                 turns: Box::new(self.server.turns()),

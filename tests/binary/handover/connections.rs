@@ -50,7 +50,7 @@ fn ten_thousand_idle_connections_are_answered_after_a_hand_over() {
     });
 }
 
-async fn ask(stream: &mut TlsStream<TcpStream>) -> io::Result<String> {
+pub(super) async fn ask(stream: &mut TlsStream<TcpStream>) -> io::Result<String> {
     let request = format!("GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     stream.flush().await?;

@@ -1,8 +1,12 @@
 //! Tests a hand-over while the store is down.
 
-use sekisho_testkit::services::{Postgres, Signal};
-use sekisho_testkit::{Key, Pair, RedisServer};
+use std::thread;
 
+use sekisho_testkit::services::{Postgres, Signal};
+use sekisho_testkit::{Key, Pair, RedisServer, client};
+use tokio::runtime::Builder;
+
+use super::connections::ask;
 use super::{HOST, Handed};
 use crate::postgres;
 use crate::sandbox::{SOON, ca, until};
@@ -34,6 +38,45 @@ fn a_hand_over_while_postgresql_is_down_loses_no_host() {
     until("a change of the store", SOON, || {
         handed.server.fetch("b.example").is_ok()
     });
+}
+
+/// The process that leaves has no other copy than that in memory.
+#[test]
+fn open_connections_are_answered_while_postgresql_is_down() {
+    let database = Postgres::start();
+    let url = database.database();
+    let writer = postgres::sandbox(&url);
+    postgres::import(&writer, HOST);
+    let master = writer.path("master.key");
+    let store = format!(
+        "[store]\nurl = \"{url}\"\n[keys]\nmaster = \"file:{}\"\n[cache]\nfresh = \"1s\"\n",
+        master.display()
+    );
+    let handed = Handed::start(&store);
+    until("the first visit", SOON, || handed.serves(1));
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let mut parked: Vec<_> = (0..2)
+        .map(|_| {
+            let config = client::config(ca());
+            let stream = client::connect(handed.server.https, HOST, config);
+            let mut stream = runtime.block_on(stream).expect("a connection");
+            runtime.block_on(ask(&mut stream)).expect("an answer");
+            stream
+        })
+        .collect();
+    database.signal(Signal::End);
+    until("the outage is known", SOON, || {
+        // A name that is in no cache.
+        let _ = handed.server.fetch("unknown.example");
+        handed.server.metric("sekisho_store_available") == Some(0.0)
+    });
+    handed.reload(2, "", &store);
+    thread::sleep(super::A_WHILE);
+    for stream in &mut parked {
+        let answer = runtime.block_on(ask(stream)).expect("an answer");
+        assert!(answer.contains("generation-1.example"), "{answer}");
+    }
 }
 
 #[test]
