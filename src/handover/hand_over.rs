@@ -11,7 +11,7 @@ use super::keeper;
 use super::message::{Complete, Kind, Message, Signal};
 use super::notify;
 use super::older::{Event, OlderProcesses};
-use super::run::{Handover, LET_GO, Request, ask};
+use super::run::{Handover, LET_GO, Next, Request, ask};
 use crate::terminal::failure::Result;
 
 impl Handover {
@@ -26,11 +26,14 @@ impl Handover {
         if self.is_keeper() {
             keeper::adopt();
         }
-        let Some(given) = self.start_successor(kind).await else {
-            self.estate.take_back().await;
-            request.answer(Err(ENDING.into()));
-            self.signal(Signal::Drain, true, "a signal to end").await;
-            return None;
+        let given = match self.start_successor(kind).await {
+            Ok(given) => given,
+            Err(end) => {
+                self.handle(end).await;
+                self.estate.take_back().await;
+                request.answer(Err(ENDING.into()));
+                return None;
+            }
         };
         match given {
             Ok(successor) => {
@@ -48,9 +51,14 @@ impl Handover {
         }
     }
 
-    /// Starts a process that takes over, and hears signals meanwhile. None if one of them
-    /// ends the server: the new process is ended then.
-    async fn start_successor(&mut self, kind: Kind) -> Option<Result<Successor>> {
+    /// Starts a process that takes over, and hears signals meanwhile.
+    ///
+    /// # Errors
+    /// What ends the server: the new process is ended then.
+    async fn start_successor(
+        &mut self,
+        kind: Kind,
+    ) -> std::result::Result<Result<Successor>, Next> {
         let (record, keeper) = (&self.record, self.is_keeper());
         let complete = Complete {
             kind,
@@ -61,25 +69,32 @@ impl Handover {
         };
         let links = match self.older.links() {
             Ok(links) => links,
-            Err(error) => return Some(Err(error.into())),
+            Err(error) => return Ok(Err(error.into())),
         };
         let launcher = (&self.launcher, &self.program);
         let mut giving = pin!(give(launcher, &self.estate, links, complete));
         loop {
             let (signal, name) = tokio::select! {
-                given = &mut giving => return Some(given),
-                signal = self.signals.next() => signal,
+                given = &mut giving => return Ok(given),
+                signal = self.signals.next() => match signal {
+                    (Signal::Drain, name) => return Err(Next::Signal(Signal::Drain, name)),
+                    signal => signal,
+                },
                 event = self.older.event() => match event {
+                    Event::KeeperKilled | Event::Signal(Signal::Drain) => {
+                        return Err(Next::OlderProcess(event));
+                    }
                     Event::Signal(signal) => (signal, "signal to the first process"),
-                    Event::KeeperKilled => return None,
-                    Event::Changed => continue,
+                    Event::Changed => {
+                        self.record.older(self.older.states(), self.older.cut());
+                        continue;
+                    }
                 },
                 () = self.watchdog.turned() => continue,
             };
             match (signal, &self.reopen) {
-                (Signal::Drain, _) => return None,
                 (Signal::ReopenLogs, Some(reopen)) => reopen(),
-                (Signal::ReopenLogs, None) => {}
+                (Signal::ReopenLogs, None) | (Signal::Drain, _) => {}
                 (Signal::Reload, _) => ask(&mut self.asked, Kind::Reload, name),
                 (Signal::Upgrade, _) => ask(&mut self.asked, Kind::Upgrade, name),
             }

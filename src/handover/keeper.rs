@@ -3,11 +3,13 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::process::{Pid, WaitOptions, WaitStatus, set_child_subreaper, wait};
 use rustix::stdio::{dup2_stdin, stdin};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 
 use super::channel::{Channel, Link};
 use super::message::Message;
@@ -51,13 +53,13 @@ fn keep_with(link: OwnedFd, newest: u32) -> Result<u8> {
         status: None,
     };
     runtime.block_on(pass_on(link, &mut children))?;
-    Ok(children.wait())
+    Ok(children.status.unwrap_or(UNKNOWN))
 }
 
 /// Child processes of the keeper of the pid.
 struct Children {
     newest: u32,
-    /// Exit status of the newest one, once it has ended.
+    /// Exit status of the newest one, as a shell gives it, once it has ended.
     status: Option<u8>,
 }
 
@@ -68,34 +70,42 @@ async fn pass_on(link: OwnedFd, children: &mut Children) -> Result<()> {
     let link = Channel::new(Link::of(link))?;
     link.tell(&Message::Idle).await;
     // Those that ended before the handler was there.
-    children.reap(WaitOptions::NOHANG);
+    children.reap();
     process::give_up_code_of_the_start();
     loop {
         tokio::select! {
             (signal, _) = signals.next() => link.tell(&Message::Signal { signal }).await,
-            _ = ended.recv() => children.reap(WaitOptions::NOHANG),
+            _ = ended.recv() => drop(children.reap()),
             received = link.receive() => match received {
                 Ok(Some(received)) => {
                     if let Message::Newest { pid } = received.message {
                         (children.newest, children.status) = (pid, None);
                     }
                 }
-                _ => return Ok(()),
+                _ => break,
             }
         }
     }
+    // The newest process may end after its link. Its parent, if that is an older process,
+    // takes its status; this one must not wait for other children.
+    let reaped = async {
+        while children.reap() && children.status.is_none() {
+            ended.recv().await;
+        }
+    };
+    let _ = timeout(ENDS, reaped).await;
+    Ok(())
 }
 
 impl Children {
-    /// Takes the exit status of children that have ended; without `NOHANG` waits for the
-    /// newest one.
-    fn reap(&mut self, options: WaitOptions) {
-        while self.status.is_none() || options.contains(WaitOptions::NOHANG) {
-            match wait(options) {
+    /// Takes the exit status of children that have ended. Returns whether any are left.
+    fn reap(&mut self) -> bool {
+        loop {
+            match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => self.note(pid, status),
                 Err(rustix::io::Errno::INTR) => {}
-                // None has ended, or none is left.
-                Ok(None) | Err(_) => return,
+                Ok(None) => return true,
+                Err(_) => return false,
             }
         }
     }
@@ -109,14 +119,9 @@ impl Children {
         let code = code.and_then(|code| u8::try_from(code).ok());
         self.status = Some(code.unwrap_or(UNKNOWN));
     }
-
-    /// Waits for the newest process, whose parent may end after it. Returns its exit status
-    /// as a shell gives it.
-    fn wait(mut self) -> u8 {
-        self.reap(WaitOptions::empty());
-        self.status.unwrap_or(UNKNOWN)
-    }
 }
 
+/// Time in which the newest process ends behind its link.
+const ENDS: Duration = Duration::from_secs(10);
 /// Exit status if that of the newest process is not known.
 const UNKNOWN: u8 = 1;

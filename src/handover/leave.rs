@@ -133,10 +133,23 @@ impl Handover {
     }
 
     /// Says how many connections were cut off, and ends.
-    async fn finish(mut self, newest: Newest, cut: u64) -> Result<Outcome> {
+    async fn finish(mut self, mut newest: Newest, cut: u64) -> Result<Outcome> {
         newest.link.tell(&Message::Cut { connections: cut }).await;
-        if let Some(finished) = self.estate.finished.take() {
-            finished.await;
+        if let Some(mut finished) = self.estate.finished.take() {
+            loop {
+                tokio::select! {
+                    () = &mut finished => break,
+                    signal = self.signals.next() => {
+                        self.after(signal, &newest).await;
+                        if self.shutdown.phase() >= Phase::Draining {
+                            break;
+                        }
+                    }
+                    received = newest.link.receive(), if !newest.is_gone => {
+                        self.hear(received, &mut newest).await;
+                    }
+                }
+            }
         }
         tracing::info!(cut, "ended after the hand-over");
         if self.is_keeper() {

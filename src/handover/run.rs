@@ -84,7 +84,7 @@ pub(crate) struct Outcome {
 }
 
 /// Next thing to handle.
-enum Next {
+pub(super) enum Next {
     Signal(Signal, &'static str),
     OlderProcess(Event),
     Request(Request),
@@ -143,12 +143,16 @@ impl Handover {
         Ok(link)
     }
 
-    /// Waits until the process before has let go, which needs milliseconds. If it was
+    /// Waits until the process before has let go, which needs milliseconds, but no longer
+    /// than a while: both accept, and it leaves when it comes to it. If it was
     /// killed, this one is alone, or ends: whoever follows the pid of the first process
     /// takes the service as ended.
     async fn take_over(&mut self, link: Channel, Complete { kind, from, .. }: Complete) {
         let yours = timeout(LET_GO * 2, link.receive()).await;
-        if matches!(yours, Ok(Ok(Some(_)))) {
+        if yours.is_err() {
+            tracing::warn!("the process before is slow to let go: this one begins");
+        }
+        if matches!(yours, Ok(Ok(Some(_))) | Err(_)) {
             self.older.add(from, link);
             self.older.keep_few().await;
         } else if from.keeper {
@@ -178,7 +182,7 @@ impl Handover {
     }
 
     /// Handles a signal or a request. Returns a request whose time has come.
-    async fn handle(&mut self, next: Next) -> Option<Request> {
+    pub(super) async fn handle(&mut self, next: Next) -> Option<Request> {
         match next {
             Next::Signal(signal, name) => self.signal(signal, true, name).await,
             Next::OlderProcess(Event::Signal(signal)) => {
