@@ -17,6 +17,8 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let begun = Instant::now();
+    // The kernel names a process after its path: `exe` behind a reload.
+    let _ = rustix::thread::set_name(c"sekisho");
     // Must come before any key is read and before any thread starts: threads
     // inherit both settings.
     process::keep_memory_private();
