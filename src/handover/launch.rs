@@ -24,8 +24,8 @@ pub(crate) struct Program {
     arguments: Vec<OsString>,
 }
 
-/// Thread that starts the program. It does nothing else: its right to bind low ports is
-/// the only one in the process once clients' bytes come.
+/// Thread that starts the program, and does nothing else. No thread that reads clients' bytes
+/// has the right to bind low ports.
 #[derive(Debug)]
 pub(crate) struct Launcher(Sender<Order>);
 
