@@ -1,6 +1,7 @@
 //! Keeps the pid of the first process, once that has handed over and has no connections
 //! left: whoever started the service follows it.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -50,17 +51,18 @@ fn keep_with(link: OwnedFd, newest: u32) -> Result<u8> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let mut children = Children {
         newest,
-        status: None,
+        ended: VecDeque::new(),
     };
     runtime.block_on(pass_on(link, &mut children))?;
-    Ok(children.status.unwrap_or(UNKNOWN))
+    Ok(children.status().unwrap_or(UNKNOWN))
 }
 
 /// Child processes of the keeper of the pid.
 struct Children {
     newest: u32,
-    /// Exit status of the newest one, as a shell gives it, once it has ended.
-    status: Option<u8>,
+    /// Those that have ended last, with their exit status as a shell gives it: the end of one
+    /// may be seen before the message that it is the newest.
+    ended: VecDeque<(u32, u8)>,
 }
 
 async fn pass_on(link: OwnedFd, children: &mut Children) -> Result<()> {
@@ -79,7 +81,7 @@ async fn pass_on(link: OwnedFd, children: &mut Children) -> Result<()> {
             received = link.receive() => match received {
                 Ok(Some(received)) => {
                     if let Message::Newest { pid } = received.message {
-                        (children.newest, children.status) = (pid, None);
+                        children.newest = pid;
                     }
                 }
                 _ => break,
@@ -89,7 +91,7 @@ async fn pass_on(link: OwnedFd, children: &mut Children) -> Result<()> {
     // The newest process may end after its link. Its parent, if that is an older process,
     // takes its status; this one must not wait for other children.
     let reaped = async {
-        while children.reap() && children.status.is_none() {
+        while children.reap() && children.status().is_none() {
             ended.recv().await;
         }
     };
@@ -111,16 +113,28 @@ impl Children {
     }
 
     fn note(&mut self, pid: Pid, status: WaitStatus) {
-        if u32::try_from(pid.as_raw_nonzero().get()) != Ok(self.newest) {
-            return;
-        }
+        let pid = pid.as_raw_nonzero().get().unsigned_abs();
         let signal = status.terminating_signal().map(|signal| 128 + signal);
         let code = status.exit_status().or(signal);
         let code = code.and_then(|code| u8::try_from(code).ok());
-        self.status = Some(code.unwrap_or(UNKNOWN));
+        if self.ended.len() == MOST_ENDED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back((pid, code.unwrap_or(UNKNOWN)));
+    }
+
+    /// Returns the exit status of the newest one, once it has ended.
+    fn status(&self) -> Option<u8> {
+        let mut ended = self.ended.iter().rev();
+        ended
+            .find(|(pid, _)| *pid == self.newest)
+            .map(|(_, status)| *status)
     }
 }
 
+/// Children whose ends are remembered. Others than the newest are older processes, and, for
+/// process 1, what lost its parent.
+const MOST_ENDED: usize = 64;
 /// Time in which the newest process ends behind its link.
 const ENDS: Duration = Duration::from_secs(10);
 /// Exit status if that of the newest process is not known.

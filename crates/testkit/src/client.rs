@@ -69,8 +69,6 @@ pub async fn connect(
     config: ClientConfig,
 ) -> io::Result<TlsStream<TcpStream>> {
     let socket = TcpStream::connect(address).await?;
-    // A request behind the handshake would wait for its acknowledgement, 40 ms.
-    socket.set_nodelay(true)?;
     handshake(socket, name, config).await
 }
 

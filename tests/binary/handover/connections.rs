@@ -27,6 +27,9 @@ fn ten_thousand_idle_connections_are_answered_after_a_hand_over() {
         for _ in 0..PARKED {
             let stream = client::connect(https, HOST, config.clone()).await;
             let mut stream = stream.expect("a connection");
+            // The request would wait for the handshake's acknowledgement, 40 ms.
+            let socket = stream.get_ref().0;
+            socket.set_nodelay(true).expect("it is open");
             let answer = ask(&mut stream).await.expect("an answer");
             assert!(answer.contains("generation-1.example"), "{answer}");
             assert!(!is_last(&answer), "{answer}");

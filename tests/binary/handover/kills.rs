@@ -67,6 +67,21 @@ fn the_first_process_ends_with_the_newest_one() {
     until("no process is left", SOON, || handed.processes().is_empty());
 }
 
+/// The end of the newest process may be seen before the message that it is the newest.
+#[test]
+fn a_signal_while_the_first_process_leaves_ends_both_well() {
+    for _ in 0..5 {
+        let mut handed = Handed::start("");
+        handed.server.signal(Signal::HUP);
+        until("the first process leaves", SOON, || {
+            handed.server.log().contains("ended after the hand-over")
+        });
+        handed.server.signal(Signal::TERM);
+        let status = handed.server.ended();
+        assert!(status.success(), "{status}: {}", handed.server.log());
+    }
+}
+
 /// Begins an upgrade to a script; returns its process.
 fn begin(handed: &Handed, script: &str) -> Pid {
     install_script(&handed.program(), script);

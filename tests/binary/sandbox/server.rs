@@ -160,6 +160,10 @@ impl Server {
     pub(crate) fn stop(mut self) {
         self.signal(Signal::TERM);
         let status = self.ended();
+        if !status.success() {
+            // The last lines are still read.
+            thread::sleep(Duration::from_millis(200));
+        }
         assert!(status.success(), "{status}: {}", self.log());
     }
 }
