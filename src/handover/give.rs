@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use super::channel::{Channel, Link, MAX_DESCRIPTORS, MAX_TAIL};
 use super::launch::{Launcher, Program};
 use super::message::{Complete, Message, ProcessState};
+use super::notify;
 use crate::terminal::failure::Result;
 
 /// What a new process gets.
@@ -87,8 +88,9 @@ pub(crate) async fn give(
             .with_context(|| format!("{} can't be started", program.file(kind).display()))?;
         let child = Started(Some(child));
         let link = Channel::new(link)?;
-        // The keeper of the pid takes the exit status of its children at its own end.
-        let reaps = !complete.from.keeper;
+        // A manager must see the new process end. The keeper of the pid takes the exit status
+        // of its children, and of those that lose their parent.
+        let reaps = notify::has_manager();
         let takes_admin = give_and_wait(&link, estate, older, complete).await?;
         Ok(Successor {
             link,
@@ -203,7 +205,7 @@ impl Started {
     /// a zombie.
     #[expect(
         clippy::zombie_processes,
-        reason = "the keeper of the pid takes the exit status at its own end"
+        reason = "the keeper of the pid takes the exit status"
     )]
     fn keep(mut self, reaps: bool) -> u32 {
         let child = self.0.take().expect("kept once");
