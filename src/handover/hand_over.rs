@@ -54,7 +54,7 @@ impl Handover {
     /// Starts a process that takes over, and hears signals meanwhile.
     ///
     /// # Errors
-    /// What ends the server: the new process is ended then.
+    /// The signal or event that ends the server. The new process is ended then.
     async fn start_successor(
         &mut self,
         kind: Kind,

@@ -60,8 +60,8 @@ fn keep_with(link: OwnedFd, newest: u32) -> Result<u8> {
 /// Child processes of the keeper of the pid.
 struct Children {
     newest: u32,
-    /// Those that have ended last, with their exit status as a shell gives it: the end of one
-    /// may be seen before the message that it is the newest.
+    /// Children that have ended last, with their exit status as a shell gives it. The end of
+    /// a process may be seen before the message that it is the newest.
     ended: VecDeque<(u32, u8)>,
 }
 

@@ -1,4 +1,4 @@
-//! What two processes of one server say to each other, which may be of two versions. Messages
+//! Messages between two processes of one server, which may be of two versions. Messages
 //! and fields that a version does not know are left out. A field that an earlier version does
 //! not send has a default: the hand-over would fail without.
 

@@ -162,7 +162,7 @@ impl Folder {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(openat(&self.open, name, flags, Mode::empty())?);
         let found = file.metadata()?;
-        // It may have been given before.
+        // The file may have been given before.
         let owners = [geteuid().as_raw(), user.id];
         let is_ours = owners.contains(&found.uid()) && found.is_file() && found.nlink() == 1;
         match is_ours {

@@ -9,25 +9,17 @@ use tokio::runtime::Builder;
 use super::connections::ask;
 use super::{HOST, Handed};
 use crate::postgres;
-use crate::sandbox::{SOON, ca, until};
+use crate::sandbox::{SOON, Sandbox, ca, until};
 
 #[test]
 fn a_hand_over_while_postgresql_is_down_loses_no_host() {
-    let database = Postgres::start();
-    let url = database.database();
-    let writer = postgres::sandbox(&url);
-    postgres::import(&writer, HOST);
-    let master = writer.path("master.key");
-    let store = format!(
-        "[store]\nurl = \"{url}\"\n[keys]\nmaster = \"file:{}\"\n",
-        master.display()
-    );
+    let (database, writer, store) = on_postgresql("");
     let handed = Handed::start(&store);
     until("the first visit", SOON, || handed.serves(1));
     until("a copy on disk", SOON, || {
         handed.server.metric("sekisho_disk_cache_copies") == Some(1.0)
     });
-    // One that refuses connections, and one that accepts them and says nothing.
+    // First the server refuses connections, then it accepts them and says nothing.
     database.signal(Signal::End);
     handed.reload(2, "", &store);
     database.begin();
@@ -43,15 +35,7 @@ fn a_hand_over_while_postgresql_is_down_loses_no_host() {
 /// The process that leaves has no other copy than that in memory.
 #[test]
 fn open_connections_are_answered_while_postgresql_is_down() {
-    let database = Postgres::start();
-    let url = database.database();
-    let writer = postgres::sandbox(&url);
-    postgres::import(&writer, HOST);
-    let master = writer.path("master.key");
-    let store = format!(
-        "[store]\nurl = \"{url}\"\n[keys]\nmaster = \"file:{}\"\n[cache]\nfresh = \"1s\"\n",
-        master.display()
-    );
+    let (database, _writer, store) = on_postgresql("[cache]\nfresh = \"1s\"\n");
     let handed = Handed::start(&store);
     until("the first visit", SOON, || handed.serves(1));
     let runtime = Builder::new_current_thread().enable_all().build();
@@ -101,6 +85,21 @@ fn a_hand_over_while_redis_is_down_loses_no_host() {
         "the disk cache is handed over: {}",
         handed.server.log()
     );
+}
+
+/// Starts PostgreSQL with a host. Returns a sandbox that writes there, and the sections of a
+/// configuration that uses it, with further ones.
+fn on_postgresql(more: &str) -> (Postgres, Sandbox, String) {
+    let database = Postgres::start();
+    let url = database.database();
+    let writer = postgres::sandbox(&url);
+    postgres::import(&writer, HOST);
+    let master = writer.path("master.key");
+    let store = format!(
+        "[store]\nurl = \"{url}\"\n[keys]\nmaster = \"file:{}\"\n{more}",
+        master.display()
+    );
+    (database, writer, store)
 }
 
 pub(super) fn put(redis: &RedisServer, pair: &Pair) {

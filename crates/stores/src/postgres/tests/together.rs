@@ -121,7 +121,7 @@ pub(super) async fn holding(url: &str, text: &'static str) -> oneshot::Sender<()
     holding_in(existing(url), text).await
 }
 
-/// The same on the open connection of this store, if it has one.
+/// Runs this likewise, on the open connection of this store, if it has one.
 pub(super) async fn holding_in(store: Postgres, text: &'static str) -> oneshot::Sender<()> {
     let ((begun, wait), (hold, held)) = (oneshot::channel(), oneshot::channel::<()>());
     tokio::spawn(async move {
