@@ -88,8 +88,8 @@ async fn pass_on(link: OwnedFd, children: &mut Children) -> Result<()> {
             }
         }
     }
-    // The newest process may end after its link. Its parent, if that is an older process,
-    // takes its status; this one must not wait for other children.
+    // The newest process may end after its link, and becomes a child of this one only once
+    // the older process that started it has ended. Other children are not waited for.
     let reaped = async {
         while children.reap() && children.status().is_none() {
             ended.recv().await;

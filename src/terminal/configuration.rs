@@ -8,8 +8,8 @@ use sekisho_certs::printable;
 use crate::config::{Config, ConfigError, Exposure};
 use crate::terminal::failure::{self, Result};
 
-/// Reads the configuration for a command that only asks the server. One with mistakes will
-/// do: the server runs with an earlier one. They are told as a warning.
+/// Reads the configuration for a command that only asks the server. Mistakes elsewhere than in
+/// the keys of the admin listener are warnings: the server runs with an earlier configuration.
 pub(crate) fn load_listener(file: Option<&Path>) -> Result<Config> {
     let error = match Config::load(file) {
         Ok(config) => return Ok(config),
