@@ -4,8 +4,8 @@
 //! Each call is a task of its own: none depends on who polls it, and one whose
 //! caller went away ends in order; a read of the log ends at once. A lookup that
 //! nobody polled would hold up the answers behind its own. Lookups are tasks of
-//! the runtime that serves their client, all else of the runtime that the pool
-//! was made with.
+//! the runtime that serves their client, where they have connections of their own; all else
+//! is of the runtime that the pool was made with.
 
 use std::fmt;
 use std::pin::{Pin, pin};
@@ -127,7 +127,12 @@ impl Pool {
     /// Finds what answers for a name.
     pub(super) async fn find(self: &Arc<Self>, name: HostName) -> Result<Answer<SealedBytes>> {
         let pool = Arc::clone(self);
-        let worker = worker::current(Handle::clone);
+        // Connections of their own for calls are everybody's: their drivers stay off the
+        // workers, each of which may be busy or end.
+        let worker = self
+            .lookups
+            .as_ref()
+            .and_then(|_| worker::current(Handle::clone));
         let runtime = worker.as_ref().unwrap_or(&self.runtime);
         let look_up = async move {
             match &pool.lookups {

@@ -40,12 +40,23 @@ fn open(url: &str, mode: Mode, options: &Options) -> Postgres {
     Postgres::new(&url, &options, &Handle::current()).unwrap()
 }
 
+/// Bounds that a machine which is busy with other tests keeps.
+fn patient() -> Options {
+    let long = Duration::from_mins(1);
+    Options {
+        connect: long,
+        read: long,
+        write: long,
+        ..Options::default()
+    }
+}
+
 fn create(url: &str) -> Postgres {
-    open(url, Mode::Create, &Options::default())
+    open(url, Mode::Create, &patient())
 }
 
 fn existing(url: &str) -> Postgres {
-    open(url, Mode::Existing, &Options::default())
+    open(url, Mode::Existing, &patient())
 }
 
 fn name(text: &str) -> HostName {
@@ -58,6 +69,6 @@ async fn finds(store: &Postgres, text: &str) -> bool {
 
 /// Far more than anything here takes.
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    let bound = Duration::from_secs(30);
+    let bound = Duration::from_secs(90);
     tokio::time::timeout(bound, future).await.expect("in time")
 }

@@ -1,9 +1,9 @@
 //! Lookups from threads that serve.
 
-use std::sync::Barrier;
 use std::time::Instant;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Barrier;
 
 use super::lookups::connections;
 use super::*;
@@ -68,6 +68,30 @@ fn a_worker_s_lookups_need_no_other_thread() {
 }
 
 #[test]
+fn a_worker_that_stands_still_holds_up_no_other() {
+    let own = runtime();
+    let url = format!("{}&pool=1", database());
+    drop(own.block_on(with_a_host(&url)));
+    let background = Runtime::new().unwrap();
+    let store = background.block_on(async { existing(&url) });
+    let (asked, other) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            serving(async {
+                // Opens the only connection.
+                assert!(finds(&store, "a.example").await);
+                asked.wait();
+                other.wait();
+            });
+        });
+        asked.wait();
+        let found = own.block_on(store.find(&name("a.example")));
+        other.wait();
+        assert!(found.unwrap().found.is_some());
+    });
+}
+
+#[test]
 fn connections_of_workers_count_in_the_pool() {
     for (pool, own) in [(1, 0), (2, 0), (3, 1), (8, 3)] {
         let background = Runtime::new().unwrap();
@@ -87,11 +111,11 @@ fn connections_of_workers_count_in_the_pool() {
                         has |= has_own(&store);
                         asked += 1;
                     }
-                    all_have_asked.wait();
+                    all_have_asked.wait().await;
                     // And the one that reads the log.
                     let all = connections(&format!("near{pool}"));
                     assert!(all <= pool + 1, "{all} connections, pool={pool}");
-                    all_have_asked.wait();
+                    all_have_asked.wait().await;
                 });
                 has
             };
