@@ -11,6 +11,7 @@ mod path;
 mod permits;
 mod range;
 mod reads;
+mod scripts;
 mod stream;
 mod tried;
 
@@ -37,6 +38,7 @@ use reads::{FolderReads, ReadPermit, Reads};
 pub(crate) use permits::Opener;
 pub use permits::{MAX_OPEN_FILES, OpenFiles};
 pub(crate) use reads::READS_IN_FLIGHT;
+pub(crate) use scripts::Scripted;
 
 /// File server with a memory cache of small files.
 ///
@@ -66,7 +68,7 @@ impl Files {
         asked: Asked<'_>,
         open: Opener<'_>,
     ) -> Response<Body> {
-        if asked.head.method != Method::GET && asked.head.method != Method::HEAD {
+        if !asked.is_read() {
             return method_not_allowed("GET, HEAD");
         }
         let path = match FilePath::parse(asked.rewritten) {
@@ -94,7 +96,7 @@ impl Files {
         path: &FilePath<'_>,
         open: Opener<'_>,
     ) -> Result<Response<Body>, NoFile> {
-        let mut found = self.find(folder, path, true).await;
+        let mut found = self.find(folder, path, false, true).await;
         let mut permit = None;
         if let Found::Large { .. } | Found::Noted = found {
             permit = self.0.open.try_permit(open);
@@ -105,14 +107,14 @@ impl Files {
                 permit = self.0.open.permit(open).await;
             }
             if permit.is_some() && matches!(found, Found::Noted) {
-                found = self.find(folder, path, false).await;
+                found = self.find(folder, path, false, false).await;
             }
         }
         Ok(match found {
             Found::Entry(entry) => match &entry.what {
                 What::File(file) => answer::cached(asked, file),
                 What::Directory => return Err(NoFile::Directory),
-                What::Missing => return Err(NoFile::Missing),
+                What::Missing | What::Script => return Err(NoFile::Missing),
                 What::Large => unreachable!("found as Found::Noted"),
             },
             Found::Large { file, .. } => match permit {
@@ -152,13 +154,20 @@ impl Files {
     /// the cache. A file does so up to 10 s, and is read again in the background
     /// (stale-while-revalidate). Else the disk is read first. A stale file is
     /// served if that takes longer than [`KNOWN_WAIT`]. If `noted`, a file that
-    /// was too large for the cache in the last 10 s is not opened.
-    async fn find(&self, folder: Folder<'_>, path: &FilePath<'_>, noted: bool) -> Found {
+    /// was too large for the cache in the last 10 s is not opened. A script is not read.
+    async fn find(
+        &self,
+        folder: Folder<'_>,
+        path: &FilePath<'_>,
+        is_script: bool,
+        noted: bool,
+    ) -> Found {
         let Folder { root, host, .. } = folder;
         let key = KeyRef {
             root,
             host: root.template.variable(host),
             path: path.as_str(),
+            is_script,
         };
         let known = match self.0.cache.find(&key) {
             Some((entry, age)) if entry.is_large() => {
@@ -254,6 +263,11 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Asked<'_> {
+    /// Returns whether the method reads: GET or HEAD.
+    fn is_read(&self) -> bool {
+        self.head.method == Method::GET || self.head.method == Method::HEAD
+    }
+
     /// Returns the paths that the rule tries; none for the request's own.
     fn tried(&self) -> &[Candidate] {
         self.options.map_or(&[], |options| &options.try_files)

@@ -14,6 +14,7 @@ mod redirect;
 pub(crate) mod reserved;
 mod root;
 mod rule;
+mod script;
 mod template;
 mod tenant;
 mod upstream;
@@ -39,21 +40,18 @@ pub(crate) use weight::{allocated, arc_bytes};
 pub(crate) use {
     fields::FieldOps,
     guard::OpenSocket,
-    open::open_beneath,
+    open::{find_beneath, open_beneath},
     path::SitePath,
     redirect::{redirect_to, to_https},
     rule::{Action, CacheRule, Candidate, DEFAULT_BODY_LIMIT, Rule, RuleOptions},
+    script::Scripts,
     upstream::{
-        ActiveCheck, Address, Balance, Protocol, ProxyVersion, Upstream, UpstreamOptions,
+        ActiveCheck, Address, Balance, Protocol, ProxyVersion, Scheme, Upstream, UpstreamOptions,
         UpstreamTimeouts, UpstreamTls,
     },
 };
 #[cfg(test)]
-pub(crate) use {
-    rule::MediaRange,
-    template::Template,
-    upstream::{Scheme, UpstreamServer},
-};
+pub(crate) use {rule::MediaRange, template::Template, upstream::UpstreamServer};
 
 /// Checked site of a host record or of `[site]`: rules by the prefix of the
 /// path, the longest first. docs/sites.md describes the document.
@@ -70,9 +68,13 @@ impl Site {
             return Err(SiteError::Format(stored.format));
         }
         let raw = RawSite::read_json(&stored.json)?;
-        if let Some(key) = raw.new_key().filter(|_| stored.format == 1) {
-            let text = "format 1 has no such key; write the site again with `sekisho host set`";
-            return Err(Wrong::at([key.to_owned()], text.to_owned()).into());
+        let (needed, key) = raw.format();
+        if needed > stored.format {
+            let text = format!(
+                "format {} has no such key; write the site again with `sekisho host set`",
+                stored.format
+            );
+            return Err(Wrong::at([key.to_owned()], text).into());
         }
         if let Some(key) = raw.moved_key() {
             return Err(SiteError::Moved(Wrong::at(
@@ -124,13 +126,14 @@ impl Site {
     /// reads folders.
     #[must_use]
     pub fn refused(&self, guard: &Guard, tenant: Option<&Tenant>) -> Option<Refused> {
-        self.refused_by(guard, |root| guard.inspect(root, tenant))
+        self.refused_by(guard, tenant, |root| guard.inspect(root, tenant))
     }
 
     /// Asks `guard` whether the host record of a tenant may have the site, by its text
     /// alone. If not, counts and logs the refusal and returns false.
     pub(crate) fn admit(&self, pattern: &HostPattern, tenant: &Tenant, guard: &Guard) -> bool {
-        let refused = self.refused_by(guard, |root| guard.inspect_text(root, Some(tenant)));
+        let inspect = |root: &Root| guard.inspect_text(root, Some(tenant));
+        let refused = self.refused_by(guard, Some(tenant), inspect);
         if let Some(Refused { what, refusal, .. }) = &refused {
             guard.note_site((pattern, tenant), what, *refusal);
         }
@@ -141,6 +144,7 @@ impl Site {
     fn refused_by(
         &self,
         guard: &Guard,
+        tenant: Option<&Tenant>,
         inspect: impl Fn(&Root) -> Option<Refusal>,
     ) -> Option<Refused> {
         let mut roots = self.bound_folders();
@@ -148,7 +152,7 @@ impl Site {
             roots.find_map(|root| Some((inspect(root)?, "root", root.template.text.to_string())));
         let upstream = || {
             let mut upstreams = self.upstreams();
-            let address = upstreams.find_map(|one| guard.inspect_upstream(one))?;
+            let address = upstreams.find_map(|one| guard.inspect_upstream(one, tenant))?;
             Some((Refusal::Upstream, "upstream", address.to_string()))
         };
         let field = || {
@@ -168,10 +172,9 @@ impl Site {
     pub fn changed_field(&self, named: &NamedFields) -> Option<(HeaderName, &'static str)> {
         self.0
             .iter()
-            .find_map(|rule| match (&rule.action, &rule.options) {
-                (Action::Upstream(_), Some(options)) => named.changed_by(&options.request_fields),
-                _ => None,
-            })
+            .filter(|rule| rule.action.upstream().is_some())
+            .filter_map(|rule| rule.options.as_ref())
+            .find_map(|options| named.changed_by(&options.request_fields))
     }
 
     /// Returns whether entries of `[sites] allow` with `{tenant}` keep the folders of the
@@ -181,24 +184,28 @@ impl Site {
         self.bound_folders().all(|root| guard.keeps_apart(root))
     }
 
+    /// Returns the FastCGI servers that are not a tenant's own: the tenant's name is in no
+    /// part of their addresses. Other tenants' scripts may run there.
+    #[must_use]
+    pub fn common_pools(&self, tenant: &Tenant) -> Vec<String> {
+        let upstreams = self.upstreams().filter(|it| it.scheme == Scheme::FastCgi);
+        let addresses = upstreams.flat_map(|it| it.servers.iter().map(|it| it.address.to_string()));
+        let name = tenant.as_str();
+        addresses.filter(|it| !it.contains(name)).collect()
+    }
+
     /// Returns roots, and folders of error pages.
     fn bound_folders(&self) -> impl Iterator<Item = &Root> {
         self.0.iter().flat_map(|rule| {
-            let root = match &rule.action {
-                Action::Files(root) => Some(root),
-                Action::Upstream(_) | Action::Redirect(_) | Action::Status { .. } => None,
-            };
             let options = rule.options.as_ref();
-            root.into_iter()
-                .chain(options.and_then(|options| options.errors.as_ref()))
+            let errors = options.and_then(|options| options.errors.as_ref());
+            rule.action.root().into_iter().chain(errors)
         })
     }
 
     fn upstreams(&self) -> impl Iterator<Item = &Upstream> {
-        self.0.iter().filter_map(|rule| match &rule.action {
-            Action::Upstream(upstream) => Some(&**upstream),
-            Action::Files(_) | Action::Redirect(_) | Action::Status { .. } => None,
-        })
+        let upstreams = self.0.iter().filter_map(|rule| rule.action.upstream());
+        upstreams.map(|upstream| &**upstream)
     }
 }
 
@@ -227,7 +234,7 @@ impl SiteDocument {
     /// If the document is invalid.
     pub fn parse(json: &str) -> Result<Self, SiteError> {
         let raw = RawSite::read_json(json)?;
-        let format = if raw.new_key().is_some() { 2 } else { 1 };
+        let (format, _) = raw.format();
         Ok(Self {
             stored: StoredSite {
                 format,
@@ -240,7 +247,7 @@ impl SiteDocument {
     /// Returns the site of a tenant.
     ///
     /// # Errors
-    /// If a folder has a segment `{tenant}`, and the name can't be one.
+    /// If a folder or server has `{tenant}`, and the name can be no part of it.
     pub fn site(&self, tenant: &Tenant) -> Result<Site, SiteError> {
         self.site.of_tenant(tenant)
     }
@@ -276,7 +283,7 @@ impl fmt::Display for Refused {
 /// Bytes of the longest document.
 pub const MAX_DOCUMENT: usize = 64 << 10;
 /// Document formats that this version reads.
-const FORMATS: std::ops::RangeInclusive<u32> = 1..=2;
+const FORMATS: std::ops::RangeInclusive<u32> = 1..=3;
 
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,8 @@
 //!    │                   and never taken from a client; 508 for a loop
 //!    │
 //!    ├─ request/upload.rs    the body, while the answer is awaited; request/exchange.rs
-//!    │                         tells a slow client from a slow upstream
+//!    │                         tells a slow client from a slow upstream; request/whole.rs
+//!    │                         collects one without a length for a script
 //!    ▼
 //!  send.rs             a server, and the head of its answer; another connection if nothing
 //!    │                   can have been acted on
@@ -31,6 +32,7 @@
 //!    │                         its part (owned.rs): servers/ejection.rs ejects it,
 //!    │                         servers/check.rs asks it, permits.rs bounds its connections,
 //!    │                         by client prefix (permits/state.rs), and its retries;
+//!    │                         servers/kept.rs counts unused connections of FastCGI;
 //!    │                         servers/chosen.rs is its use by one request
 //!    ├─ servers/resolve.rs   its addresses; servers/resolve/ask.rs asks, on the background
 //!    │                         runtime, in turns of the tenants
@@ -49,12 +51,17 @@
 //!    │                         connections/tls.rs (CA, name and client certificate of the
 //!    │                         site), then HTTP/1.1 or HTTP/2; connections/metered.rs bounds
 //!    │                         records of TLS without data
+//!    ├─ connections/fastcgi.rs    runs a script over FastCGI, with the parameters of
+//!    │                         request/params.rs: connections/fastcgi/record.rs frames
+//!    │                         both directions, connections/fastcgi/head.rs reads the
+//!    │                         answer's head, connections/fastcgi/complaints.rs its
+//!    │                         standard error
 //!    ├─ connections/bounded.rs    bounds informational answers, which
 //!    │                         connections/informational.rs reads, and frames of HTTP/2 by
 //!    │                         the budget of tls/frames.rs
 //!    ▼
-//!  answer.rs           the answer's head, cleaned, and its body as it comes; its end gives
-//!    │                   the connection back
+//!  answer.rs           the answer's head, cleaned, and its body as it comes
+//!    │                   (answer/arriving.rs); its end gives the connection back
 //!    ├─ answer/still_served.rs    whether the host of a long answer is still served so
 //!    └─ answer/upgrade.rs         101 if it was asked for: answer/tunnel.rs copies bytes
 //!                                   both ways, behind an HTTP/1.1 connection or a stream
@@ -92,11 +99,13 @@ use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
+use tokio::time::Instant;
 
 use crate::connection::request::RequestContext;
 use crate::limits::bodies::Held;
 use crate::site::body::Body;
 use crate::site::{DEFAULT_BODY_LIMIT, RuleOptions, Upstream};
+use answer::arriving::Arriving;
 use answer::still_served::StillServed;
 use answer::tunnel::Leaving;
 use answer::{InFlight, upgrade};
@@ -108,14 +117,18 @@ pub(crate) use connections::tls::TlsClients;
 use failure::Failure;
 pub(crate) use parts::{Upstreams, Worker};
 use request::exchange::Exchange;
+use request::fields::OurFields;
 use request::head;
 pub use request::loop_id::LoopId;
+pub(crate) use request::params::Script;
 use request::upload::Upload;
+pub(crate) use request::whole::Collecting;
+use request::whole::LONGEST;
 use send::Sending;
 use servers::choice::rendezvous;
 pub(crate) use servers::{Background, Servers};
 
-/// Upstream that a request is passed on to, and its path there.
+/// Upstream that a request is passed on to, and its path or script there.
 #[derive(Clone, Copy)]
 pub(crate) struct ForwardTo<'a> {
     pub(crate) upstream: &'a Arc<Upstream>,
@@ -123,6 +136,8 @@ pub(crate) struct ForwardTo<'a> {
     pub(crate) path: &'a str,
     /// Options of the rule.
     pub(crate) options: Option<&'a RuleOptions>,
+    /// Script that the upstream runs, if it speaks FastCGI.
+    pub(crate) script: Option<&'a Script<'a>>,
 }
 
 /// Passes a request on, and its answer back.
@@ -134,9 +149,10 @@ pub(crate) struct ForwardTo<'a> {
 /// - 405 for a CONNECT that names no protocol;
 /// - 408 if the body waits for its client, whose network has most connections, while another
 ///   network needs one;
+/// - 411 if the body of a script's request has no length, and is too long to be collected;
 /// - 413 if the body is longer than the site allows;
-/// - 501 for an upgrade towards an upstream of HTTP/2 alone, and for an extended
-///   CONNECT of another protocol than WebSocket;
+/// - 501 for an upgrade towards an upstream of HTTP/2 alone, for WebSocket over HTTP/2 to a
+///   script, and for an extended CONNECT of another protocol than WebSocket;
 /// - 502 if the upstream can't be reached or answers wrongly;
 /// - 503 if no server may take the request;
 /// - 504 if the upstream is late;
@@ -180,6 +196,40 @@ fn log(
     status
 }
 
+/// Makes the body that goes to the upstream: streamed, or collected first for a script that
+/// must be told its length. Returns the state of a streamed one, too. Beside the body stand
+/// the fields that no client sets, and whether the client expects `100 Continue`.
+async fn take_body(
+    context: &RequestContext<'_>,
+    worker: &Worker,
+    to: ForwardTo<'_>,
+    (body, (ours, expects)): (Option<Incoming>, (OurFields, bool)),
+) -> Result<(Option<Arc<Exchange>>, Upload), Failure> {
+    let Some(body) = body else {
+        return Ok((None, Upload::default()));
+    };
+    let timeouts = &context.connection.timeouts;
+    let is_collected = to.script.is_some() && body.size_hint().exact().is_none();
+    // A body that is collected waits for no upstream.
+    let exchange = Arc::new(Exchange::new(expects && !is_collected, timeouts.flow()));
+    let limit = to.options.map_or(DEFAULT_BODY_LIMIT, |it| it.body_limit);
+    let most = if is_collected {
+        limit.min(LONGEST)
+    } else {
+        limit
+    };
+    let upload = Upload::new(body, most, ours, &exchange, timeouts);
+    if !is_collected {
+        return Ok((Some(exchange), upload));
+    }
+    let until = Instant::now() + to.upstream.options().timeouts.connect;
+    let collecting = &worker.upstreams.collecting;
+    let prefix = context.client.into();
+    let whole = collecting.collect(prefix, until, upload, (&exchange, limit));
+    // Boxed: other requests have no room for it.
+    Ok((None, Box::pin(whole).await?))
+}
+
 async fn pass(
     context: &RequestContext<'_>,
     worker: &Arc<Worker>,
@@ -195,19 +245,19 @@ async fn pass(
     let cookie = rendezvous::cookie_of(&options.balance, &head.headers);
     let outgoing = head::prepare(&mut head, has_body, to, (context, &worker.upstreams));
     let outgoing = outgoing.map_err(Failure::Refused)?;
-    head::retarget(&mut head, to.path).map_err(Failure::Refused)?;
-    let asked = outgoing.upgrade;
+    let asked = outgoing.upgrade.filter(|_| to.script.is_none());
+    if to.script.is_none() {
+        head::retarget(&mut head, to.path).map_err(Failure::Refused)?;
+    } else if connect.is_some() {
+        return Err(Failure::Refused(StatusCode::NOT_IMPLEMENTED));
+    }
     let protocol = reach::version(options.protocol, asked.is_some());
     let protocol = protocol.map_err(Failure::Refused)?;
     let timeouts = &context.connection.timeouts;
     let at_upstream = timeouts.at_upstream();
-    let exchange = has_body.then(|| Arc::new(Exchange::new(outgoing.expects, timeouts.flow())));
-    let upload = exchange.as_ref().map_or_else(Upload::default, |exchange| {
-        let limit = to
-            .options
-            .map_or(DEFAULT_BODY_LIMIT, |options| options.body_limit);
-        Upload::new(body, limit, outgoing.ours, exchange, timeouts)
-    });
+    let ours = (outgoing.ours, outgoing.expects);
+    let body = (has_body.then_some(body), ours);
+    let (exchange, upload) = take_body(context, worker, to, body).await?;
     let sending = Sending {
         context,
         worker,
@@ -216,6 +266,7 @@ async fn pass(
         exchange: exchange.as_ref(),
         protocol,
         upgrades: asked.is_some(),
+        script: to.script,
     };
     let mut request = Some(Request::from_parts(head, upload));
     let (response, mut lease, chosen) = sending.send(&mut request).await?;
@@ -228,6 +279,10 @@ async fn pass(
             host: StillServed::of(context, worker),
             _used: (chosen, lease.permit.take()),
         };
+        let (head, Arriving::Http(body)) = response.into_parts() else {
+            return Err(Failure::answer("a script can't switch protocols"));
+        };
+        let response = Response::from_parts(head, body);
         let switched = upgrade::switch(response, &asked, connect, context, leaving);
         // Boxed: answers have no room for it.
         return Box::pin(switched).await;

@@ -24,6 +24,8 @@ pub(super) struct Refused {
     /// Hosts of tenants whose folders no entry with `{tenant}` keeps from other tenants.
     /// They are served.
     together: usize,
+    /// Hosts whose scripts run in a pool that is not their tenant's alone. They are served.
+    pools: Hosts,
 }
 
 #[derive(Default)]
@@ -72,6 +74,9 @@ impl Refused {
                 }
                 let is_shared = !record.tenant.as_str().is_empty() && !site.keeps_apart(guard);
                 self.together += usize::from(is_shared);
+                if let Some(pool) = site.common_pools(&record.tenant).first() {
+                    self.pools.add(record, pool);
+                }
             }
             Err(error @ SiteError::Moved(_)) => self.outside.add(record, &error),
             Err(error) => self.unreadable.add(record, &error),
@@ -103,6 +108,10 @@ impl Refused {
         let text = "hosts are not served, their site can't be read; write it again with \
                     `sekisho host set`:";
         self.unreadable.write(text, output)?;
+        let text = "hosts have a `fastcgi` server whose address does not name their tenant: scripts of \
+                    other tenants may run there, as the same user; write sockets such as \
+                    \"unix:/run/php/{tenant}.sock\":";
+        self.pools.write(text, output)?;
         if self.together > 0 {
             writeln!(
                 output,

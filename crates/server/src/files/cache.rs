@@ -101,6 +101,8 @@ pub(crate) struct Key {
     /// Path below the root. Empty, or with a slash at its end, it names a directory's
     /// index.
     pub(crate) path: Box<str>,
+    /// The path is that of a script, whose content nobody gets.
+    pub(crate) is_script: bool,
 }
 
 /// Borrowed cache key, for lookups. It has the hash of its [`Key`]: the fields are the same.
@@ -109,6 +111,7 @@ pub(crate) struct KeyRef<'a> {
     pub(crate) root: &'a Root,
     pub(crate) host: &'a str,
     pub(crate) path: &'a str,
+    pub(crate) is_script: bool,
 }
 
 impl KeyRef<'_> {
@@ -117,6 +120,7 @@ impl KeyRef<'_> {
             root: self.root.clone(),
             host: self.host.into(),
             path: self.path.into(),
+            is_script: self.is_script,
         }
     }
 }
@@ -124,7 +128,10 @@ impl KeyRef<'_> {
 impl Equivalent<Key> for KeyRef<'_> {
     fn equivalent(&self, key: &Key) -> bool {
         // The path comes first: it differs most often.
-        same(self.path, &key.path) && same(self.host, &key.host) && *self.root == key.root
+        same(self.path, &key.path)
+            && same(self.host, &key.host)
+            && self.is_script == key.is_script
+            && *self.root == key.root
     }
 }
 
@@ -147,7 +154,7 @@ impl Entry {
     pub(crate) fn identity(&self) -> Option<Identity> {
         match &self.what {
             What::File(file) => file.identity,
-            What::Directory | What::Missing | What::Large => None,
+            What::Directory | What::Missing | What::Large | What::Script => None,
         }
     }
 
@@ -213,6 +220,8 @@ pub(crate) enum What {
     Directory,
     /// Nothing that a site may serve.
     Missing,
+    /// Script: a regular file, which was not read.
+    Script,
     /// Note that the file is too large for the cache. A request that has no
     /// permit to keep such a file open waits for one before it opens the file.
     Large,
@@ -227,7 +236,7 @@ impl Weighter<Key, Arc<Entry>> for Weigh {
             What::File(file) => {
                 size_of::<SmallFile>() + HEADERS + allocated(file.body.len() + TEXTS)
             }
-            What::Directory | What::Missing | What::Large => 0,
+            What::Directory | What::Missing | What::Large | What::Script => 0,
         };
         // The root's text counts in full: a million hosts may have a million
         // roots.

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use super::cache::{Key, What};
 use super::kind::content_type;
 use crate::site::body::NOSNIFF;
-use crate::site::{Guard, Refusal, open_beneath};
+use crate::site::{Guard, Refusal, find_beneath, open_beneath};
 
 /// Result of reading a path.
 #[derive(Debug)]
@@ -88,7 +88,10 @@ pub(crate) fn load(key: &Key, known: Option<Identity>, guard: &Guard) -> Loaded 
                 Ok(folder) => folder,
                 Err(refusal) => return Ok(Loaded::Refused(refusal)),
             };
-            let file = if index {
+            let file = if key.is_script {
+                // Only the FastCGI server must be allowed to read it.
+                find_beneath(&folder, path)?
+            } else if index {
                 open_beneath(&folder, &format!("{path}{INDEX}"))?
             } else {
                 open_beneath(&folder, path)?
@@ -97,7 +100,11 @@ pub(crate) fn load(key: &Key, known: Option<Identity>, guard: &Guard) -> Loaded 
             if let Err(refusal) = guard.check_file(root, &file, &metadata)? {
                 return Ok(Loaded::Refused(refusal));
             }
-            if metadata.is_dir() {
+            if key.is_script {
+                let is_file = metadata.is_file();
+                let what = if is_file { What::Script } else { What::Missing };
+                Ok(Loaded::Cached(what))
+            } else if metadata.is_dir() {
                 Ok(Loaded::Cached(match index {
                     true => What::Missing,
                     false => What::Directory,

@@ -26,12 +26,12 @@ impl Files {
         let Some(Ok(path)) = path else {
             return error;
         };
-        match self.find(folder, &path, false).await {
+        match self.find(folder, &path, false, false).await {
             Found::Entry(entry) => match &entry.what {
                 What::File(file) => {
                     answer::page(error, is_head, &file.head, || file.body.clone().into())
                 }
-                What::Directory | What::Missing | What::Large => error,
+                What::Directory | What::Missing | What::Large | What::Script => error,
             },
             Found::Large { file, .. } => {
                 let Some(permit) = self.0.open.try_permit(open) else {

@@ -39,6 +39,11 @@ impl<'a> FilePath<'a> {
         Ok(Self(relative))
     }
 
+    /// Returns the path up to the end of one of its segments.
+    pub(super) fn up_to(&self, end: usize) -> Self {
+        Self(&self.0[..end])
+    }
+
     /// Returns the path relative to the root.
     pub(crate) fn as_str(&self) -> &'a str {
         self.0

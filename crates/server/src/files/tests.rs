@@ -94,7 +94,7 @@ impl Fixture {
             tenant: &Tenant::default(),
         };
         let path = FilePath::parse(&path).unwrap();
-        self.files.find(folder, &path, noted).await
+        self.files.find(folder, &path, false, noted).await
     }
 
     /// Resolves when no read is in flight.

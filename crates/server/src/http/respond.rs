@@ -13,13 +13,15 @@ use sekisho_certs::metrics::Registry;
 use sekisho_certs::{HostName, Tenant};
 
 use crate::connection::request::RequestContext;
-use crate::files::{Asked, Files, Folder, OpenFiles, Opener};
+use crate::files::{Asked, Files, Folder, OpenFiles, Opener, Scripted};
 use crate::limits::rates::Rates;
 use crate::limits::rest;
 use crate::observe::metrics::RequestRefusal;
 use crate::site::body::{Body, method_not_allowed, plain};
-use crate::site::{Action, Guard, Refusals, Rule, RuleOptions, Site, SitePath};
-use crate::upstream::{self, ForwardTo, forward};
+use crate::site::{
+    Action, Guard, Refusals, Root, Rule, RuleOptions, Scripts, Site, SitePath, Upstream,
+};
+use crate::upstream::{self, ForwardTo, Script, forward};
 use admission::Refused;
 
 /// Responder that answers requests from their sites. The server has one, which
@@ -72,31 +74,38 @@ impl Responder {
         };
         let method = (head.method == Method::HEAD, fields::is_read(&head.method));
         let mut author = Author::Server;
-        let response = match (
-            admission::admit(context, &self.rates, rule, &body),
-            &rule.action,
-        ) {
-            (Ok(()), Action::Upstream(_)) if is_trace(&head.method) => {
-                discard(context, &head, body, None).await;
-                method_not_allowed(PASSED_ON)
-            }
+        let admitted = admission::admit(context, &self.rates, rule, &body);
+        let response = match (admitted, &rule.action) {
             (Ok(()), Action::Upstream(upstream)) => {
                 let path = path.rewritten(rule).encoded().to_owned();
-                let to = ForwardTo {
+                let to = To {
                     upstream,
                     path: &path,
+                    script: None,
+                };
+                let answered = pass_on(context, upstreams, (rule, to), head, body).await;
+                author = answered.0;
+                answered.1
+            }
+            (Ok(()), Action::Scripts(root, scripts)) => {
+                let asked = Asked {
+                    head: &head,
+                    path: &path,
+                    rewritten: &path.rewritten(rule),
                     options: rule.options.as_deref(),
                 };
-                match forward(context, upstreams, to, head, body).await {
-                    Ok(response) => {
-                        author = Author::Upstream;
-                        response
-                    }
-                    Err(StatusCode::PAYLOAD_TOO_LARGE) => {
-                        Refused::of(RequestRefusal::Body).answer(context.metrics)
-                    }
-                    Err(status) => plain(status),
-                }
+                let folder = folder_of(root, context);
+                let found = self
+                    .files
+                    .find_script(folder, asked, scripts, context.opener());
+                // Boxed: other requests have no room for it, nor for what follows.
+                let found = Box::pin(found).await;
+                let path = path.encoded().to_owned();
+                let rule = (rule, root, &**scripts);
+                let answered = run(context, upstreams, rule, (found, &path), (head, body));
+                let answered = Box::pin(answered).await;
+                author = answered.0;
+                answered.1
             }
             (admitted, action) => {
                 let reason = admitted.as_ref().err().map(|refused| refused.reason);
@@ -133,11 +142,7 @@ impl Responder {
         match (author, &options.errors) {
             (Author::Server, Some(root)) if response.status().as_u16() >= 400 => {
                 let open = context.opener();
-                let folder = Folder {
-                    root,
-                    host: context.host,
-                    tenant: context.tenant,
-                };
+                let folder = folder_of(root, context);
                 let page = self.files.page(folder, is_head, response, open);
                 // Boxed: answers without a page have no room for it.
                 response = Box::pin(page).await;
@@ -195,7 +200,7 @@ impl Responder {
                 let folder = Folder { root, host, tenant };
                 self.files.respond(folder, asked, open).await
             }
-            Action::Upstream(_) => plain(StatusCode::BAD_GATEWAY),
+            Action::Upstream(_) | Action::Scripts(..) => plain(StatusCode::BAD_GATEWAY),
             Action::Redirect(redirect) => redirect.respond(host, &head.uri),
             Action::Status { code, text: None } => plain(*code),
             Action::Status {
@@ -245,10 +250,91 @@ impl Author {
             Action::Status { text: Some(_), .. } => Self::Site,
             Action::Status { text: None, .. }
             | Action::Files(_)
+            | Action::Scripts(..)
             | Action::Redirect(_)
             | Action::Upstream(_) => Self::Server,
         }
     }
+}
+
+/// Returns the folder of a root for the host of a request.
+fn folder_of<'a>(root: &'a Root, context: &RequestContext<'a>) -> Folder<'a> {
+    Folder {
+        root,
+        host: context.host,
+        tenant: context.tenant,
+    }
+}
+
+/// Place that a request is passed on to.
+struct To<'a> {
+    upstream: &'a Arc<Upstream>,
+    path: &'a str,
+    script: Option<&'a Script<'a>>,
+}
+
+/// Answers a request below a root with scripts by what was found. Returns whose the answer
+/// is.
+async fn run(
+    context: &RequestContext<'_>,
+    upstreams: &Arc<upstream::Worker>,
+    (rule, root, scripts): (&Rule, &Root, &Scripts),
+    (found, path): (Scripted, &str),
+    (head, body): (Parts, Incoming),
+) -> (Author, Response<Body>) {
+    let script = match found {
+        Scripted::Script(script) => script,
+        Scripted::Answer(response) => {
+            discard(context, &head, body, None).await;
+            return (Author::Server, response);
+        }
+    };
+    let query = head.uri.query().unwrap_or_default().to_owned();
+    let script = Script {
+        root: &root.template.fill(context.host.as_str()),
+        name: script.name(rule),
+        file: &script.file,
+        info: &script.info,
+        path,
+        query: &query,
+        version: head.version,
+        user: None,
+    };
+    let to = To {
+        upstream: &scripts.upstream,
+        path,
+        script: Some(&script),
+    };
+    pass_on(context, upstreams, (rule, to), head, body).await
+}
+
+/// Passes a request on. Returns whose the answer is.
+async fn pass_on(
+    context: &RequestContext<'_>,
+    upstreams: &Arc<upstream::Worker>,
+    (rule, to): (&Rule, To<'_>),
+    head: Parts,
+    body: Incoming,
+) -> (Author, Response<Body>) {
+    if is_trace(&head.method) {
+        discard(context, &head, body, None).await;
+        return (Author::Server, method_not_allowed(PASSED_ON));
+    }
+    let of_host = to.upstream.of_host(context.host).map(Arc::new);
+    let to = ForwardTo {
+        upstream: of_host.as_ref().unwrap_or(to.upstream),
+        path: to.path,
+        options: rule.options.as_deref(),
+        script: to.script,
+    };
+    let response = match forward(context, upstreams, to, head, body).await {
+        Ok(response) => return (Author::Upstream, response),
+        Err(StatusCode::PAYLOAD_TOO_LARGE) => {
+            Refused::of(RequestRefusal::Body).answer(context.metrics)
+        }
+        Err(status) => plain(status),
+    };
+    (Author::Server, response)
 }
 
 /// Returns whether a method asks for the request itself: the answer would show a client

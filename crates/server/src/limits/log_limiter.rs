@@ -24,6 +24,7 @@ pub(crate) struct LogLimits {
     site_refused: ByTenant,
     upstream_refused: ByTenant,
     upstream_failed: ByTenant,
+    script_complained: ByTenant,
     file_refused: ByTenant,
     given_up: LogLimiter,
     holds_most: LogLimiter,
@@ -188,6 +189,19 @@ impl LogLimits {
             "upstream failed: the client got {}; {hint}",
             status.as_u16()
         );
+    }
+
+    /// Logs what a script wrote to standard error, of so many bytes in all.
+    pub(crate) fn script_complained(
+        &self,
+        (host, tenant): (&HostName, &Tenant),
+        text: &str,
+        bytes: usize,
+    ) {
+        if let Some(others) = self.script_complained.allow(tenant) {
+            let tenant = tenant.as_str();
+            tracing::warn!(%host, tenant, text, bytes, others, "script wrote to standard error");
+        }
     }
 
     /// Logs that a connection of this prefix was closed at a worker's limit.

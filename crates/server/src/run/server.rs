@@ -49,7 +49,7 @@ use crate::run::listen::{Inherited, Listening};
 use crate::run::shutdown::Shutdown;
 use crate::run::worker::{Common, Socket, Worker, Working};
 use crate::upstream::{
-    Background, Descriptors, LoadRoots, LoopId, Servers, Sockets, TlsClients, Upstreams,
+    Background, Collecting, Descriptors, LoadRoots, LoopId, Servers, Sockets, TlsClients, Upstreams,
 };
 
 /// A server whose sockets are bound and which accepts nothing yet.
@@ -256,6 +256,7 @@ fn assemble(settings: Settings, parts: Parts, https_port: u16) -> (Arc<Common>, 
         descriptors: Descriptors::new(settings.upstreams, open),
         sockets: Sockets::new(),
         tls: TlsClients::new(parts.load_roots),
+        collecting: Collecting::new(),
         loop_id: parts.loop_id.into(),
         guard: Arc::clone(parts.responder.guard()),
         hosts: Arc::clone(&hosts),

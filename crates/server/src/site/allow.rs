@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use sekisho_certs::Tenant;
 
-use super::template::TENANT;
 use super::upstream::{Address, Upstream};
 use folder::Folder;
 pub use own::{OwnAddress, OwnAddresses};
@@ -29,7 +28,7 @@ pub struct Allowed(Arc<Entries>);
 struct Entries {
     texts: Vec<String>,
     folders: Vec<Folder>,
-    sockets: Vec<PathBuf>,
+    sockets: Vec<Folder>,
     targets: Vec<Target>,
 }
 
@@ -62,26 +61,28 @@ impl Allowed {
     /// that holds `{tenant}`. Such an entry counts whoever has the host: each folder that
     /// it names is one that a tenant may change.
     pub(crate) fn part_of(&self, root: &Path) -> Option<PathBuf> {
-        let length = self.longest(root)?.len_of_part();
+        let length = longest(&self.0.folders, root, None)?.len_of_part();
         Some(root.components().take(length).collect())
     }
 
     /// Returns whether the entry that holds a root keeps tenants apart.
     pub(crate) fn keeps_apart(&self, root: &Path) -> bool {
-        self.longest(root).is_some_and(Folder::has_tenant)
+        longest(&self.0.folders, root, None).is_some_and(Folder::has_tenant)
     }
 
-    fn longest(&self, root: &Path) -> Option<&Folder> {
-        let folders = self.0.folders.iter().filter(|_| !climbs(root));
-        let holding = folders.filter(|folder| folder.holds(root, None));
-        holding.max_by_key(|folder| folder.len())
-    }
-
-    /// Returns whether a socket lies in one of the folders of sockets by its
-    /// text. Symbolic links are checked when it is opened.
+    /// Returns whether the socket of a tenant's host lies in one of the folders of sockets
+    /// by its text; for none, whether that of any tenant may. Symbolic links are checked
+    /// when it is opened.
     #[must_use]
-    pub fn socket(&self, socket: &Path) -> bool {
-        lies_in(socket, &self.0.sockets)
+    pub fn socket(&self, socket: &Path, tenant: Option<&Tenant>) -> bool {
+        longest(&self.0.sockets, socket, tenant).is_some()
+    }
+
+    /// Returns the leading part of the path of a tenant's socket that the operator chose by
+    /// an entry. None if no entry holds it.
+    pub(crate) fn part_of_socket(&self, socket: &Path, tenant: &Tenant) -> Option<PathBuf> {
+        let length = longest(&self.0.sockets, socket, Some(tenant))?.len_of_part();
+        Some(socket.components().take(length).collect())
     }
 
     /// Returns whether an upstream may be at a resolved address.
@@ -108,28 +109,24 @@ impl Allowed {
                 && !own.contain(ip, port, unresolved))
     }
 
-    /// Returns the first server of an upstream that can't be allowed, judged by
-    /// text: a socket, or an IP address. Names are judged at each connect, as are
+    /// Returns the first server of an upstream of a tenant's host, or of any tenant's for
+    /// none, that can't be allowed, judged by text: a socket, or an IP address. Names are judged at each connect, as are
     /// addresses that may be those of a server's name without an answer so far: this
     /// verdict is kept with the host.
     pub(crate) fn refused<'a>(
         &self,
         upstream: &'a Upstream,
+        tenant: Option<&Tenant>,
         own: &OwnAddresses,
     ) -> Option<&'a Address> {
         let mut addresses = upstream.servers.iter().map(|server| &server.address);
         let refused = |address: &&Address| match address {
-            Address::Unix(path) => !self.socket(path) || own.is_socket(path),
+            Address::Unix(path) => !self.socket(path, tenant) || own.is_socket(path),
             Address::Tcp { host, port } => host
                 .parse()
                 .is_ok_and(|ip| !self.judge(SocketAddr::new(ip, *port), own, false)),
         };
         addresses.find(refused).filter(|_| upstream.is_bound)
-    }
-
-    /// Returns the folders that sockets may lie in.
-    pub(crate) fn sockets(&self) -> &[PathBuf] {
-        &self.0.sockets
     }
 
     /// Returns the entries as they were written.
@@ -150,10 +147,7 @@ impl Default for Allowed {
 impl Entries {
     fn add(&mut self, text: &str, base: &Path) -> Result<(), String> {
         if let Some(folder) = text.strip_prefix("unix:") {
-            if folder.contains(TENANT) {
-                return Err(format!("{TENANT} stands only in a folder of files"));
-            }
-            self.sockets.push(folder_of(folder, base)?);
+            self.sockets.push(Folder::parse(folder, base)?);
         } else if target::is_like(text) {
             self.targets.push(Target::parse(text)?);
         } else {
@@ -163,8 +157,12 @@ impl Entries {
     }
 }
 
-fn lies_in(path: &Path, folders: &[PathBuf]) -> bool {
-    !climbs(path) && folders.iter().any(|folder| path.starts_with(folder))
+/// Returns the longest of the entries that hold a path, as this tenant's; as that of any
+/// tenant for none.
+fn longest<'a>(entries: &'a [Folder], path: &Path, tenant: Option<&Tenant>) -> Option<&'a Folder> {
+    let entries = entries.iter().filter(|_| !climbs(path));
+    let holding = entries.filter(|entry| entry.holds(path, tenant));
+    holding.max_by_key(|entry| entry.len())
 }
 
 fn climbs(path: &Path) -> bool {

@@ -1,5 +1,6 @@
 //! Makes a site of its document's keys.
 
+mod fastcgi;
 mod fields;
 mod options;
 mod servers;
@@ -82,8 +83,9 @@ fn path_rule(
     // Wrong keys are reported here only if they are the path's own: those above have been
     // checked.
     let has_request = raw.request.is_some();
-    if has_request && !matches!(action, Action::Upstream(_)) {
-        return Err(Wrong::new("only an `upstream` gets request fields")).below("request");
+    if has_request && action.upstream().is_none() {
+        let text = "only `upstream` and `fastcgi` get request fields";
+        return Err(Wrong::new(text)).below("request");
     }
     // Rates of a path's own are counted apart from those of other paths.
     let scope = if raw.rate.is_some() { index + 1 } else { 0 };
@@ -91,7 +93,7 @@ fn path_rule(
     let raw = if has_options { raw.or(above) } else { raw };
     let own = has_options.then(|| options::rule_options(&raw, scope, base));
     let own = own.transpose()?;
-    if let (true, Action::Upstream(upstream), Some(own)) = (has_request, &action, &own) {
+    if let (true, Some(upstream), Some(own)) = (has_request, action.upstream(), &own) {
         fields::reach(&own.request_fields, upstream.options()).below("request")?;
     }
     let options = own.as_ref().or(shared.map(Arc::as_ref));
@@ -108,7 +110,7 @@ fn path_rule(
 fn reach_upstreams(rules: &[Rule], shared: Option<&RuleOptions>) -> Checked<()> {
     let Some(shared) = shared else { return Ok(()) };
     for rule in rules {
-        if let (Action::Upstream(upstream), Some(options)) = (&rule.action, &rule.options)
+        if let (Some(upstream), Some(options)) = (rule.action.upstream(), &rule.options)
             && options.request_fields == shared.request_fields
         {
             fields::reach(&shared.request_fields, upstream.options()).below("request")?;
@@ -155,8 +157,19 @@ fn action(raw: &RawRule, base: Option<&Path>) -> Checked<Action> {
     if text.is_some() && (raw.status.is_none() || raw.redirect.is_some()) {
         return Err(Wrong::new("only a `status` has a text")).below("text");
     }
+    if raw.fastcgi.is_some() && raw.root.is_none() {
+        return Err(Wrong::new("write the `root` of its scripts, too")).below("fastcgi");
+    }
     match (&raw.root, &raw.upstream, &raw.redirect, raw.status) {
-        (Some(root), None, None, None) => Ok(Action::Files(root_of(root, base).below("root")?)),
+        (Some(root), None, None, None) => {
+            let root = root_of(root, base).below("root")?;
+            let scripts = |raw| fastcgi::scripts(raw, base.is_none()).map(Arc::new);
+            let scripts = checked("fastcgi", raw.fastcgi.as_ref(), scripts)?;
+            Ok(match scripts {
+                Some(scripts) => Action::Scripts(root, scripts),
+                None => Action::Files(root),
+            })
+        }
         (None, Some(upstream), None, None) => {
             let is_bound = base.is_none();
             let checked = match upstream {
@@ -241,13 +254,13 @@ impl RawRule {
         action: &Action,
         make: impl FnOnce() -> RuleOptions,
     ) -> Checked<Option<RuleOptions>> {
-        let gets_path = matches!(action, Action::Files(_) | Action::Upstream(_));
+        let gets_path = action.root().is_some() || action.upstream().is_some();
         for (is_there, key) in [(self.strip.is_some(), "strip"), (self.add.is_some(), "add")] {
             if is_there && !gets_path {
                 return Err(Wrong::new("only `root` and `upstream` get a path")).below(key);
             }
         }
-        if self.r#try.is_some() && !matches!(action, Action::Files(_)) {
+        if self.r#try.is_some() && action.root().is_none() {
             return Err(Wrong::new("only a `root` tries paths")).below("try");
         }
         if self.strip != Some(true) && self.add.is_none() && self.r#try.is_none() {
@@ -297,7 +310,7 @@ fn candidate(text: &str) -> Checked<Candidate> {
 }
 
 /// Keys that say how requests are answered.
-const ANSWER_KEYS: [&str; 5] = ["root", "upstream", "redirect", "status", "text"];
+const ANSWER_KEYS: [&str; 6] = ["root", "fastcgi", "upstream", "redirect", "status", "text"];
 
 /// Keys about the path that files or upstream get. No path takes them from the top level.
 const REWRITES: [&str; 3] = ["strip", "add", "try"];

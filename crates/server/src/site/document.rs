@@ -9,8 +9,11 @@ use serde::{Deserialize, Deserializer};
 
 use super::MAX_DOCUMENT;
 use super::error::{SiteError, Wrong};
+use super::template::TENANT;
 pub(crate) use forms::{Pairs, Table, TextOr, TextOrNumber};
-pub(crate) use upstream::{RawCheck, RawCookie, RawServer, RawTimeouts, RawTls, RawUpstream};
+pub(crate) use upstream::{
+    RawCheck, RawCookie, RawFastCgi, RawServer, RawTimeouts, RawTls, RawUpstream,
+};
 pub use wording::reworded;
 
 /// Declares the keys of a rule: its own, and options, which a path takes from the top
@@ -89,6 +92,7 @@ macro_rules! rule_keys {
 rule_keys! {
     own {
         root: Option<String>,
+        fastcgi: Option<TextOr<RawFastCgi>>,
         upstream: Option<TextOr<RawUpstream>>,
         redirect: Option<String>,
         status: Option<i64>,
@@ -163,13 +167,14 @@ impl RawSite {
         Ok(raw)
     }
 
-    /// Returns the first key that format 1 lacks, and that the document has.
-    pub(crate) fn new_key(&self) -> Option<&'static str> {
-        let root = self.rule.root.as_deref().unwrap_or_default();
-        let of_tenant = root.contains(super::template::TENANT).then_some("root");
-        let paths = self.paths.as_ref().map(|_| "paths");
-        let mut names = self.rule.names().filter(|name| !FORMAT_1.contains(name));
-        paths.or_else(|| names.next()).or(of_tenant)
+    /// Returns the oldest format that has all keys of the document, and the key that needs
+    /// it.
+    pub(crate) fn format(&self) -> (u32, &'static str) {
+        let paths = self.paths.iter().flatten();
+        let of_paths = paths.map(|Table(path)| path.rule.format());
+        let paths = self.paths.as_ref().map(|_| (2, "paths"));
+        let all = of_paths.chain(paths).chain([self.rule.format()]);
+        all.max_by_key(|(format, _)| *format).unwrap_or((1, ""))
     }
 
     /// Returns the first key of an upstream that stands in the configuration since, and
@@ -185,8 +190,26 @@ impl RawSite {
     }
 }
 
-/// Keys of the first format, which knows no other.
-const FORMAT_1: [&str; 3] = ["root", "redirect", "status"];
+impl RawRule {
+    /// Returns the oldest format that has all keys of the rule, and the key that needs it.
+    fn format(&self) -> (u32, &'static str) {
+        let keys = self.names().map(|name| (format_of(name), name));
+        let root = self.root.as_ref().filter(|root| root.contains(TENANT));
+        let upstream = self.upstream.as_ref().filter(|it| it.has_placeholder());
+        let values = [root.map(|_| (2, "root")), upstream.map(|_| (3, "upstream"))];
+        let all = keys.chain(values.into_iter().flatten());
+        all.max_by_key(|(format, _)| *format).unwrap_or((1, ""))
+    }
+}
+
+/// Returns the first format that has a key.
+fn format_of(key: &str) -> u32 {
+    match key {
+        "root" | "redirect" | "status" => 1,
+        "fastcgi" => 3,
+        _ => 2,
+    }
+}
 
 /// Keys of `request` and `response`.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -9,7 +9,7 @@ use super::MAX_DOCUMENT;
 pub enum SiteError {
     /// A document of a later version.
     #[error(
-        "the site has format {0}, this version reads formats 1 and 2; write it again with `sekisho host set`, or upgrade"
+        "the site has format {0}, this version reads formats 1 to 3; write it again with `sekisho host set`, or upgrade"
     )]
     Format(u32),
     /// A document beyond [`MAX_DOCUMENT`].

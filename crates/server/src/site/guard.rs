@@ -12,14 +12,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
 use sekisho_certs::metrics::{Counter, Counters, Registry};
 use sekisho_certs::{HostPattern, Tenant};
 
 use super::allow::{Allowed, OwnAddresses};
 use super::error::SiteError;
 use super::named::NamedFields;
-use super::open::{descriptor, open_folder, real_path};
+use super::open::{descriptor, open_folder, open_socket, real_path};
 use super::root::{OperatorsPart, Root};
 use super::upstream::{Address, Upstream};
 use crate::limits::log_limiter::{self, LogLimits};
@@ -201,9 +200,14 @@ impl Guard {
         self.log_limits.site_moved(whose, error);
     }
 
-    /// Returns the first server of an upstream that its text alone refuses.
-    pub(crate) fn inspect_upstream<'a>(&self, upstream: &'a Upstream) -> Option<&'a Address> {
-        self.allowed.refused(upstream, &self.own_addresses)
+    /// Returns the first server of an upstream that its text alone refuses for a tenant's
+    /// host; for none, that it refuses whoever has the host.
+    pub(crate) fn inspect_upstream<'a>(
+        &self,
+        upstream: &'a Upstream,
+        tenant: Option<&Tenant>,
+    ) -> Option<&'a Address> {
+        self.allowed.refused(upstream, tenant, &self.own_addresses)
     }
 
     /// Returns a number that changes when the server learns of another own address.
@@ -226,10 +230,10 @@ impl Guard {
         allowed
     }
 
-    /// Opens the socket of an upstream, and judges where it really lies: a
-    /// symbolic link in its path can't lead elsewhere, nor can one that is
-    /// swapped later. None if it is refused, which is counted and logged.
-    /// Blocks.
+    /// Opens the socket of an upstream. Symbolic links in the part that the operator chose by
+    /// an entry of `[sites] allow` are followed; one below may lead elsewhere in that part.
+    /// Swapping one afterwards has no effect. None if the socket is refused, which is counted
+    /// and logged. Blocks.
     ///
     /// # Errors
     /// If there is no socket.
@@ -239,21 +243,29 @@ impl Guard {
         whose: (&str, &Tenant),
         socket: &Path,
     ) -> io::Result<Option<OpenSocket>> {
-        let file = rustix::fs::open(socket, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        if upstream.is_bound && !self.is_allowed_socket(&file)? {
+        let opened = match upstream.is_bound {
+            true => self.open_allowed(whose.1, socket)?,
+            false => open_socket(socket, Path::new(""))?,
+        };
+        if opened.is_none() {
             self.note_upstream(whose, &socket.display());
-            return Ok(None);
         }
-        Ok(Some(OpenSocket(file)))
+        Ok(opened.map(OpenSocket))
     }
 
-    fn is_allowed_socket(&self, file: &OwnedFd) -> io::Result<bool> {
-        let real = real_path(file)?;
-        let folders = self.allowed.sockets().iter();
-        let mut folders = folders.filter_map(|folder| fs::canonicalize(folder).ok());
-        let metadata = fs::metadata(descriptor(file))?;
-        Ok(folders.any(|folder| real.starts_with(folder))
-            && !self.own_addresses.is_open_socket(&metadata))
+    /// Opens the socket of a tenant's host. None if no entry of `[sites] allow` holds it, or
+    /// if it is the server's own.
+    fn open_allowed(&self, tenant: &Tenant, socket: &Path) -> io::Result<Option<OwnedFd>> {
+        let Some(part) = self.allowed.part_of_socket(socket, tenant) else {
+            return Ok(None);
+        };
+        let below = socket.strip_prefix(&part).expect("it begins with its part");
+        let Some(opened) = open_socket(&part, below)? else {
+            return Ok(None);
+        };
+        let metadata = fs::metadata(descriptor(&opened))?;
+        let is_own = self.own_addresses.is_open_socket(&metadata);
+        Ok((!is_own).then_some(opened))
     }
 
     fn note_upstream(&self, whose: (&str, &Tenant), address: &dyn fmt::Display) {

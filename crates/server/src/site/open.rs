@@ -15,36 +15,45 @@ use rustix::io::Errno;
 /// # Errors
 /// If there is no such folder, or one of its path is swapped meanwhile.
 pub(crate) fn open_folder(part: &Path, below: &Path) -> io::Result<Option<OwnedFd>> {
-    open_folder_by(part, below, open_without_links)
+    open_in_part(part, below, STEP, open_without_links)
 }
 
-fn open_folder_by(
+/// Opens a socket likewise, for its place alone: `part` itself if nothing is `below`.
+///
+/// # Errors
+/// As [`open_folder`].
+pub(crate) fn open_socket(part: &Path, below: &Path) -> io::Result<Option<OwnedFd>> {
+    open_in_part(part, below, PLACE, open_without_links)
+}
+
+fn open_in_part(
     part: &Path,
     below: &Path,
-    without_links: fn(&OwnedFd, &Path) -> Result<OwnedFd, Errno>,
+    flags: OFlags,
+    without_links: fn(&OwnedFd, &Path, OFlags) -> Result<OwnedFd, Errno>,
 ) -> io::Result<Option<OwnedFd>> {
-    let part = open(part, STEP, Mode::empty())?;
     if below.as_os_str().is_empty() {
-        return Ok(Some(part));
+        return Ok(Some(open(part, flags, Mode::empty())?));
     }
-    match without_links(&part, below) {
+    let part = open(part, STEP, Mode::empty())?;
+    match without_links(&part, below, flags) {
         // A link, or `..`. Without openat2, a link is no directory.
         Err(Errno::LOOP | Errno::NOTDIR | Errno::XDEV) => {}
         opened => return Ok(Some(opened?)),
     }
     // A swapped link changes no more than where this path leads: what lies there is
     // opened without links.
-    let leads_to = real_path(&openat(&part, below, STEP, Mode::empty())?)?;
+    let leads_to = real_path(&openat(&part, below, flags, Mode::empty())?)?;
     match leads_to.strip_prefix(real_path(&part)?) {
         Err(_) => Ok(None),
         Ok(itself) if itself.as_os_str().is_empty() => Ok(Some(part)),
-        Ok(below) => Ok(Some(without_links(&part, below)?)),
+        Ok(below) => Ok(Some(without_links(&part, below, flags)?)),
     }
 }
 
-/// Opens a folder below `part` by a path without links.
-fn open_without_links(part: &OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
-    open_below(part, below, STEP, ResolveFlags::NO_SYMLINKS)
+/// Opens what lies below `part` by a path without links.
+fn open_without_links(part: &OwnedFd, below: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    open_below(part, below, flags, ResolveFlags::NO_SYMLINKS)
 }
 
 /// Returns where an open file or folder lies, without links.
@@ -64,6 +73,14 @@ pub(crate) fn descriptor(open: &impl AsFd) -> PathBuf {
 pub(crate) fn open_beneath(root: &OwnedFd, relative: &str) -> io::Result<File> {
     let relative = Path::new(relative);
     let opened = open_below(root, relative, READ, ResolveFlags::NO_MAGICLINKS);
+    Ok(opened?.into())
+}
+
+/// Opens `relative` below `root` likewise, for its place and metadata alone: that needs no
+/// permission to read.
+pub(crate) fn find_beneath(root: &OwnedFd, relative: &str) -> io::Result<File> {
+    let relative = Path::new(relative);
+    let opened = open_below(root, relative, PLACE, ResolveFlags::NO_MAGICLINKS);
     Ok(opened?.into())
 }
 
@@ -109,7 +126,8 @@ fn open_stepwise(folder: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd
     Ok(folder)
 }
 
-const STEP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+const STEP: OFlags = PLACE.union(OFlags::DIRECTORY);
 const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
@@ -183,11 +201,13 @@ mod tests {
         link("itself", "itself");
         link("nowhere", "broken");
         fs::write(path("srv/acme/file"), "").unwrap();
-        type Opener = fn(&OwnedFd, &Path) -> Result<OwnedFd, Errno>;
-        let stepwise: Opener = |part, below| open_stepwise(part, below, STEP);
-        let openers: [Opener; 2] = [open_without_links, stepwise];
+        type Opener = fn(&OwnedFd, &Path, OFlags) -> Result<OwnedFd, Errno>;
+        let openers: [Opener; 2] = [open_without_links, open_stepwise];
         for opener in openers {
-            let open = |below: &str| open_folder_by(&path("www/acme"), Path::new(below), opener);
+            let open = |below: &str| {
+                let part = path("www/acme");
+                open_in_part(&part, Path::new(below), STEP, opener)
+            };
             for below in [
                 "app/v1",
                 "relative",

@@ -5,10 +5,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use http::{HeaderValue, StatusCode};
+use sekisho_certs::Tenant;
 
+use super::error::{Below, Checked, Wrong};
 use super::fields::FieldOps;
 use super::redirect::Redirect;
 use super::root::Root;
+use super::script::Scripts;
 use super::upstream::Upstream;
 use crate::limits::network::Networks;
 
@@ -44,6 +47,8 @@ impl Rule {
 pub(crate) enum Action {
     /// From files below a folder.
     Files(Root),
+    /// From files below a folder, some of which are scripts that a FastCGI server runs.
+    Scripts(Root, Arc<Scripts>),
     /// By other servers.
     Upstream(Arc<Upstream>),
     /// Elsewhere.
@@ -55,6 +60,52 @@ pub(crate) enum Action {
         /// Plain text of the answer; by default the status and its reason.
         text: Option<Arc<str>>,
     },
+}
+
+impl Action {
+    /// Returns the folder that files are served from, which `[sites] allow` judges.
+    pub(crate) fn root(&self) -> Option<&Root> {
+        match self {
+            Self::Files(root) | Self::Scripts(root, _) => Some(root),
+            Self::Upstream(_) | Self::Redirect(_) | Self::Status { .. } => None,
+        }
+    }
+
+    /// Returns the servers that requests are passed on to, which `[sites] allow` judges.
+    pub(crate) fn upstream(&self) -> Option<&Arc<Upstream>> {
+        match self {
+            Self::Upstream(upstream) => Some(upstream),
+            Self::Scripts(_, scripts) => Some(&scripts.upstream),
+            Self::Files(_) | Self::Redirect(_) | Self::Status { .. } => None,
+        }
+    }
+
+    /// Returns the way to answer for hosts of a tenant. None if nothing depends on it.
+    ///
+    /// # Errors
+    /// If a folder or server does, and the tenant's name can be no part of it.
+    pub(super) fn of_tenant(&self, tenant: &Tenant) -> Checked<Option<Self>> {
+        let root = |root: &Root| root.fill_tenant(tenant).map_err(Wrong::new).below("root");
+        Ok(match self {
+            Self::Files(folder) => root(folder)?.map(Self::Files),
+            Self::Scripts(folder, scripts) => {
+                let filled = scripts.of_tenant(tenant).below("fastcgi")?;
+                match (root(folder)?, filled) {
+                    (None, None) => None,
+                    (filled_root, filled) => Some(Self::Scripts(
+                        filled_root.unwrap_or_else(|| folder.clone()),
+                        filled.map_or_else(|| Arc::clone(scripts), Arc::new),
+                    )),
+                }
+            }
+            Self::Upstream(upstream) => {
+                let filled = upstream.of_tenant(tenant).map_err(Wrong::new);
+                let filled = filled.below("upstream")?;
+                filled.map(|upstream| Self::Upstream(Arc::new(upstream)))
+            }
+            Self::Redirect(_) | Self::Status { .. } => None,
+        })
+    }
 }
 
 /// Options of a rule.

@@ -2,14 +2,16 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use http::HeaderValue;
-use sekisho_certs::HostName;
+use sekisho_certs::{HostName, Tenant};
+
+use super::template::{HOST, TENANT, is_folder_name};
 
 /// Servers that requests of a rule are passed on to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +36,55 @@ impl Upstream {
             None => UpstreamOptions::of_scheme(self.scheme),
         }
     }
+
+    /// Replaces `{tenant}` in the servers' addresses. None if they have none.
+    ///
+    /// # Errors
+    /// If the tenant's name can be no part of such an address.
+    pub(crate) fn of_tenant(&self, tenant: &Tenant) -> Result<Option<Self>, String> {
+        let name = tenant.as_str();
+        if !self.has(TENANT) {
+            return Ok(None);
+        }
+        if !is_folder_name(name) {
+            return Err(format!(
+                "{TENANT} stands for {name:?} here, which is no name of the characters \
+                 A-Z a-z 0-9 _ . -"
+            ));
+        }
+        let filled = self.fill(TENANT, name);
+        filled
+            .map(Some)
+            .ok_or_else(|| format!("{TENANT} stands for {name:?} here, which is no part of a host"))
+    }
+
+    /// Replaces `{host}` in the servers' addresses. None if they have none.
+    pub(crate) fn of_host(&self, host: &HostName) -> Option<Self> {
+        // A name of 253 letters may be longer with what stands beside it: no server has it.
+        self.has(HOST).then(|| {
+            let nowhere = || Self {
+                servers: Box::default(),
+                ..self.clone()
+            };
+            self.fill(HOST, host.as_str()).unwrap_or_else(nowhere)
+        })
+    }
+
+    fn has(&self, placeholder: &str) -> bool {
+        let mut servers = self.servers.iter();
+        servers.any(|server| server.address.text().contains(placeholder))
+    }
+
+    fn fill(&self, placeholder: &str, value: &str) -> Option<Self> {
+        let servers = self.servers.iter().map(|server| {
+            let address = server.address.fill(placeholder, value)?;
+            Some(UpstreamServer { address, ..*server })
+        });
+        Some(Self {
+            servers: servers.collect::<Option<_>>()?,
+            ..self.clone()
+        })
+    }
 }
 
 impl fmt::Display for Upstream {
@@ -56,7 +107,8 @@ pub(crate) struct UpstreamServer {
     pub(crate) weight: u16,
 }
 
-/// Address of an upstream server.
+/// Address of an upstream server. A site's may hold `{tenant}` and `{host}`, which are
+/// replaced before it is used.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Address {
     /// A host with a port.
@@ -69,6 +121,47 @@ pub(crate) enum Address {
     },
     /// A Unix socket, by its absolute path without `.` and `..`.
     Unix(Box<Path>),
+}
+
+impl Address {
+    /// Returns the host or path.
+    fn text(&self) -> &str {
+        match self {
+            Self::Tcp { host, .. } => host,
+            // Documents are UTF-8.
+            Self::Unix(path) => path.to_str().unwrap_or_default(),
+        }
+    }
+
+    /// Replaces a placeholder by a name that is one plain segment of a path. None if the
+    /// result is no host.
+    fn fill(&self, placeholder: &str, value: &str) -> Option<Self> {
+        let text = self.text().replace(placeholder, value);
+        Some(match self {
+            Self::Unix(_) => Self::Unix(Path::new(&text).into()),
+            Self::Tcp { port, .. } => Self::Tcp {
+                host: host_text(&text)?,
+                port: *port,
+            },
+        })
+    }
+}
+
+/// Returns the one text of a host: the canonical one of an IP address, or a name in lower
+/// case. None if it is neither. Some resolvers take names like `0x7f.1` for addresses.
+pub(super) fn host_text(host: &str) -> Option<Box<str>> {
+    match host.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => Some(host.into()),
+        Ok(address) => Some(address.to_canonical().to_string().into()),
+        Err(_) => {
+            let name = HostName::parse(host).ok()?;
+            let last = name.as_str().rsplit('.').next()?;
+            let hex = last.strip_prefix("0x");
+            let is_number =
+                hex.is_some_and(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit()));
+            (!is_number).then(|| name.as_str().into())
+        }
+    }
 }
 
 impl fmt::Display for Address {
@@ -94,12 +187,14 @@ pub(crate) enum Scheme {
     Https,
     /// `unix:/path`: plain HTTP over a Unix socket.
     Unix,
+    /// `fastcgi://`, and `unix:/path` in `fastcgi`.
+    FastCgi,
 }
 
 /// Options of an upstream. Its servers are known apart for each set of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct UpstreamOptions {
-    /// Version of HTTP that the servers speak.
+    /// Protocol that the servers speak.
     pub(crate) protocol: Protocol,
     /// TLS towards the servers; always there for [`Scheme::Https`], never for
     /// others.
@@ -123,6 +218,8 @@ pub(crate) struct UpstreamOptions {
     pub(crate) connections: u32,
     /// Most requests that wait for a connection to one server.
     pub(crate) waiting: u32,
+    /// Most unused connections to a FastCGI server that are kept, of all workers together.
+    pub(crate) keep: u32,
 }
 
 impl UpstreamOptions {
@@ -132,6 +229,7 @@ impl UpstreamOptions {
             Scheme::Http | Scheme::Unix => &PLAIN,
             Scheme::H2c => &H2C,
             Scheme::Https => &TLS,
+            Scheme::FastCgi => &FASTCGI,
         }
     }
 
@@ -148,11 +246,12 @@ impl UpstreamOptions {
             underscores: false,
             connections: DEFAULT_CONNECTIONS,
             waiting: DEFAULT_WAITING,
+            keep: 0,
         }
     }
 }
 
-/// Version of HTTP towards an upstream.
+/// Protocol towards an upstream: a version of HTTP, or FastCGI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Protocol {
     /// HTTP/1.1.
@@ -161,6 +260,18 @@ pub(crate) enum Protocol {
     Http2,
     /// HTTP/2 or HTTP/1.1, as the server chooses by ALPN. Only with TLS.
     Negotiated,
+    /// FastCGI.
+    FastCgi,
+}
+
+impl Protocol {
+    /// Returns whether several requests may share a connection.
+    pub(crate) fn may_share(self) -> bool {
+        match self {
+            Self::Http2 | Self::Negotiated => true,
+            Self::Http1 | Self::FastCgi => false,
+        }
+    }
 }
 
 /// TLS towards an upstream. Connections of different values are never shared.
@@ -253,6 +364,7 @@ const DEFAULT_WAITING: u32 = 256;
 
 static PLAIN: UpstreamOptions = UpstreamOptions::with(Protocol::Http1);
 static H2C: UpstreamOptions = UpstreamOptions::with(Protocol::Http2);
+static FASTCGI: UpstreamOptions = UpstreamOptions::with(Protocol::FastCgi);
 static TLS: LazyLock<UpstreamOptions> = LazyLock::new(|| UpstreamOptions {
     tls: Some(Arc::default()),
     ..UpstreamOptions::with(Protocol::Negotiated)
@@ -272,6 +384,7 @@ mod tests {
             (Scheme::Unix, Protocol::Http1, false),
             (Scheme::H2c, Protocol::Http2, false),
             (Scheme::Https, Protocol::Negotiated, true),
+            (Scheme::FastCgi, Protocol::FastCgi, false),
         ] {
             let upstream = Upstream {
                 servers: Box::default(),
@@ -284,6 +397,50 @@ mod tests {
             assert_eq!(options.tls.is_some(), is_tls, "{scheme:?}");
             assert_eq!(options.timeouts.connect, Duration::from_secs(5));
         }
+    }
+
+    #[test]
+    fn placeholders_are_filled_with_names_alone() {
+        let upstream = |address: Address| Upstream {
+            servers: [UpstreamServer { address, weight: 1 }].into(),
+            scheme: Scheme::FastCgi,
+            is_bound: true,
+            options: None,
+        };
+        let unix = upstream(Address::Unix(Path::new("/run/{tenant}/{host}.sock").into()));
+        let tcp = upstream(Address::Tcp {
+            host: "{tenant}.php.example".into(),
+            port: 9000,
+        });
+        let host = HostName::parse("a.example").unwrap();
+        for (name, socket, server) in [
+            (
+                "acme",
+                Some("unix:/run/acme/a.example.sock"),
+                Some("acme.php.example:9000"),
+            ),
+            (
+                "Acme",
+                Some("unix:/run/Acme/a.example.sock"),
+                Some("acme.php.example:9000"),
+            ),
+            ("a.", Some("unix:/run/a./a.example.sock"), None),
+            ("..", None, None),
+            ("", None, None),
+            ("a/b", None, None),
+        ] {
+            let tenant = Tenant::parse(name).unwrap();
+            let shown = |upstream: &Upstream| {
+                let filled = upstream.of_tenant(&tenant).ok()??;
+                let filled = filled.of_host(&host).unwrap_or(filled);
+                Some(filled.to_string())
+            };
+            assert_eq!(shown(&unix).as_deref(), socket, "{name}");
+            assert_eq!(shown(&tcp).as_deref(), server, "{name}");
+        }
+        let plain = upstream(Address::Unix(Path::new("/run/a.sock").into()));
+        assert_eq!(plain.of_tenant(&Tenant::default()), Ok(None));
+        assert_eq!(plain.of_host(&host), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use http::{HeaderName, HeaderValue};
 use super::Site;
 use super::fields::FieldOps;
 use super::rule::{Action, CacheRule, Candidate, MediaRange, Rule, RuleOptions};
+use super::script::Scripts;
 use super::upstream::{Address, Upstream, UpstreamOptions};
 use crate::limits::network::Networks;
 
@@ -31,18 +32,25 @@ impl Site {
 fn action(action: &Action) -> usize {
     match action {
         Action::Files(root) => root.template.weight(),
-        Action::Upstream(one) => arc_bytes(size_of::<Upstream>()) + upstream(one),
+        Action::Scripts(root, scripts) => {
+            root.template.weight()
+                + arc_bytes(size_of::<Scripts>())
+                + list(&scripts.suffixes, |suffix| allocated(suffix.len()))
+                + shared_upstream(&scripts.upstream)
+        }
+        Action::Upstream(upstream) => shared_upstream(upstream),
         Action::Redirect(redirect) => redirect.weight(),
         Action::Status { text, .. } => option(text, |text| arc_bytes(text.len())),
     }
 }
 
-fn upstream(upstream: &Upstream) -> usize {
+fn shared_upstream(upstream: &Upstream) -> usize {
     let servers = list(&upstream.servers, |server| match &server.address {
         Address::Tcp { host, .. } => allocated(host.len()),
         Address::Unix(path) => allocated(path.as_os_str().len()),
     });
-    servers
+    arc_bytes(size_of::<Upstream>())
+        + servers
         + option(&upstream.options, |own| {
             allocated(size_of::<UpstreamOptions>()) + upstream_options(own)
         })

@@ -1,5 +1,6 @@
 //! Answer of an upstream on its way back: head changed in place, body streamed.
 
+pub(in crate::upstream) mod arriving;
 pub(in crate::upstream) mod still_served;
 pub(in crate::upstream) mod tunnel;
 pub(in crate::upstream) mod upgrade;
@@ -15,8 +16,7 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
 use http::{Response, Version};
-use http_body::{Body as _, Frame, SizeHint};
-use hyper::body::Incoming;
+use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::connections::lease::Lease;
@@ -29,6 +29,7 @@ use crate::limits::timeouts::AtUpstream;
 use crate::site::UpstreamTimeouts;
 use crate::site::body::Body;
 use crate::tls::framing;
+use arriving::Arriving;
 use still_served::{LongLived, StillServed};
 
 /// Parts of a request in flight, which the end of its answer ends.
@@ -45,7 +46,7 @@ pub(super) struct InFlight {
 /// If its framing is ambiguous, or it ended before its body began.
 pub(super) fn pass_back(
     cx: &mut Context<'_>,
-    mut response: Response<Incoming>,
+    mut response: Response<Arriving>,
     timeouts: &UpstreamTimeouts,
     in_flight: InFlight,
     host: Option<StillServed>,
@@ -146,11 +147,11 @@ fn keep(fields: &HeaderMap) -> Duration {
 
 /// Body of an answer. Dropping it ends the request at the upstream.
 struct Passed {
-    body: Incoming,
+    body: Arriving,
     /// Frames that came with the head.
     ahead: [Option<Frame<Bytes>>; 2],
     /// Error behind those frames.
-    broken: Option<hyper::Error>,
+    broken: Option<io::Error>,
     /// None once the answer is complete.
     in_flight: Option<InFlight>,
     /// Longest time without progress.
@@ -206,16 +207,11 @@ impl Passed {
     }
 
     /// Takes a frame of the body.
-    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let body = &mut self.body;
+        let lease = self.in_flight.as_mut().map(|it| &mut it.lease);
+        let mut frame = body.poll_frame(cx, lease);
         let in_flight = self.in_flight.as_ref();
-        let mut frame = match in_flight.and_then(|it| it.lease.wakes()) {
-            Some(wakes) => wakes.while_taking(|| {
-                let frame = Pin::new(&mut *body).poll_frame(cx);
-                (frame, body.is_end_stream())
-            }),
-            None => Pin::new(&mut *body).poll_frame(cx),
-        };
         // Counts the bytes that the client has not taken, over HTTP/2.
         if let Some(held) = in_flight.and_then(|it| it.at_upstream.held())
             && let Poll::Ready(Some(Ok(frame))) = &mut frame
@@ -234,7 +230,8 @@ impl Passed {
         };
         let is_sent = in_flight.exchange.as_ref().is_none_or(|it| it.is(SENT));
         if is_sent {
-            in_flight.lease.release(self.keep);
+            let kept = &in_flight.chosen.server.kept;
+            in_flight.lease.release(self.keep, kept);
         }
         self.in_flight = None;
     }
@@ -293,7 +290,7 @@ impl http_body::Body for Passed {
             return Poll::Ready(Some(Ok(frame)));
         }
         if let Some(error) = this.broken.take() {
-            return Poll::Ready(Some(Err(io::Error::other(error))));
+            return Poll::Ready(Some(Err(error)));
         }
         if let Poll::Ready(why) = this.host.poll(cx) {
             tracing::debug!(why, "answer of an upstream ended");
@@ -313,7 +310,7 @@ impl http_body::Body for Passed {
             }
             Poll::Ready(Some(Err(error))) => {
                 this.break_off();
-                Poll::Ready(Some(Err(io::Error::other(error))))
+                Poll::Ready(Some(Err(error)))
             }
             Poll::Ready(None) => {
                 this.finish();

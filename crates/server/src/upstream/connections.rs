@@ -3,6 +3,7 @@
 pub(in crate::upstream) mod bounded;
 pub(in crate::upstream) mod connect;
 pub(in crate::upstream) mod descriptors;
+pub(in crate::upstream) mod fastcgi;
 pub(in crate::upstream) mod identity;
 mod informational;
 pub(in crate::upstream) mod lease;

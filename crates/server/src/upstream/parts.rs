@@ -10,6 +10,7 @@ use super::connections::opening::Openings;
 use super::connections::pool::Pools;
 use super::connections::sockets::Sockets;
 use super::connections::tls::TlsClients;
+use super::request::whole::Collecting;
 use super::servers::Servers;
 use crate::lookup::ask::Hosts;
 use crate::site::Guard;
@@ -22,6 +23,8 @@ pub(crate) struct Upstreams {
     /// Permits to open their Unix sockets.
     pub(crate) sockets: Sockets,
     pub(crate) tls: TlsClients,
+    /// Request bodies that are collected first.
+    pub(crate) collecting: Collecting,
     /// Value in `CDN-Loop` that stands for this catalog's servers.
     pub(crate) loop_id: HeaderValue,
     pub(crate) guard: Arc<Guard>,

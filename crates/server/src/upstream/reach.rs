@@ -172,7 +172,7 @@ impl Sending<'_> {
             header: self.proxy_header(),
             tls,
             descriptor: Some(Arc::new(self.descriptor(chosen.tenant, until).await?)),
-            http2: key.protocol == Protocol::Http2,
+            protocol: key.protocol,
         };
         let mut opened = self.begin(&target, connecting).await;
         if let Err(failure) = &opened
@@ -188,6 +188,7 @@ impl Sending<'_> {
         drop(target);
         let connection = opened.map_err(Failure::sorted)?;
         let permit = match &connection {
+            Opened::FastCgi(_) => Some(permit),
             Opened::Http1(_) => {
                 if key.protocol == Protocol::Negotiated {
                     worker.pools.chose_http1(key);
@@ -240,7 +241,7 @@ impl Sending<'_> {
         connecting: &Connecting,
     ) -> Result<Waiting, Failure> {
         let worker = self.worker;
-        let room = (key.protocol != Protocol::Http1).then(|| worker.pools.room(key));
+        let room = key.protocol.may_share().then(|| worker.pools.room(key));
         loop {
             let came = async {
                 match &room {

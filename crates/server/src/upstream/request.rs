@@ -4,4 +4,6 @@ pub(in crate::upstream) mod exchange;
 pub(in crate::upstream) mod fields;
 pub(in crate::upstream) mod head;
 pub(in crate::upstream) mod loop_id;
+pub(in crate::upstream) mod params;
 pub(in crate::upstream) mod upload;
+pub(in crate::upstream) mod whole;

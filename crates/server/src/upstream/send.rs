@@ -1,29 +1,37 @@
 //! Sends a request to one of an upstream's servers, and awaits the head of its
 //! answer.
 
+mod copied;
+mod run;
+
+use std::error::Error;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http::{Method, Request, Response, StatusCode, Version};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use sekisho_certs::clock;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::answer::arriving::Arriving;
 use super::connections::lease::Lease;
 use super::connections::pool::Opened;
 use super::failure::Failure;
 use super::parts::Worker;
 use super::request::exchange::{Exchange, FAILED, GAVE_WAY, HELD, TOO_LARGE};
 use super::request::head;
+use super::request::params::Script;
 use super::request::upload::Upload;
 use super::servers::Affinity;
 use super::servers::chosen::Chosen;
 use crate::connection::request::RequestContext;
 use crate::observe::metrics::UpstreamResult;
 use crate::site::{Protocol, Upstream};
+use copied::Copied;
 
 /// Request on its way to an upstream.
 pub(super) struct Sending<'a> {
@@ -38,6 +46,8 @@ pub(super) struct Sending<'a> {
     pub(super) protocol: Protocol,
     /// Whether the request may leave HTTP, which needs HTTP/1.1.
     pub(super) upgrades: bool,
+    /// Script that a FastCGI server runs.
+    pub(super) script: Option<&'a Script<'a>>,
 }
 
 /// Request that is to be sent; none while a connection has it. Steps borrow it: each
@@ -46,7 +56,7 @@ type Unsent = Option<Request<Upload>>;
 
 /// Result of sending a request over one connection.
 enum Sent {
-    Answered(Response<Incoming>),
+    Answered(Response<Arriving>),
     /// Nothing was sent: the connection had just ended.
     Unsent,
     /// The connection ended after the request, without a byte of an answer.
@@ -79,7 +89,7 @@ impl Sending<'_> {
     pub(super) async fn send(
         &self,
         request: &mut Unsent,
-    ) -> Result<(Response<Incoming>, Lease, Chosen), Failure> {
+    ) -> Result<(Response<Arriving>, Lease, Chosen), Failure> {
         let mut tried = Vec::new();
         let mut is_repeated = false;
         let limit = 2 * self.upstream.options().timeouts.connect;
@@ -124,14 +134,14 @@ impl Sending<'_> {
         mut lease: Lease,
         request: &mut Unsent,
         is_repeated: &mut bool,
-    ) -> Result<(Response<Incoming>, Lease), Undelivered> {
+    ) -> Result<(Response<Arriving>, Lease), Undelivered> {
         loop {
             let may_repeat = lease.is_reused && !*is_repeated;
             let copied = request
                 .as_ref()
                 .filter(|it| may_repeat && self.is_repeatable(it));
             let copy = copied.map(Copied::of);
-            match self.exchange(&mut lease, request).await {
+            match self.exchange(chosen, &mut lease, request).await {
                 Ok(Sent::Answered(response)) => {
                     chosen.answered(response.status());
                     return Ok((response, lease));
@@ -172,11 +182,16 @@ impl Sending<'_> {
             *request.method(),
             Method::GET | Method::HEAD | Method::OPTIONS
         );
-        safe && self.exchange.is_none() && !self.upgrades
+        safe && self.exchange.is_none() && request.body().is_end_stream() && !self.upgrades
     }
 
     /// Sends the request over one connection.
-    async fn exchange(&self, lease: &mut Lease, unsent: &mut Unsent) -> Result<Sent, Failure> {
+    async fn exchange(
+        &self,
+        chosen: &Chosen,
+        lease: &mut Lease,
+        unsent: &mut Unsent,
+    ) -> Result<Sent, Failure> {
         let is_http2 = matches!(lease.connection, Some(Opened::Http2(_)));
         let mut request = unsent.take().expect("no connection has the request");
         if is_http2 != (request.version() == Version::HTTP_2) {
@@ -189,7 +204,7 @@ impl Sending<'_> {
             request = Request::from_parts(parts, body);
         }
         if let Some(exchange) = self.exchange.filter(|exchange| exchange.is(HELD)) {
-            if is_http2 {
+            if is_http2 || self.script.is_some() {
                 exchange.release();
             } else {
                 let exchange = Arc::clone(exchange);
@@ -206,15 +221,22 @@ impl Sending<'_> {
         let limit = self.upstream.options().timeouts.first_byte;
         let sent = match &mut lease.connection {
             Some(Opened::Http1(connection)) if self.exchange.is_none() => {
-                connection.ask(request, clock::monotonic() + limit).await
+                let answered = connection.ask(request, clock::monotonic() + limit).await;
+                answered.map(arriving)
             }
             Some(Opened::Http1(connection)) => {
                 let response = pin!(connection.sender.try_send_request(request));
-                head_of(response, self.exchange, limit).await
+                head_of(response, self.exchange, limit).await.map(arriving)
             }
             Some(Opened::Http2(shared)) => {
                 let response = pin!(shared.sender.try_send_request(request));
-                head_of(response, self.exchange, limit).await
+                head_of(response, self.exchange, limit).await.map(arriving)
+            }
+            Some(Opened::FastCgi(connection)) => {
+                let keep = chosen.server.kept.any();
+                let asked = pin!(self.run(connection, keep, request));
+                // Boxed: other requests have no room for it.
+                Box::pin(head_of(asked, self.exchange, limit)).await
             }
             None => unreachable!("a lease is released after the answer"),
         };
@@ -227,18 +249,18 @@ impl Sending<'_> {
                 Ok(Sent::Answered(response))
             }
             // A new connection that ends at once would do so again.
-            Some(Err(mut error)) => match error.take_message() {
+            Some(Err(Unanswered { error, request })) => match request {
                 Some(request) if lease.is_reused => {
-                    *unsent = Some(request);
+                    *unsent = Some(*request);
                     Ok(Sent::Unsent)
                 }
-                _ => self.failed(error.into_error(), lease),
+                _ => self.failed(error, lease),
             },
         }
     }
 
     /// Tells whose fault an error is.
-    fn failed(&self, error: hyper::Error, lease: &Lease) -> Result<Sent, Failure> {
+    fn failed(&self, error: Broken, lease: &Lease) -> Result<Sent, Failure> {
         match self.exchange {
             Some(exchange) if exchange.is(TOO_LARGE) => return Err(Failure::TooLarge),
             Some(exchange) if exchange.is(GAVE_WAY) => return Err(Failure::GaveWay),
@@ -249,7 +271,7 @@ impl Sending<'_> {
             // The server would do so again: the request is not repeated.
             return Err(Failure::answer(flood));
         }
-        let failure = Failure::Answer(error.into());
+        let failure = Failure::Answer(error);
         match lease.is_reused && lease.ended_unanswered() {
             true => Ok(Sent::Unanswered(failure)),
             false => Err(failure),
@@ -269,53 +291,36 @@ impl Sending<'_> {
     }
 }
 
-/// Copy of a request without a body, for the case that it must be sent again. The fields
-/// are a list: a map would cost more to copy, and is seldom needed.
-struct Copied {
-    method: Method,
-    uri: Uri,
-    version: Version,
-    fields: Vec<(HeaderName, HeaderValue)>,
+/// Error of a connection.
+type Broken = Box<dyn Error + Send + Sync>;
+
+/// Request that got no answer.
+struct Unanswered {
+    error: Broken,
+    /// The request, if nothing of it was sent.
+    request: Option<Box<Request<Upload>>>,
 }
 
-impl Copied {
-    fn of(request: &Request<Upload>) -> Self {
-        let mut fields = Vec::with_capacity(request.headers().len());
-        for (name, value) in request.headers() {
-            fields.push((name.clone(), value.clone()));
-        }
-        Self {
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            version: request.version(),
-            fields,
-        }
-    }
-}
-
-impl From<Copied> for Request<Upload> {
-    fn from(copied: Copied) -> Self {
-        let mut request = Self::new(Upload::default());
-        *request.method_mut() = copied.method;
-        *request.uri_mut() = copied.uri;
-        *request.version_mut() = copied.version;
-        for (name, value) in copied.fields {
-            request.headers_mut().append(name, value);
-        }
-        request
+/// Makes an answer of HTTP one of any protocol.
+fn arriving(
+    answered: Result<Response<Incoming>, TrySendError<Request<Upload>>>,
+) -> Result<Response<Arriving>, Unanswered> {
+    match answered {
+        Ok(response) => Ok(response.map(Arriving::Http)),
+        Err(mut error) => Err(Unanswered {
+            request: error.take_message().map(Box::new),
+            error: error.into_error().into(),
+        }),
     }
 }
 
 /// Awaits the head of an answer for `limit`, counted anew while the body moves.
 /// Returns none if the head is late.
-async fn head_of<F>(
+async fn head_of<F: Future>(
     mut response: Pin<&mut F>,
     exchange: Option<&Arc<Exchange>>,
     limit: Duration,
-) -> Option<F::Output>
-where
-    F: Future<Output = Result<Response<Incoming>, TrySendError<Request<Upload>>>>,
-{
+) -> Option<F::Output> {
     let Some(exchange) = exchange else {
         return timeout(limit, response).await.ok();
     };

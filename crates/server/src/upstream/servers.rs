@@ -4,6 +4,7 @@ mod check;
 pub(in crate::upstream) mod choice;
 pub(in crate::upstream) mod chosen;
 mod ejection;
+pub(in crate::upstream) mod kept;
 pub(in crate::upstream) mod resolve;
 
 use std::convert::Infallible;
@@ -28,6 +29,7 @@ use check::{Checked, Checking, Checks};
 use choice::{Choice, rendezvous};
 use chosen::Chosen;
 use ejection::Ejection;
+use kept::Kept;
 use resolve::{Asking, Names, Unresolved};
 
 /// State of upstream servers: requests in flight, ejection, connections in use. Shared
@@ -115,6 +117,8 @@ pub(super) struct Server {
     pub(super) checked: Checked,
     pub(super) permits: PermitsOfOwner,
     pub(super) retries: Retries,
+    /// Unused connections to a FastCGI server.
+    pub(super) kept: Kept,
 }
 
 impl Servers {
@@ -208,6 +212,7 @@ impl Servers {
                 checked: Checked::default(),
                 permits: PermitsOfOwner::new(bounds, used.upstream.is_bound),
                 retries: Retries::new(self.common.now()),
+                kept: Kept::new(used.upstream.options().keep),
                 common: Arc::clone(&self.common),
             })
         });

@@ -18,6 +18,16 @@ fn a_document_has_the_oldest_format_that_suffices() {
         (r#"{"upstream": "http://127.0.0.1:3000"}"#, 2),
         (r#"{"root": "/srv", "try": ["{path}", "/index.html"]}"#, 2),
         (r#"{"paths": [{"path": "/", "status": 404}]}"#, 2),
+        (r#"{"root": "/srv", "fastcgi": "unix:/run/php.sock"}"#, 3),
+        (
+            r#"{"paths": [{"path": "/", "root": "/srv", "fastcgi": "fastcgi://a"}]}"#,
+            3,
+        ),
+        (r#"{"upstream": "unix:/run/{tenant}.sock"}"#, 3),
+        (
+            r#"{"upstream": {"servers": [{"url": "http://{host}.apps"}]}}"#,
+            3,
+        ),
     ] {
         let tenant = Tenant::parse("anna").unwrap();
         let document = SiteDocument::parse(json).unwrap();
@@ -27,12 +37,13 @@ fn a_document_has_the_oldest_format_that_suffices() {
             let json = json.into();
             Site::parse(&StoredSite { format, json }, &tenant)
         };
-        parsed(2).unwrap();
-        if format == 2 {
-            let error = parsed(1).unwrap_err().to_string();
-            assert!(error.contains("format 1 has no such key"), "{error}");
+        parsed(3).unwrap();
+        for earlier in 1..format {
+            let error = parsed(earlier).unwrap_err().to_string();
+            let wanted = format!("format {earlier} has no such key");
+            assert!(error.contains(&wanted), "{error}");
         }
-        for later in [0, 3, 7] {
+        for later in [0, 4, 7] {
             let error = parsed(later).unwrap_err().to_string();
             assert!(error.contains(&format!("format {later}")), "{error}");
             assert!(error.contains("upgrade"), "{error}");
@@ -383,6 +394,46 @@ const ERRORS: &[(&str, &str)] = &[
     ),
     (
         r#"{"paths": [{"path": "/a", "root": "/a", "request": {"set": {"A": "b"}}}]}"#,
-        "`paths[0].request`: only an `upstream` gets request fields",
+        "`paths[0].request`: only `upstream` and `fastcgi` get request fields",
+    ),
+    (
+        r#"{"fastcgi": "unix:/run/a.sock"}"#,
+        "`fastcgi`: write the `root` of its scripts, too",
+    ),
+    (
+        r#"{"upstream": "http://a", "fastcgi": "unix:/run/a.sock"}"#,
+        "`fastcgi`: write the `root` of its scripts, too",
+    ),
+    (
+        r#"{"root": "/a", "fastcgi": "127.0.0.1:9000"}"#,
+        "`fastcgi`: \"127.0.0.1:9000\" is no URL of a server; write \"unix:/run/php/{tenant}.sock\"",
+    ),
+    (
+        r#"{"root": "/a", "fastcgi": {"servers": ["http://a"]}}"#,
+        "`fastcgi.servers[0]`: \"http://a\" is no URL of a server; write",
+    ),
+    (
+        r#"{"root": "/a", "fastcgi": {"servers": []}}"#,
+        "`fastcgi.servers`: write 1 to 32 servers, such as [\"unix:/run/php/{tenant}.sock\"]",
+    ),
+    (
+        r#"{"root": "/a", "fastcgi": {"servers": ["fastcgi://a"], "scripts": ["php"]}}"#,
+        "`fastcgi.scripts[0]`: \"php\" is no end of a name; write a dot and letters",
+    ),
+    (
+        r#"{"root": "/a", "fastcgi": {"servers": ["fastcgi://a"], "scripts": []}}"#,
+        "`fastcgi.scripts`: write ends of names, such as [\".php\"]",
+    ),
+    (
+        r#"{"root": "/a", "fastcgi": {"servers": ["fastcgi://a"], "connections": 5, "keep": 6}}"#,
+        "`fastcgi.keep`: 6 is out of range; write 0 to 5",
+    ),
+    (
+        r#"{"root": "/a", "fastcgi": {"servers": ["fastcgi://a"], "timeouts": {"upgraded": "1s"}}}"#,
+        "`fastcgi.timeouts.upgraded`: no FastCGI server leaves HTTP",
+    ),
+    (
+        r#"{"root": "/a", "fastcgi": {"servers": ["fastcgi://a"], "underscores": true}}"#,
+        "`fastcgi.underscores`: unknown key `underscores`",
     ),
 ];

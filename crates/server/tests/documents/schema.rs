@@ -16,7 +16,7 @@ fn schema() -> Value {
 
 /// Objects of a document: their place in the schema and in a document, and a document
 /// with one that has an unknown key.
-const OBJECTS: [(&str, &str, &str); 12] = [
+const OBJECTS: [(&str, &str, &str); 15] = [
     ("", "", "@"),
     ("/$defs/path", "/paths/0", r#"{"paths": [@]}"#),
     ("/$defs/upstream", "/upstream", r#"{"upstream": @}"#),
@@ -41,6 +41,21 @@ const OBJECTS: [(&str, &str, &str); 12] = [
         "/upstream/timeouts",
         r#"{"upstream": {"timeouts": @}}"#,
     ),
+    (
+        "/$defs/fastcgi",
+        "/fastcgi",
+        r#"{"root": "/a", "fastcgi": @}"#,
+    ),
+    (
+        "/$defs/fastcgi_server",
+        "/fastcgi/servers/0",
+        r#"{"root": "/a", "fastcgi": {"servers": [@]}}"#,
+    ),
+    (
+        "/$defs/fastcgi_timeouts",
+        "/fastcgi/timeouts",
+        r#"{"root": "/a", "fastcgi": {"timeouts": @}}"#,
+    ),
     ("/$defs/fields", "/request", r#"{"request": @}"#),
     ("/$defs/fields", "/response", r#"{"response": @}"#),
     ("/$defs/hsts", "/hsts", r#"{"hsts": @}"#),
@@ -52,6 +67,7 @@ const READ_AND_REFUSED: &[(&str, &str)] = &[
     ("", "strip"),
     ("/$defs/upstream", "tenant_field"),
     ("/$defs/upstream", "certificate_field"),
+    ("/$defs/fastcgi_timeouts", "upgraded"),
 ];
 
 /// Returns the keys that are read in an object, as the error of an unknown one
@@ -122,6 +138,9 @@ const EVERY_KEY: &[&str] = &[
         "hsts": {"max_age": 31536000, "subdomains": true, "preload": true},
         "cache": {"*/*": "no-cache"}, "rate": {"client": 1, "host": 2},
         "allow": ["10.0.0.0/8"], "deny": ["10.0.0.1"]}"#,
+    r#"{"root": "/a", "fastcgi": {"servers": [{"url": "unix:/run/{tenant}.sock", "weight": 2}],
+        "scripts": [".php"], "keep": 2, "balance": "client", "connections": 5, "waiting": 9,
+        "timeouts": {"connect": "1s", "first_byte": "1s", "idle": "1s"}}}"#,
     r#"{"redirect": "https://a.example", "status": 301}"#,
     r#"{"status": 503, "text": "x"}"#,
     r#"{"request": {"set": {"A": "b"}, "add": {"C": "d"}, "remove": ["E"]},
@@ -132,7 +151,7 @@ const EVERY_KEY: &[&str] = &[
         "timeouts": {"connect": "1s", "first_byte": "1s", "idle": "1s", "upgraded": "1s"},
         "proxy_protocol": "v1", "forwarded": true, "underscores": true,
         "connections": 1, "waiting": 0}}"#,
-    r#"{"paths": [{"path": "/a", "root": "/a", "strip": true, "add": "/b", "try": ["{path}"],
+    r#"{"paths": [{"path": "/a", "root": "/a", "fastcgi": "fastcgi://a", "strip": true, "add": "/b", "try": ["{path}"],
         "errors": "/e", "body_limit": "1MiB", "response": {}, "hsts": {"max_age": 0},
         "cache": {}, "rate": {"host": 1}, "allow": [], "deny": []}]}"#,
     r#"{"paths": [{"path": "/a", "upstream": "http://a", "request": {}}]}"#,

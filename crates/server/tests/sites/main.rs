@@ -8,8 +8,11 @@ mod common;
 
 mod admission;
 mod bodies;
+mod fastcgi;
+mod fastcgi_server;
 mod fields;
 mod files;
 mod pages;
 mod paths;
+mod script_faults;
 mod world;

@@ -53,13 +53,17 @@ impl World {
             let mut found = host(name, &[(&pair, Key::P256)]);
             found.record.tenant = Tenant::parse("acme").unwrap();
             found.record.site = Some(Site {
-                format: 2,
+                format: 3,
                 json: site.into(),
             });
             found
         });
         let setup = Setup {
-            allow: vec!["127.0.0.0/8".into(), folder.path().into()],
+            allow: vec![
+                "127.0.0.0/8".into(),
+                folder.path().into(),
+                format!("unix:{}/run/{{tenant}}", folder.path().display()).into(),
+            ],
             ..Setup::limits(limits)
         };
         let running = start(Scripted::new(records), &setup);

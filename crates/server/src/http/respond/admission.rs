@@ -48,7 +48,7 @@ pub(super) fn admit(
         keep_rates(context, rates, options)?;
     }
     let gets_body = match rule.action {
-        Action::Upstream(_) => true,
+        Action::Upstream(_) | Action::Scripts(..) => true,
         Action::Files(_) | Action::Redirect(_) | Action::Status { .. } => false,
     };
     if gets_body && body.size_hint().lower() > rule.body_limit() {

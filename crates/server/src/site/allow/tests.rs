@@ -93,15 +93,34 @@ fn the_longest_entry_that_holds_a_root_is_the_operators_part() {
 #[test]
 fn a_socket_lies_in_a_folder_of_sockets() {
     let list = allowed(&["unix:/run/apps", "/srv"]).unwrap();
-    assert!(list.socket(Path::new("/run/apps/a/b.sock")));
+    assert!(list.socket(Path::new("/run/apps/a/b.sock"), None));
     for socket in [
         "/run/docker.sock",
         "/run/apps/../docker.sock",
         "/srv/a.sock",
     ] {
-        assert!(!list.socket(Path::new(socket)), "{socket}");
+        assert!(!list.socket(Path::new(socket), None), "{socket}");
     }
     assert!(!list.folder(Path::new("/run/apps"), None));
+}
+
+#[test]
+fn a_socket_of_a_tenant_s_entry_is_the_tenants() {
+    let list = allowed(&["unix:/run/php/{tenant}.sock", "unix:/run/apps/{tenant}"]).unwrap();
+    let [acme, other] = ["acme", "other"].map(|name| Tenant::parse(name).unwrap());
+    for (socket, part) in [
+        ("/run/php/acme.sock", Some("/run/php/acme.sock")),
+        ("/run/apps/acme/a.sock", Some("/run/apps/acme")),
+        ("/run/php/other.sock", None),
+        ("/run/php/acme", None),
+        ("/run/apps/other/a.sock", None),
+    ] {
+        let found = list.part_of_socket(Path::new(socket), &acme);
+        assert_eq!(found.as_deref(), part.map(Path::new), "{socket}");
+        assert_eq!(list.socket(Path::new(socket), Some(&acme)), part.is_some());
+    }
+    assert!(list.socket(Path::new("/run/php/other.sock"), Some(&other)));
+    assert!(list.socket(Path::new("/run/php/other.sock"), None));
 }
 
 #[test]
@@ -119,7 +138,8 @@ fn an_entry_that_bounds_nothing_or_names_nothing_is_refused() {
         ("/proc/{tenant}", "such as \"/srv\""),
         ("/srv/{host}", "braces other than one {tenant}"),
         ("/srv/{tenant}/{tenant}", "braces other than one {tenant}"),
-        ("unix:/run/{tenant}", "stands only in a folder of files"),
+        ("unix:/{tenant}", "in front of {tenant}"),
+        ("unix:/run/{host}", "braces other than one {tenant}"),
         ("10.0.0.0/33", "is no network"),
         ("10.0.0.1/8", "bits set"),
         ("300.0.0.1", "is no network"),
@@ -281,7 +301,7 @@ fn servers_that_are_no_names_are_judged_by_text() {
         let site = raw.check(None).unwrap();
         let mut upstream = site.upstreams().next().unwrap().clone();
         upstream.is_bound = is_bound;
-        let refused = list.refused(&upstream, &own);
+        let refused = list.refused(&upstream, None, &own);
         refused.map(ToString::to_string)
     };
     for url in [

@@ -1,30 +1,76 @@
 //! Checks URLs of upstream servers.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 use std::path::{Component, Path};
 
-use sekisho_certs::HostName;
-
 use crate::site::error::{Checked, Wrong};
-use crate::site::upstream::{Address, Scheme};
+use crate::site::template::{HOST, TENANT};
+use crate::site::upstream::{Address, Scheme, host_text};
+
+/// Kind of the servers of a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Servers of `upstream`.
+    Http,
+    /// Servers of `fastcgi`.
+    FastCgi,
+}
+
+impl Kind {
+    /// Returns the schemes with their default ports.
+    fn schemes(self) -> &'static [(&'static str, Scheme, u16)] {
+        match self {
+            Self::Http => &[
+                ("http://", Scheme::Http, 80),
+                ("https://", Scheme::Https, 443),
+                ("h2c://", Scheme::H2c, 80),
+            ],
+            Self::FastCgi => &[("fastcgi://", Scheme::FastCgi, 9000)],
+        }
+    }
+
+    /// Returns the scheme of a Unix socket.
+    fn of_unix(self) -> Scheme {
+        match self {
+            Self::Http => Scheme::Unix,
+            Self::FastCgi => Scheme::FastCgi,
+        }
+    }
+
+    /// Returns an example of a list.
+    pub(super) fn list(self) -> &'static str {
+        match self {
+            Self::Http => "[\"http://127.0.0.1:3000\"]",
+            Self::FastCgi => "[\"unix:/run/php/{tenant}.sock\"]",
+        }
+    }
+
+    fn examples(self) -> &'static str {
+        match self {
+            Self::Http => EXAMPLES,
+            Self::FastCgi => {
+                "write \"unix:/run/php/{tenant}.sock\" or \"fastcgi://127.0.0.1:9000\""
+            }
+        }
+    }
+}
 
 /// Checks the URL of a server.
-pub(super) fn parse(url: &str) -> Checked<(Scheme, Address)> {
+pub(super) fn parse(url: &str, kind: Kind) -> Checked<(Scheme, Address)> {
     if let Some(path) = url.strip_prefix("unix:") {
-        return Ok((Scheme::Unix, Address::Unix(socket(path)?)));
+        return Ok((kind.of_unix(), Address::Unix(socket(path)?)));
     }
-    let known = [
-        ("http://", Scheme::Http, 80),
-        ("https://", Scheme::Https, 443),
-        ("h2c://", Scheme::H2c, 80),
-    ];
-    let mut known = known.into_iter();
+    let mut known = kind.schemes().iter();
     let found = known.find_map(|(prefix, scheme, port)| {
         let authority = url.strip_prefix(prefix)?;
-        Some((scheme, authority, port))
+        Some((*scheme, authority, *port))
     });
-    let (scheme, authority, port) =
-        found.ok_or_else(|| Wrong::new(format!("{url:?} is no URL of a server; {EXAMPLES}")))?;
+    let (scheme, authority, port) = found.ok_or_else(|| {
+        Wrong::new(format!(
+            "{url:?} is no URL of a server; {}",
+            kind.examples()
+        ))
+    })?;
     if authority.contains(['/', '?', '#']) {
         return Err(Wrong::new(format!(
             "{url:?} has more than a host and a port; leave that out (`add` puts a prefix before \
@@ -39,7 +85,8 @@ pub(super) fn parse(url: &str) -> Checked<(Scheme, Address)> {
     let address = host_and_port(authority, port);
     let address = address.ok_or_else(|| {
         Wrong::new(format!(
-            "{url:?} has no host name or address, or no valid port; {EXAMPLES}"
+            "{url:?} has no host name or address, or no valid port; {}",
+            kind.examples()
         ))
     })?;
     Ok((scheme, address))
@@ -66,22 +113,20 @@ fn host_and_port(text: &str, default: u16) -> Option<Address> {
         Some(_) => return None,
         None => default,
     };
-    let host = match host.parse::<IpAddr>() {
-        // The one text that such an address has.
-        Ok(IpAddr::V4(_)) => host.into(),
-        Ok(address) => address.to_canonical().to_string().into(),
-        Err(_) => name(host)?,
+    let host = match host.contains('{') {
+        // Any name may stand for the placeholders: the rest is checked beside one.
+        true => {
+            host_text(&without_placeholders(host))?;
+            host.into()
+        }
+        false => host_text(host)?,
     };
     (port > 0).then_some(Address::Tcp { host, port })
 }
 
-/// Checks a name. Some resolvers take one like `0x7f.1` for an address.
-fn name(text: &str) -> Option<Box<str>> {
-    let name = HostName::parse(text).ok()?;
-    let last = name.as_str().rsplit('.').next()?;
-    let hex = last.strip_prefix("0x");
-    let is_number = hex.is_some_and(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit()));
-    (!is_number).then(|| name.as_str().into())
+/// Returns a text with a letter for each placeholder.
+fn without_placeholders(text: &str) -> String {
+    text.replace(TENANT, "t").replace(HOST, "h")
 }
 
 fn socket(path: &str) -> Checked<Box<Path>> {
@@ -91,6 +136,10 @@ fn socket(path: &str) -> Checked<Box<Path>> {
     // Linux's limit for the path of a socket is 108 bytes with a NUL behind it.
     let fits = path.len() < MAX_SOCKET && !path.contains('\0');
     let is_full = parsed.is_absolute() && parsed.components().count() > 1;
+    if without_placeholders(path).contains(['{', '}']) {
+        let text = format!("{path:?} has braces other than {HOST} and {TENANT}");
+        return Err(Wrong::new(text));
+    }
     if fits && is_full && parsed.components().all(is_plain) && collected.as_os_str() == path {
         return Ok(parsed.into());
     }
@@ -122,8 +171,19 @@ mod tests {
             ("h2c://[::1]:50051", Scheme::H2c, "[::1]:50051"),
             ("http://[::ffff:10.0.0.1]:1", Scheme::Http, "10.0.0.1:1"),
             ("unix:/run/a.sock", Scheme::Unix, "unix:/run/a.sock"),
+            (
+                "unix:/run/{tenant}/{host}.sock",
+                Scheme::Unix,
+                "unix:/run/{tenant}/{host}.sock",
+            ),
+            (
+                "http://{tenant}.apps.example:81",
+                Scheme::Http,
+                "{tenant}.apps.example:81",
+            ),
         ] {
-            let (found, address) = parse(url).unwrap_or_else(|wrong| panic!("{url}: {wrong}"));
+            let (found, address) =
+                parse(url, Kind::Http).unwrap_or_else(|wrong| panic!("{url}: {wrong}"));
             assert_eq!(
                 (found, address.to_string()),
                 (scheme, shown.to_owned()),
@@ -165,14 +225,22 @@ mod tests {
                 no_socket,
             ),
             (&["unix:/run/a\0", &long], no_socket),
+            (
+                &["unix:/run/{user}.sock", "unix:/run/{tenant"],
+                "has braces other than",
+            ),
+            (&["http://{user}.a", "http://{tenant}..a"], no_host),
+            (&["fastcgi://a"], no_url),
             (&["http://me@a", "https://me:secret@a:1"], "has no user"),
         ] {
             for url in urls {
-                let wrong = parse(url).expect_err(url).to_string();
+                let wrong = parse(url, Kind::Http).expect_err(url).to_string();
                 assert!(wrong.contains(why), "{url:?}: {wrong}");
             }
         }
-        let wrong = parse("http://me:c2VjcmV0@a").unwrap_err().to_string();
+        let wrong = parse("http://me:c2VjcmV0@a", Kind::Http)
+            .unwrap_err()
+            .to_string();
         assert!(!wrong.contains("c2VjcmV0"), "{wrong}");
     }
 }

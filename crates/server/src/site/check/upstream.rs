@@ -11,7 +11,7 @@ use sekisho_certs::HostName;
 use sekisho_certs::credential::{CredentialError, authorities};
 
 use super::options::{duration, number};
-use super::servers;
+use super::servers::{self, Kind};
 use crate::site::document::{
     RawCheck, RawCookie, RawServer, RawTimeouts, RawTls, RawUpstream, TextOr, TextOrNumber,
 };
@@ -23,7 +23,7 @@ use crate::site::upstream::{
 
 /// Checks an upstream that is a single URL.
 pub(super) fn of_url(url: &str, is_bound: bool) -> Checked<Upstream> {
-    let (scheme, address) = servers::parse(url)?;
+    let (scheme, address) = servers::parse(url, Kind::Http)?;
     Ok(Upstream {
         servers: [UpstreamServer { address, weight: 1 }].into(),
         scheme,
@@ -34,7 +34,7 @@ pub(super) fn of_url(url: &str, is_bound: bool) -> Checked<Upstream> {
 
 /// Checks all keys of an upstream.
 pub(super) fn upstream(raw: &RawUpstream, is_bound: bool) -> Checked<Upstream> {
-    let (scheme, servers) = servers_of(&raw.servers).below("servers")?;
+    let (scheme, servers) = servers_of(&raw.servers, Kind::Http).below("servers")?;
     let options = upstream_options(raw, scheme)?;
     let is_default = options == *UpstreamOptions::of_scheme(scheme);
     Ok(Upstream {
@@ -45,12 +45,16 @@ pub(super) fn upstream(raw: &RawUpstream, is_bound: bool) -> Checked<Upstream> {
     })
 }
 
-fn servers_of(raw: &[TextOr<RawServer>]) -> Checked<(Scheme, Box<[UpstreamServer]>)> {
+/// Checks a list of servers of one kind.
+pub(super) fn servers_of(
+    raw: &[TextOr<RawServer>],
+    kind: Kind,
+) -> Checked<(Scheme, Box<[UpstreamServer]>)> {
     if raw.is_empty() || raw.len() > MAX_SERVERS {
-        let text = format!("write 1 to {MAX_SERVERS} servers, such as [\"http://127.0.0.1:3000\"]");
+        let text = format!("write 1 to {MAX_SERVERS} servers, such as {}", kind.list());
         return Err(Wrong::new(text));
     }
-    let servers = each(raw, server)?;
+    let servers = each(raw, |raw| server(raw, kind))?;
     let scheme = servers[0].0;
     for (index, (other, server)) in servers.iter().enumerate() {
         let before = &servers[..index];
@@ -70,12 +74,12 @@ fn servers_of(raw: &[TextOr<RawServer>]) -> Checked<(Scheme, Box<[UpstreamServer
     Ok((scheme, servers.collect()))
 }
 
-fn server(raw: &TextOr<RawServer>) -> Checked<(Scheme, UpstreamServer)> {
+fn server(raw: &TextOr<RawServer>, kind: Kind) -> Checked<(Scheme, UpstreamServer)> {
     let (url, weight) = match raw {
-        TextOr::Text(url) => (servers::parse(url)?, 1),
+        TextOr::Text(url) => (servers::parse(url, kind)?, 1),
         TextOr::Table(RawServer { url, weight }) => {
             let url = url.as_deref().ok_or_else(|| Wrong::new("is missing"));
-            let url = url.and_then(servers::parse).below("url")?;
+            let url = url.and_then(|url| servers::parse(url, kind)).below("url")?;
             let weight = weight.map_or(Ok(1), |weight| number(weight, 1..=MAX_WEIGHT));
             (url, weight.below("weight")?)
         }
@@ -108,6 +112,7 @@ fn upstream_options(raw: &RawUpstream, scheme: Scheme) -> Checked<UpstreamOption
         connections: count("connections", raw.connections, 1..=MAX_CONNECTIONS)?
             .unwrap_or(defaults.connections),
         waiting: count("waiting", raw.waiting, 0..=MAX_WAITING)?.unwrap_or(defaults.waiting),
+        keep: defaults.keep,
     })
 }
 
@@ -186,7 +191,7 @@ fn host(text: &str) -> Checked<HeaderValue> {
     HeaderValue::from_str(text).map_err(|_| wrong())
 }
 
-fn balance(raw: &TextOr<RawCookie>) -> Checked<Balance> {
+pub(super) fn balance(raw: &TextOr<RawCookie>) -> Checked<Balance> {
     let wrong = "write \"least\", \"client\" or {\"cookie\": \"NAME\"}";
     match raw {
         TextOr::Text(text) => match text.as_str() {
@@ -248,7 +253,7 @@ fn proxy_version(text: &str) -> Checked<ProxyVersion> {
     }
 }
 
-fn timeouts(raw: &RawTimeouts) -> Checked<UpstreamTimeouts> {
+pub(super) fn timeouts(raw: &RawTimeouts) -> Checked<UpstreamTimeouts> {
     let defaults = UpstreamTimeouts::DEFAULT;
     let (short, long) = (("100ms", "1m"), ("100ms", "1d"));
     Ok(UpstreamTimeouts {
@@ -259,9 +264,9 @@ fn timeouts(raw: &RawTimeouts) -> Checked<UpstreamTimeouts> {
     })
 }
 
-const MAX_CONNECTIONS: u32 = 65_536;
+pub(super) const MAX_CONNECTIONS: u32 = 65_536;
 /// As many requests as 40 connections of HTTP/2 may have in flight.
-const MAX_WAITING: u32 = 4096;
+pub(super) const MAX_WAITING: u32 = 4096;
 const MAX_COOKIE: usize = 64;
 const INTERVAL: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -34,6 +34,33 @@ impl RawUpstream {
     }
 }
 
+/// Keys of `fastcgi`, where it is more than a URL.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawFastCgi {
+    pub(crate) servers: Vec<TextOr<RawServer>>,
+    pub(crate) scripts: Option<Vec<String>>,
+    pub(crate) keep: Option<i64>,
+    pub(crate) balance: Option<TextOr<RawCookie>>,
+    pub(crate) timeouts: Table<RawTimeouts>,
+    pub(crate) connections: Option<i64>,
+    pub(crate) waiting: Option<i64>,
+}
+
+impl TextOr<RawUpstream> {
+    /// Returns whether a server's URL has a placeholder, which format 2 lacks.
+    pub(super) fn has_placeholder(&self) -> bool {
+        let has = |url: &str| url.contains('{');
+        match self {
+            Self::Text(url) => has(url),
+            Self::Table(raw) => raw.servers.iter().any(|server| match server {
+                TextOr::Text(url) => has(url),
+                TextOr::Table(server) => server.url.as_deref().is_some_and(has),
+            }),
+        }
+    }
+}
+
 /// Keys of an item of `servers`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -57,6 +57,38 @@ fn a_socket_is_judged_where_it_really_lies() {
 }
 
 #[test]
+fn a_link_leads_to_no_socket_of_another_tenant() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let _listeners = ["acme/a.sock", "other/b.sock"].map(|name| {
+        fs::create_dir(path(name).parent().unwrap()).unwrap();
+        UnixListener::bind(path(name)).unwrap()
+    });
+    symlink(path("other/b.sock"), path("acme/b.sock")).unwrap();
+    symlink(path("other"), path("acme/other")).unwrap();
+    symlink("a.sock", path("acme/c.sock")).unwrap();
+    let entry = format!("unix:{}/{{tenant}}", folder.path().display());
+    let allowed = Allowed::parse(&[entry], Path::new("/")).unwrap();
+    let guard = Guard::new(allowed, OwnFiles::default());
+    let tenant = Tenant::parse("acme").unwrap();
+    let open = |name: &str| {
+        let whose = ("a.example", &tenant);
+        guard
+            .open_socket(&upstream(true), whose, &path(name))
+            .unwrap()
+    };
+    for (name, is_open) in [
+        ("acme/a.sock", true),
+        ("acme/c.sock", true),
+        ("acme/b.sock", false),
+        ("acme/other/b.sock", false),
+        ("other/b.sock", false),
+    ] {
+        assert_eq!(open(name).is_some(), is_open, "{name}");
+    }
+}
+
+#[test]
 fn an_address_is_judged_for_upstreams_of_records_alone() {
     let allowed = Allowed::parse(&["127.0.0.1:3000"], Path::new("/")).unwrap();
     let guard = Guard::new(allowed, OwnFiles::default());

@@ -13,12 +13,13 @@ use tokio::time::{Instant, timeout_at};
 
 use super::bounded::Bound;
 use super::descriptors::Descriptor;
+use super::fastcgi::FastCgi;
 use super::informational::Informational;
 use super::pool::{Http1, MAX_STREAMS, Opened, Shared, Streams};
 use super::tls::TlsClient;
 use super::transport::{Endpoint, Transport};
 use super::wakes::Wakes;
-use crate::site::OpenSocket;
+use crate::site::{OpenSocket, Protocol};
 use crate::upstream::failure::Failure;
 
 /// Server to connect to.
@@ -31,11 +32,11 @@ pub(in crate::upstream) struct Target<'a> {
     pub(in crate::upstream) tls: Option<&'a TlsClient>,
     /// Permit of the socket; none for an active check.
     pub(in crate::upstream) descriptor: Option<Arc<Descriptor>>,
-    /// Whether the server must speak HTTP/2.
-    pub(in crate::upstream) http2: bool,
+    /// Protocol that the server must speak.
+    pub(in crate::upstream) protocol: Protocol,
 }
 
-/// Connects and begins HTTP, until `until`.
+/// Connects and begins HTTP or FastCGI, until `until`.
 ///
 /// # Errors
 /// [`Failure::Connect`] and [`Failure::ConnectLate`] before the server accepts,
@@ -72,7 +73,10 @@ async fn connect(target: &Target<'_>) -> io::Result<Transport> {
 
 async fn begin(target: &Target<'_>, mut transport: Transport) -> io::Result<Opened> {
     transport.write_all(&target.header).await?;
-    let mut http2 = target.http2;
+    if target.protocol == Protocol::FastCgi {
+        return Ok(Opened::FastCgi(Box::new(FastCgi::new(transport))));
+    }
+    let mut http2 = target.protocol == Protocol::Http2;
     if let Some(tls) = target.tls {
         transport = transport
             .secure(Arc::clone(&tls.config), tls.name.clone())

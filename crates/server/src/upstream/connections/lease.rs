@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::pool::{Key, OpenStream, Opened};
+use super::pool::{Idle, Key, OpenStream, Opened};
 use super::wakes::Wakes;
 use crate::upstream::parts::Worker;
 use crate::upstream::permits::Permit;
 use crate::upstream::request::exchange::Exchange;
+use crate::upstream::servers::kept::Kept;
 
 /// Connection in use by a request. Dropping the lease before it is released ends
-/// an HTTP/1.1 connection: of the request in flight, nothing is to go on.
+/// a connection that no other request uses: of the request in flight, nothing is to go on.
 pub(in crate::upstream) struct Lease {
     worker: Arc<Worker>,
     pub(in crate::upstream) key: Key,
@@ -18,14 +19,14 @@ pub(in crate::upstream) struct Lease {
     pub(in crate::upstream) connection: Option<Opened>,
     /// The connection served a request before.
     pub(in crate::upstream) is_reused: bool,
-    /// Permit of an HTTP/1.1 connection.
+    /// Permit of a connection that no other request uses.
     pub(in crate::upstream) permit: Option<Permit>,
     /// Stream of HTTP/2, counted until it is dropped.
     _stream: Option<OpenStream>,
 }
 
 impl Lease {
-    /// Makes the lease of a connection of HTTP/1.1 with its permit, or of a stream.
+    /// Makes the lease of a connection of HTTP/1.1 or FastCGI with its permit, or of a stream.
     pub(in crate::upstream) fn new(
         worker: &Arc<Worker>,
         key: &Key,
@@ -37,6 +38,7 @@ impl Lease {
                 http1.informational.begin();
                 (http1.reused, None)
             }
+            Opened::FastCgi(connection) => (connection.reused, None),
             Opened::Http2(shared) => (shared.reused, Some(shared.streams.open())),
         };
         Self {
@@ -53,6 +55,7 @@ impl Lease {
     pub(in crate::upstream) fn ended_unanswered(&self) -> bool {
         match &self.connection {
             Some(Opened::Http1(connection)) => !connection.informational.is_answered(),
+            Some(Opened::FastCgi(connection)) => connection.is_unanswered(),
             Some(Opened::Http2(shared)) => shared.sender.is_closed(),
             None => false,
         }
@@ -62,7 +65,7 @@ impl Lease {
     pub(in crate::upstream) fn flood(&self) -> Option<&'static str> {
         match &self.connection {
             Some(Opened::Http2(shared)) => shared.streams.flood.get().copied(),
-            Some(Opened::Http1(_)) | None => None,
+            Some(Opened::Http1(_) | Opened::FastCgi(_)) | None => None,
         }
     }
 
@@ -79,7 +82,7 @@ impl Lease {
     pub(in crate::upstream) fn wakes(&self) -> Option<&Wakes> {
         match &self.connection {
             Some(Opened::Http1(connection)) => Some(&connection.wakes),
-            Some(Opened::Http2(_)) | None => None,
+            Some(Opened::Http2(_) | Opened::FastCgi(_)) | None => None,
         }
     }
 
@@ -90,11 +93,24 @@ impl Lease {
         }
     }
 
-    /// Ends the use after a complete answer. The connection is kept for `keep`.
-    pub(in crate::upstream) fn release(&mut self, keep: Duration) {
-        if let Some(Opened::Http1(connection)) = self.connection.take() {
-            self.worker.pools.give_back(&self.key, connection, keep);
-        }
+    /// Ends the use after a complete answer. The connection is kept for `keep`; one of
+    /// FastCGI if `kept` has room.
+    pub(in crate::upstream) fn release(&mut self, keep: Duration, kept: &Kept) {
+        let idle = match self.connection.take() {
+            Some(Opened::Http1(mut connection)) => {
+                connection.rest();
+                Idle::Http1(connection)
+            }
+            Some(Opened::FastCgi(mut connection)) => match kept.take() {
+                Some(kept) => {
+                    connection.rest(kept);
+                    Idle::FastCgi(connection)
+                }
+                None => return,
+            },
+            Some(Opened::Http2(_)) | None => return,
+        };
+        self.worker.pools.give_back(&self.key, idle, keep);
     }
 }
 

@@ -2,6 +2,7 @@
 //! runtime; no request waits for another worker.
 
 mod http1;
+mod idle;
 mod room;
 mod shared;
 
@@ -15,10 +16,12 @@ use sekisho_certs::clock;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
+use super::fastcgi::FastCgi;
 use super::transport::Endpoint;
 use crate::site::Protocol;
 use crate::upstream::owned::Owner;
 pub(in crate::upstream) use http1::Http1;
+pub(in crate::upstream) use idle::Idle;
 pub use room::unused_connections;
 use room::{Unused, most_kept, spare};
 pub(in crate::upstream) use shared::{MAX_STREAMS, OpenStream, Shared, Streams};
@@ -40,7 +43,8 @@ pub(in crate::upstream) struct Key {
     pub(in crate::upstream) owner: Owner,
 }
 
-/// Connections of a worker, by identity: unused ones of HTTP/1.1, and those of HTTP/2.
+/// Connections of a worker, by identity: unused ones of HTTP/1.1 and FastCGI, and those of
+/// HTTP/2.
 /// Unused ones are closed where there are more than [`MAX_KEPT`].
 #[derive(Debug)]
 pub(crate) struct Pools {
@@ -53,8 +57,8 @@ pub(crate) struct Pools {
 /// State of one identity.
 #[derive(Debug, Default)]
 struct Slot {
-    /// Unused HTTP/1.1 connections, the last used at the end.
-    idle: Vec<Idle>,
+    /// Unused connections of HTTP/1.1 and FastCGI, the last used at the end.
+    idle: Vec<Unshared>,
     /// HTTP/2 connections.
     shared: Vec<Shared>,
     /// Permit to open an HTTP/2 connection: further requests wait for it.
@@ -67,8 +71,8 @@ struct Slot {
 }
 
 #[derive(Debug)]
-struct Idle {
-    connection: Box<Http1>,
+struct Unshared {
+    connection: Idle,
     since: Instant,
     /// When the server may close it.
     until: Instant,
@@ -80,6 +84,7 @@ struct Idle {
 pub(in crate::upstream) enum Opened {
     Http1(Box<Http1>),
     Http2(Shared),
+    FastCgi(Box<FastCgi>),
 }
 
 /// Result of a look for a connection.
@@ -108,7 +113,7 @@ impl Pools {
         let mut slots = self.lock();
         let slot = match slots.get_mut(key) {
             Some(slot) => slot,
-            None if key.protocol == Protocol::Http1 => return Found::Missing(None),
+            None if !key.protocol.may_share() => return Found::Missing(None),
             None => self.slot(&mut slots, key),
         };
         let before = slot.shared.len();
@@ -117,14 +122,14 @@ impl Pools {
         if let Some(shared) = slot.shared.iter().find(|shared| shared.has_room()) {
             return Found::Unused(Opened::Http2(shared.clone()));
         }
-        while let Some(idle) = slot.idle.pop() {
+        while let Some(mut idle) = slot.idle.pop() {
             self.kept.fetch_sub(1, Relaxed);
-            if idle.until > now && idle.connection.sender.is_ready() {
-                return Found::Unused(Opened::Http1(idle.connection));
+            if idle.until > now && idle.connection.is_ready() {
+                return Found::Unused(idle.connection.use_again());
             }
         }
-        let opening = (key.protocol != Protocol::Http1 && !slot.chose_http1)
-            .then(|| Arc::clone(slot.opening()));
+        let opening =
+            (key.protocol.may_share() && !slot.chose_http1).then(|| Arc::clone(slot.opening()));
         Found::Missing(opening)
     }
 
@@ -135,16 +140,10 @@ impl Pools {
 
     /// Gives back a connection whose answer is complete, unless it is not ready
     /// for another request.
-    pub(in crate::upstream) fn give_back(
-        &self,
-        key: &Key,
-        mut connection: Box<Http1>,
-        keep: Duration,
-    ) {
-        if !connection.sender.is_ready() || keep.is_zero() {
+    pub(in crate::upstream) fn give_back(&self, key: &Key, mut connection: Idle, keep: Duration) {
+        if !connection.is_ready() || keep.is_zero() {
             return;
         }
-        connection.rest();
         let mut slots = self.lock();
         if !self.make_room(&mut slots) {
             return;
@@ -154,7 +153,7 @@ impl Pools {
             None => self.slot(&mut slots, key),
         };
         let since = clock::monotonic();
-        slot.idle.push(Idle {
+        slot.idle.push(Unshared {
             connection,
             since,
             until: since + keep,
@@ -194,7 +193,7 @@ impl Pools {
         let mut slots = self.lock();
         for slot in slots.values_mut() {
             slot.idle
-                .retain(|idle| idle.until > now && !idle.connection.sender.is_closed());
+                .retain_mut(|idle| idle.until > now && !idle.connection.is_closed());
             slot.shared
                 .retain(|shared| !shared.sender.is_closed() && !shared.is_unused(now));
         }
@@ -351,7 +350,8 @@ mod tests {
         });
         sender.ready().await.unwrap();
         let connection = Http1::new(sender, Arc::default(), Arc::default(), task.abort_handle());
-        pools.give_back(&key(owner, port), Box::new(connection), KEEP);
+        let idle = Idle::Http1(Box::new(connection));
+        pools.give_back(&key(owner, port), idle, KEEP);
     }
 
     #[tokio::test]

@@ -95,6 +95,7 @@ impl TlsClients {
             Protocol::Http1 => vec![b"http/1.1".to_vec()],
             Protocol::Http2 => vec![b"h2".to_vec()],
             Protocol::Negotiated => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            Protocol::FastCgi => Vec::new(),
         };
         let name = ServerName::try_from(&*key.name)
             .map_err(|_| format!("{} is no server name", key.name))?;

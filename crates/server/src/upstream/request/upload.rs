@@ -11,13 +11,23 @@ use hyper::body::Incoming;
 
 use super::exchange::{ANSWERED, CLOSED, Exchange, FAILED, HELD, SENT, TOO_LARGE};
 use super::fields::{self, OurFields};
+use super::whole::Whole;
 use crate::limits::rest;
 use crate::limits::timeouts::{ConnTimeouts, Flow};
 
-/// Body of a request; most have none. Frames are passed on as the upstream
-/// takes them, and nothing is kept.
+/// Body of a request; most have none.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct Upload(Option<Box<Passing>>);
+pub(in crate::upstream) struct Upload(Source);
+
+#[derive(Debug, Default)]
+enum Source {
+    #[default]
+    Nothing,
+    /// Frames are passed on as the upstream takes them, and nothing is kept.
+    Passing(Box<Passing>),
+    /// A body that was collected first.
+    Whole(Box<Whole>),
+}
 
 #[derive(Debug)]
 struct Passing {
@@ -42,7 +52,7 @@ impl Upload {
         exchange: &Arc<Exchange>,
         timeouts: &Arc<ConnTimeouts>,
     ) -> Self {
-        Self(Some(Box::new(Passing {
+        Self(Source::Passing(Box::new(Passing {
             body: Some(body),
             left: limit,
             exchange: Arc::clone(exchange),
@@ -50,6 +60,11 @@ impl Upload {
             multiplexed: Flow::of_stream().is_some(),
             ours,
         })))
+    }
+
+    /// Passes on a body that was collected.
+    pub(super) fn whole(whole: Whole) -> Self {
+        Self(Source::Whole(Box::new(whole)))
     }
 }
 
@@ -133,8 +148,14 @@ impl http_body::Body for Upload {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let Some(passing) = &mut self.0 else {
-            return Poll::Ready(None);
+        let passing = match &mut self.0 {
+            Source::Nothing => return Poll::Ready(None),
+            Source::Passing(passing) => passing,
+            Source::Whole(whole) => {
+                let bytes = std::mem::take(&mut whole.bytes);
+                let frame = (!bytes.is_empty()).then(|| Ok(Frame::data(bytes)));
+                return Poll::Ready(frame);
+            }
         };
         let frame = passing.poll(cx);
         let ended = match &frame {
@@ -149,17 +170,22 @@ impl http_body::Body for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0
-            .as_ref()
-            .is_none_or(|passing| passing.is_end_stream())
+        match &self.0 {
+            Source::Nothing => true,
+            Source::Passing(passing) => passing.is_end_stream(),
+            Source::Whole(whole) => whole.bytes.is_empty(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        let Some(passing) = &self.0 else {
-            return SizeHint::with_exact(0);
-        };
-        let body = passing.body.as_ref();
-        body.map_or_else(SizeHint::default, Incoming::size_hint)
+        match &self.0 {
+            Source::Nothing => SizeHint::with_exact(0),
+            Source::Passing(passing) => {
+                let body = passing.body.as_ref();
+                body.map_or_else(SizeHint::default, Incoming::size_hint)
+            }
+            Source::Whole(whole) => SizeHint::with_exact(whole.bytes.len() as u64),
+        }
     }
 }
 

@@ -66,7 +66,7 @@ impl Http1 {
     }
 
     /// Ends a request. The timer may go on, but knows its task no longer.
-    pub(super) fn rest(&mut self) {
+    pub(in crate::upstream) fn rest(&mut self) {
         self.reused = true;
         let _ = self
             .timer

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Check;
 use crate::connection::proxy_protocol::encode_local;
-use crate::site::{Address, Protocol};
+use crate::site::Address;
 use crate::upstream::connections::connect::{self, Target};
 use crate::upstream::connections::identity::Caller;
 use crate::upstream::connections::pool::Opened;
@@ -102,7 +102,7 @@ async fn ask(
         header: header.unwrap_or_default(),
         tls,
         descriptor: None,
-        http2: options.protocol == Protocol::Http2,
+        protocol: options.protocol,
     };
     let (mut head, body) = request(check, address)?.into_parts();
     let opened = connect::open(&target, until).await;
@@ -112,6 +112,9 @@ async fn ask(
             // Without its sender, the connection ends in order: a reset would be an
             // error in the server's log.
             one.sender.send_request(request).await
+        }
+        Opened::FastCgi(_) => {
+            return Err(Failure::Settings("no check of FastCGI servers".into()));
         }
         Opened::Http2(mut shared) => {
             head::for_http2(&mut head, tls.is_some()).map_err(Failure::Refused)?;

@@ -1,0 +1,184 @@
+//! Finds the script that a request's path leads to, below a root.
+
+use http::{Response, StatusCode};
+
+use super::cache::What;
+use super::path::FilePath;
+use super::{Asked, Files, Folder, Found, NoFile, Opener};
+use crate::site::body::{Body, method_not_allowed, plain};
+use crate::site::{Rule, Scripts};
+
+/// Result of a request below a root with scripts.
+pub(crate) enum Scripted {
+    /// The answer: a file, or an error.
+    Answer(Response<Body>),
+    Script(ScriptPath),
+}
+
+/// Path of a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ScriptPath {
+    /// The script's own path below the root, without a slash before it.
+    pub(crate) file: Box<str>,
+    /// The rest behind it: empty, or with a slash before it.
+    pub(crate) info: Box<str>,
+}
+
+impl ScriptPath {
+    /// Returns the path by which clients ask for the script: what the rule took off the
+    /// request's path stands before it, and what it added does not.
+    pub(crate) fn name(&self, rule: &Rule) -> String {
+        let options = rule.options.as_deref();
+        let added = options.and_then(|options| options.add_prefix.as_deref());
+        let path = format!("/{}", self.file);
+        let path = added
+            .and_then(|added| path.strip_prefix(added))
+            .unwrap_or(&path);
+        match options.is_some_and(|options| options.strip_prefix) {
+            true => format!("{}{path}", rule.prefix),
+            false => path.to_owned(),
+        }
+    }
+}
+
+/// Reasons why a path leads to no script.
+enum NoScript {
+    /// No segment is the name of a script that is there: a file may be.
+    Other,
+    Refused(StatusCode),
+}
+
+impl Files {
+    /// Finds what a request's path leads to, or the first of the paths that its rule tries
+    /// which leads to something:
+    ///
+    /// 1. the first segment with the name of a script that is a regular file; the rest of
+    ///    the path is the script's;
+    /// 2. for a folder, its script `index`;
+    /// 3. a file, which is never one with the name of a script.
+    pub(crate) async fn find_script(
+        &self,
+        folder: Folder<'_>,
+        asked: Asked<'_>,
+        scripts: &Scripts,
+        open: Opener<'_>,
+    ) -> Scripted {
+        let own = match FilePath::parse(asked.rewritten) {
+            Err(StatusCode::BAD_REQUEST) => {
+                return Scripted::Answer(plain(StatusCode::BAD_REQUEST));
+            }
+            own => own,
+        };
+        if asked.tried().is_empty() {
+            let found = match own {
+                Ok(path) => {
+                    self.script_or_file(folder, &asked, &path, scripts, open)
+                        .await
+                }
+                Err(status) => return Scripted::Answer(plain(status)),
+            };
+            return found.unwrap_or_else(|none| {
+                Scripted::Answer(match none {
+                    NoFile::Directory => asked.with_slash(),
+                    NoFile::Missing => plain(StatusCode::NOT_FOUND),
+                })
+            });
+        }
+        for candidate in asked.tried() {
+            let path = match candidate.path(asked.rewritten.as_str()) {
+                Ok(path) => path,
+                Err(status) => return Scripted::Answer(plain(status)),
+            };
+            let Ok(path) = FilePath::of_decoded(&path) else {
+                continue;
+            };
+            match self
+                .script_or_file(folder, &asked, &path, scripts, open)
+                .await
+            {
+                Ok(found) => return found,
+                Err(NoFile::Directory) if candidate.is_own() => {
+                    return Scripted::Answer(asked.with_slash());
+                }
+                Err(NoFile::Directory | NoFile::Missing) => {}
+            }
+        }
+        Scripted::Answer(plain(StatusCode::NOT_FOUND))
+    }
+
+    async fn script_or_file(
+        &self,
+        folder: Folder<'_>,
+        asked: &Asked<'_>,
+        path: &FilePath<'_>,
+        scripts: &Scripts,
+        open: Opener<'_>,
+    ) -> Result<Scripted, NoFile> {
+        match self.script(folder, path, scripts).await {
+            Ok(script) => return Ok(Scripted::Script(script)),
+            Err(NoScript::Refused(status)) => return Ok(Scripted::Answer(plain(status))),
+            Err(NoScript::Other) => {}
+        }
+        // A script that comes about at this moment is no file either.
+        if scripts.contain(path.as_str()) {
+            return Err(NoFile::Missing);
+        }
+        if !asked.is_read() {
+            // Only what is there may be asked for in the wrong way.
+            return match self.find(folder, path, false, true).await {
+                Found::Entry(entry) if matches!(entry.what, What::Missing) => Err(NoFile::Missing),
+                _ => Ok(Scripted::Answer(method_not_allowed("GET, HEAD"))),
+            };
+        }
+        let served = self.serve(folder, asked, path, open).await;
+        served.map(Scripted::Answer)
+    }
+
+    async fn script(
+        &self,
+        folder: Folder<'_>,
+        path: &FilePath<'_>,
+        scripts: &Scripts,
+    ) -> Result<ScriptPath, NoScript> {
+        let text = path.as_str();
+        let ends = memchr::memchr_iter(b'/', text.as_bytes()).chain([text.len()]);
+        let named = ends.filter(|end| scripts.contain(&text[..*end]));
+        for end in named.take(MOST_NAMED) {
+            if self.is_script(folder, &path.up_to(end)).await? {
+                return Ok(ScriptPath {
+                    file: text[..end].into(),
+                    info: text[end..].into(),
+                });
+            }
+        }
+        if text.is_empty() || text.ends_with('/') {
+            for suffix in &scripts.suffixes {
+                let index = format!("/{text}{INDEX}{suffix}");
+                let Ok(index) = FilePath::of_decoded(&index) else {
+                    continue;
+                };
+                if self.is_script(folder, &index).await? {
+                    return Ok(ScriptPath {
+                        file: index.as_str().into(),
+                        info: Box::default(),
+                    });
+                }
+            }
+        }
+        Err(NoScript::Other)
+    }
+
+    /// Returns whether a path is a regular file.
+    async fn is_script(&self, folder: Folder<'_>, path: &FilePath<'_>) -> Result<bool, NoScript> {
+        match self.find(folder, path, true, true).await {
+            Found::Entry(entry) => Ok(matches!(entry.what, What::Script)),
+            Found::Refused(status) => Err(NoScript::Refused(status)),
+            Found::Large { .. } | Found::Noted => Ok(false),
+        }
+    }
+}
+
+/// Name of a folder's script, before its suffix.
+const INDEX: &str = "index";
+/// Segments of a path that are looked for: each may take a look at the disk.
+const MOST_NAMED: usize = 4;

@@ -1,0 +1,70 @@
+//! Scripts of a site, which a FastCGI server runs.
+
+use std::sync::Arc;
+
+use sekisho_certs::Tenant;
+
+use super::error::{Checked, Wrong};
+use super::upstream::Upstream;
+
+/// Files of a site that are no content: a FastCGI server runs them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Scripts {
+    /// The FastCGI servers.
+    pub(crate) upstream: Arc<Upstream>,
+    /// Ends of the scripts' names, such as `.php`, in lower case.
+    pub(crate) suffixes: Box<[Box<str>]>,
+}
+
+impl Scripts {
+    /// Returns whether a file of this name, or path, is a script. Letters' case does not
+    /// count: no client gets the content of `a.PHP`.
+    pub(crate) fn contain(&self, name: &str) -> bool {
+        self.suffixes.iter().any(|suffix| {
+            let start = name.len().checked_sub(suffix.len());
+            let end = start.and_then(|start| name.get(start..));
+            end.is_some_and(|end| end.eq_ignore_ascii_case(suffix))
+        })
+    }
+
+    /// Replaces `{tenant}` in the servers' addresses. None if they have none.
+    pub(super) fn of_tenant(&self, tenant: &Tenant) -> Checked<Option<Self>> {
+        let filled = self.upstream.of_tenant(tenant).map_err(Wrong::new)?;
+        Ok(filled.map(|upstream| Self {
+            upstream: Arc::new(upstream),
+            suffixes: self.suffixes.clone(),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::site::Scheme;
+
+    #[test]
+    fn a_script_is_known_by_the_end_of_its_name() {
+        let scripts = Scripts {
+            upstream: Arc::new(Upstream {
+                servers: Box::default(),
+                scheme: Scheme::FastCgi,
+                is_bound: true,
+                options: None,
+            }),
+            suffixes: [".php".into(), ".phar".into()].into(),
+        };
+        for (name, expected) in [
+            ("a.php", true),
+            ("a.PHP", true),
+            ("b/a.phar", true),
+            (".php", true),
+            ("a.php5", false),
+            ("a.php/", false),
+            ("php", false),
+            ("\u{e9}php", false),
+            ("", false),
+        ] {
+            assert_eq!(scripts.contain(name), expected, "{name}");
+        }
+    }
+}

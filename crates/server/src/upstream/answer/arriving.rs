@@ -1,0 +1,128 @@
+//! Body of an answer as it arrives: of HTTP, or of FastCGI.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, HeaderValue};
+use http::{Method, Response, StatusCode};
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use crate::upstream::connections::lease::Lease;
+use crate::upstream::connections::pool::Opened;
+use crate::upstream::failure::Failure;
+
+/// Body of an answer.
+pub(in crate::upstream) enum Arriving {
+    Http(Incoming),
+    /// Output of a script, which its connection reads.
+    FastCgi(Output),
+}
+
+/// What is known of a script's output.
+pub(in crate::upstream) struct Output {
+    /// Bytes that the head promised, and that have not come; none if it promised none.
+    left: Option<u64>,
+    /// The answer has no body: output is not passed on.
+    is_bodiless: bool,
+    has_ended: bool,
+}
+
+impl Arriving {
+    /// Makes the answer of a script to a request of this method.
+    ///
+    /// # Errors
+    /// If its length is none.
+    pub(in crate::upstream) fn of_script(
+        response: Response<()>,
+        method: &Method,
+    ) -> Result<Response<Self>, Failure> {
+        let length = response.headers().get(CONTENT_LENGTH).map(length_of);
+        let left = length.transpose()?;
+        let status = response.status();
+        let is_bodiless = *method == Method::HEAD
+            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let output = Output {
+            left: left.filter(|_| !is_bodiless),
+            is_bodiless,
+            has_ended: false,
+        };
+        Ok(response.map(|()| Self::FastCgi(output)))
+    }
+
+    /// Takes the next frame; `lease` has the connection that the answer comes from.
+    pub(in crate::upstream) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+        lease: Option<&mut Lease>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match self {
+            Self::Http(body) => {
+                let mut poll = || (Pin::new(&mut *body).poll_frame(cx), body.is_end_stream());
+                let frame = match lease.as_ref().and_then(|lease| lease.wakes()) {
+                    Some(wakes) => wakes.while_taking(poll),
+                    None => poll().0,
+                };
+                frame.map_err(io::Error::other)
+            }
+            Self::FastCgi(output) => match lease.and_then(|lease| lease.connection.as_mut()) {
+                Some(Opened::FastCgi(connection)) => loop {
+                    let piece = ready!(connection.poll_body(cx)).map_err(io::Error::other)?;
+                    if let Some(taken) = output.take(piece).transpose() {
+                        return Poll::Ready(Some(taken));
+                    }
+                    if output.has_ended {
+                        return Poll::Ready(None);
+                    }
+                },
+                _ => Poll::Ready(None),
+            },
+        }
+    }
+
+    pub(in crate::upstream) fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Http(body) => body.is_end_stream(),
+            Self::FastCgi(output) => output.has_ended,
+        }
+    }
+
+    pub(in crate::upstream) fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Http(body) => body.size_hint(),
+            Self::FastCgi(Output { left, .. }) => {
+                left.map_or_else(SizeHint::default, SizeHint::with_exact)
+            }
+        }
+    }
+}
+
+impl Output {
+    /// Judges a piece, or the end, by what the head promised.
+    fn take(&mut self, piece: Option<Bytes>) -> io::Result<Option<Frame<Bytes>>> {
+        let Some(piece) = piece else {
+            self.has_ended = true;
+            return match self.left {
+                Some(left) if left > 0 => Err(io::Error::other("it is shorter than its length")),
+                _ => Ok(None),
+            };
+        };
+        if self.is_bodiless {
+            return Ok(None);
+        }
+        if let Some(left) = &mut self.left {
+            let rest = left.checked_sub(piece.len() as u64);
+            *left = rest.ok_or_else(|| io::Error::other("it is longer than its length"))?;
+        }
+        Ok(Some(Frame::data(piece)))
+    }
+}
+
+fn length_of(value: &HeaderValue) -> Result<u64, Failure> {
+    let digits = value.to_str().ok();
+    let digits = digits.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let length = digits.and_then(|digits| digits.parse().ok());
+    length.ok_or(Failure::answer("its length is no number"))
+}

@@ -1,0 +1,46 @@
+//! Has a FastCGI server run a script.
+
+use http::header::CONTENT_LENGTH;
+use http::{Request, Response};
+use http_body::Body as _;
+
+use super::{Sending, Unanswered};
+use crate::upstream::answer::arriving::Arriving;
+use crate::upstream::connections::fastcgi::complaints::Complaints;
+use crate::upstream::connections::fastcgi::{FastCgi, record};
+use crate::upstream::request::upload::Upload;
+
+impl Sending<'_> {
+    /// Has a FastCGI server run the script.
+    pub(super) async fn run(
+        &self,
+        connection: &mut FastCgi,
+        keep: bool,
+        request: Request<Upload>,
+    ) -> Result<Response<Arriving>, Unanswered> {
+        let script = self.script.expect("only scripts go to FastCGI servers");
+        let (head, upload) = request.into_parts();
+        let length = upload
+            .size_hint()
+            .exact()
+            .filter(|_| !upload.is_end_stream());
+        // A body may be expected: its length is said even so.
+        let length = length.or(head.headers.contains_key(CONTENT_LENGTH).then_some(0));
+        let mut params = Vec::with_capacity(PARAMS);
+        let of = (&head.method, &head.headers);
+        script.params(of, length, self.context, |name, value| {
+            record::pair(&mut params, name, value);
+        });
+        let complaints = Complaints::of(self.context, &self.worker.upstreams);
+        let answered = connection.ask(&params, upload, keep, complaints).await;
+        let unanswered = |error| Unanswered {
+            error,
+            request: None,
+        };
+        let response = answered.map_err(unanswered)?;
+        Arriving::of_script(response, &head.method).map_err(|wrong| unanswered(wrong.into()))
+    }
+}
+
+/// Bytes of the parameters of a script that most requests need no more than.
+const PARAMS: usize = 1 << 10;

@@ -1,0 +1,159 @@
+//! Tests what a client sees of FastCGI servers and scripts that misbehave.
+
+use std::time::Duration;
+
+use http::{Method, Version};
+
+use crate::common::metrics::figure;
+use crate::fastcgi_server::{Asked, END, FastCgiServer, STDERR, STDOUT, output, record};
+use crate::world::{BOTH, HOST, World};
+
+const SITE: &str = r#"{"root": "FOLDER/www", "fastcgi": {
+    "servers": ["unix:FOLDER/run/{tenant}/php.sock"],
+    "timeouts": {"first_byte": "300ms", "idle": "300ms"}}}"#;
+
+fn start(answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> (World, FastCgiServer) {
+    let world = World::new(SITE, &[("www/index.php", "<?php")]);
+    let socket = world.folder.path().join("run/acme/php.sock");
+    let server = FastCgiServer::start(&socket, answer);
+    (world, server)
+}
+
+fn stdout(text: &str) -> Vec<u8> {
+    record(STDOUT, text.as_bytes())
+}
+
+/// Changes a byte of the first record's head.
+fn with(index: usize, value: u8) -> Vec<u8> {
+    let mut answer = output("A: b\n\nc");
+    answer[index] = value;
+    answer
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_a_502() {
+    let (world, _server) = start(|asked| match asked.param("QUERY_STRING") {
+        "nothing" => Vec::new(),
+        "version" => with(0, 9),
+        "type" => with(1, 9),
+        "id" => with(3, 2),
+        "length" => record(END, &[0; 7]),
+        "no-head" => record(END, &[0; 8]),
+        "refused" => record(END, &[0, 0, 0, 0, 2, 0, 0, 0]),
+        "no-field" => output("<html>\n\n"),
+        "long" => output(&format!("A: {}\n\n", "b".repeat(1 << 20))),
+        "errors" => std::iter::repeat_n(record(STDERR, &[b'e'; 60_000]), 20)
+            .flatten()
+            .collect(),
+        _ => output("Content-Length: x\n\n"),
+    });
+    for version in BOTH {
+        for query in [
+            "nothing", "version", "type", "id", "length", "no-head", "refused", "no-field", "long",
+            "errors", "number",
+        ] {
+            let answer = world.get(version, &format!("/index.php?{query}")).await;
+            assert_eq!(answer.status, 502, "{version:?} {query}: {}", answer.body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_no_whole_one() {
+    let (world, _server) = start(|asked| match asked.param("QUERY_STRING") {
+        "end" => stdout("A: b\n\nhalf"),
+        "short" => output("Content-Length: 9\n\nhalf"),
+        "long" => output("Content-Length: 3\n\nmore"),
+        _ => [stdout("A: b\n\nhalf"), with(0, 9)].concat(),
+    });
+    for version in BOTH {
+        for query in ["end", "short", "long", "broken"] {
+            let mut client = world.connect(version, HOST).await;
+            let path = format!("/index.php?{query}");
+            let begun = client.begin(Method::GET, &path, &[], empty()).await;
+            // Either the head says so, or the body does.
+            let is_whole = match begun {
+                Ok(response) if response.status() == 200 => {
+                    crate::world::Answer::of(response).await.is_ok()
+                }
+                Ok(response) => {
+                    assert_eq!(response.status(), 502);
+                    false
+                }
+                Err(_) => false,
+            };
+            assert!(!is_whole, "{version:?} {query}");
+        }
+    }
+}
+
+fn empty() -> crate::world::Upload {
+    use http_body_util::{BodyExt, Empty};
+    Empty::new().map_err(|never| match never {}).boxed()
+}
+
+#[tokio::test]
+async fn a_script_that_hangs_is_given_up() {
+    let (world, server) = start(|asked| {
+        if asked.param("QUERY_STRING") == "hang" {
+            std::thread::sleep(Duration::from_secs(20));
+        }
+        output("A: b\n\nc")
+    });
+    for version in BOTH {
+        let answer = world.get(version, "/index.php?hang").await;
+        assert_eq!(answer.status, 504, "{version:?}");
+        assert_eq!(world.get(version, "/index.php").await.status, 200);
+    }
+    assert_eq!(server.asked().len(), 4);
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_a_502() {
+    let world = World::new(SITE, &[("www/index.php", "<?php")]);
+    let answer = world.get(Version::HTTP_11, "/index.php").await;
+    assert_eq!(answer.status, 502);
+    let unreachable = r#"sekisho_upstream_requests_total{outcome="unreachable"}"#;
+    assert_eq!(figure(&world.running, unreachable).await, 1);
+}
+
+#[tokio::test]
+async fn errors_of_a_script_are_no_part_of_its_answer() {
+    let (world, _server) = start(|_| {
+        let mut answer = record(STDERR, b"PHP Warning: something");
+        answer.extend(output("A: b\n\nc"));
+        answer
+    });
+    for version in BOTH {
+        let answer = world.get(version, "/index.php").await;
+        assert_eq!((answer.status, answer.body.as_str()), (200, "c"));
+    }
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_has_ended_is_not_used() {
+    let site = SITE.replace("\"timeouts\"", "\"keep\": 4, \"timeouts\"");
+    let world = World::new(&site, &[("www/index.php", "<?php")]);
+    let socket = world.folder.path().join("run/acme/php.sock");
+    let server = FastCgiServer::start(&socket, |asked| match asked.param("QUERY_STRING") {
+        // Ends the thread of the connection.
+        "end" => panic!("the child ends"),
+        // Sends more than was asked for.
+        "more" => [output("A: b\n\nc"), output("A: b\n\nstray")].concat(),
+        _ => output("A: b\n\nc"),
+    });
+    let mut client = world.connect(Version::HTTP_11, HOST).await;
+    for (query, status, connections) in [
+        ("", 200, 1),
+        ("", 200, 1),
+        // The request may be repeated.
+        ("end", 502, 2),
+        ("", 200, 3),
+        ("more", 200, 3),
+        ("", 200, 4),
+    ] {
+        let answer = client.get(&format!("/index.php?{query}")).await;
+        assert_eq!(answer.status, status, "{query}");
+        assert_eq!(server.connections(), connections, "{query}");
+    }
+}
