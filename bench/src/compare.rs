@@ -12,6 +12,7 @@ mod meter;
 mod nginx;
 mod options;
 mod pages;
+mod php;
 mod prepare;
 mod report;
 mod round;

@@ -3,8 +3,10 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use super::php;
+use super::upstreams::KEPT;
 use crate::fixtures::{Folder, host_name};
 use crate::upstream;
 
@@ -31,6 +33,8 @@ pub(crate) struct Nginx<'a> {
     pub(crate) file_cache: bool,
     /// Port of the upstreams, and their number; None for files.
     pub(crate) upstreams: Option<(u16, usize)>,
+    /// Folder of php-fpm and its script, and whether connections are kept; None for none.
+    pub(crate) scripts: Option<(PathBuf, bool)>,
     pub(crate) http2: bool,
     /// Key exchange groups, in OpenSSL's names.
     pub(crate) groups: &'static str,
@@ -82,6 +86,7 @@ impl Nginx<'_> {
         if self.upstreams.is_some() {
             text.push_str(UPGRADES);
         }
+        self.add_scripts(&mut text);
         self.add_servers(&mut text);
         text.push_str("}\n");
         text
@@ -92,7 +97,17 @@ impl Nginx<'_> {
             Certificates::Preloaded(hosts) => {
                 for number in 0..hosts {
                     let name = host_name(number);
-                    if let Some((port, count)) = self.upstreams {
+                    if let Some((folder, _)) = &self.scripts {
+                        self.add_server(text, &name, &name);
+                        let end = text.rfind('}').unwrap_or(text.len());
+                        text.truncate(end);
+                        let folder = folder.display();
+                        let _ = writeln!(
+                            text,
+                            "    root {folder};\n    index index.php;\n\
+                             \x20   location ~ \\.php$ {{ fastcgi_pass php; }}\n    }}"
+                        );
+                    } else if let Some((port, count)) = self.upstreams {
                         let upstream = upstream::address(number % count, port);
                         self.add_proxy(text, number, &name, upstream);
                     } else {
@@ -113,6 +128,30 @@ impl Nginx<'_> {
                     include_str!("blocking.lua").replace("PORT", &port)
                 );
             }
+        }
+    }
+
+    /// Adds what all hosts with scripts share.
+    fn add_scripts(&self, text: &mut String) {
+        let Some((folder, keep)) = &self.scripts else {
+            return;
+        };
+        text.push_str(PARAMETERS);
+        let socket = php::socket(folder);
+        let _ = writeln!(
+            text,
+            "    upstream php {{\n        server unix:{};",
+            socket.display()
+        );
+        if *keep {
+            let _ = writeln!(
+                text,
+                "        keepalive {KEPT};\n        keepalive_requests 1000000000;"
+            );
+        }
+        text.push_str("    }\n");
+        if *keep {
+            text.push_str("    fastcgi_keep_conn on;\n");
         }
     }
 
@@ -166,6 +205,30 @@ const UPGRADES: &str = "    map $http_upgrade $connection_upgrade { default upgr
     proxy_set_header X-Forwarded-Host $host;
 ";
 
+/// Parameters of Debian's `fastcgi.conf`.
+const PARAMETERS: &str = "    fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+    fastcgi_param QUERY_STRING $query_string;
+    fastcgi_param REQUEST_METHOD $request_method;
+    fastcgi_param CONTENT_TYPE $content_type;
+    fastcgi_param CONTENT_LENGTH $content_length;
+    fastcgi_param SCRIPT_NAME $fastcgi_script_name;
+    fastcgi_param REQUEST_URI $request_uri;
+    fastcgi_param DOCUMENT_URI $document_uri;
+    fastcgi_param DOCUMENT_ROOT $document_root;
+    fastcgi_param SERVER_PROTOCOL $server_protocol;
+    fastcgi_param REQUEST_SCHEME $scheme;
+    fastcgi_param HTTPS $https if_not_empty;
+    fastcgi_param GATEWAY_INTERFACE CGI/1.1;
+    fastcgi_param SERVER_SOFTWARE nginx/$nginx_version;
+    fastcgi_param REMOTE_ADDR $remote_addr;
+    fastcgi_param REMOTE_PORT $remote_port;
+    fastcgi_param REMOTE_USER $remote_user;
+    fastcgi_param SERVER_ADDR $server_addr;
+    fastcgi_param SERVER_PORT $server_port;
+    fastcgi_param SERVER_NAME $server_name;
+    fastcgi_param REDIRECT_STATUS 200;
+";
+
 /// Modules at the paths of Debian's packages.
 const MODULES: &str = "\
 load_module /usr/lib/nginx/modules/ndk_http_module.so;
@@ -186,6 +249,7 @@ mod tests {
             address: "127.0.0.1:443".parse().unwrap(),
             file_cache: false,
             upstreams: None,
+            scripts: None,
             http2: false,
             groups: "X25519",
         };
@@ -205,6 +269,11 @@ mod tests {
         let text = nginx.config();
         assert_eq!(text.matches("server 127.9.0.1:9000;").count(), 2);
         assert!(text.contains("proxy_pass http://u2;"));
+        assert_eq!(text.matches('{').count(), text.matches('}').count());
+        nginx.scripts = Some(("/php".into(), true));
+        let text = nginx.config();
+        assert_eq!(text.matches("fastcgi_pass php;").count(), 3);
+        assert!(text.contains("server unix:/php/php.sock;"));
         assert_eq!(text.matches('{').count(), text.matches('}').count());
     }
 }

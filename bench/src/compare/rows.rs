@@ -54,7 +54,8 @@ impl Row {
             | Measure::Herd { .. }
             | Measure::Propagation { .. } => false,
         };
-        works && !self.heavy
+        // A build needs no PHP.
+        works && !self.heavy && !self.needs_php()
     }
 
     pub(crate) fn needs_service(&self) -> bool {
@@ -73,6 +74,12 @@ impl Row {
     pub(crate) fn contents(&self) -> impl Iterator<Item = Content> {
         let sites = |case: &&Case| case.setup.is_sekisho() && case.content != Content::Files;
         self.cases.iter().filter(sites).map(|case| case.content)
+    }
+
+    /// Returns whether php-fpm runs behind the servers.
+    pub(crate) fn needs_php(&self) -> bool {
+        let is_script = |case: &Case| matches!(case.content, Content::Scripts { .. });
+        self.cases.iter().any(is_script)
     }
 
     pub(crate) fn needs_upstreams(&self) -> bool {
@@ -245,12 +252,15 @@ pub(crate) enum Content {
     /// Hosts whose records name one upstream. Each host has a tenant of its own; all
     /// hosts share one certificate. nginx has an `upstream` block for each of its hosts.
     Tenants,
+    /// A script in each host's record, which php-fpm runs; whether connections to it are
+    /// kept. All hosts share one certificate.
+    Scripts { keep: bool },
 }
 
 impl Content {
     fn is_proxied(self) -> bool {
         match self {
-            Self::Files | Self::Roots => false,
+            Self::Files | Self::Roots | Self::Scripts { .. } => false,
             Self::Upstreams(_) | Self::Tenants => true,
         }
     }

@@ -43,6 +43,7 @@ pub(crate) struct Sekisho<'a> {
     pub(crate) store: Store,
     pub(crate) memory: &'a str,
     pub(crate) site: &'a Path,
+    pub(crate) php: &'a Path,
     /// Folder of the SQLite file and its master key.
     pub(crate) catalog: &'a Path,
     /// Remote store, if there is one.
@@ -97,7 +98,8 @@ impl Sekisho<'_> {
         let site = self.site.display();
         // Roots in records lie in the folder of the bench, outside of the default.
         let sites = if self.proxies {
-            format!("[sites]\nallow = [\"{site}\", \"127.9.0.0/16\"]\n")
+            let php = self.php.display();
+            format!("[sites]\nallow = [\"{site}\", \"{php}\", \"unix:{php}\", \"127.9.0.0/16\"]\n")
         } else {
             String::new()
         };
@@ -133,6 +135,7 @@ mod tests {
             store: Store::Files,
             memory: "1MiB",
             site: Path::new("/site"),
+            php: Path::new("/php"),
             catalog: Path::new("/c"),
             remote: None,
             redis_cache: None,

@@ -142,7 +142,11 @@ impl Frame<'_> {
             upstreams: match self.content {
                 Content::Upstreams(count) => Some((self.place.upstreams.port()?, count)),
                 Content::Tenants => Some((self.place.upstreams.port()?, 1)),
-                Content::Files | Content::Roots => None,
+                Content::Files | Content::Roots | Content::Scripts { .. } => None,
+            },
+            scripts: match self.content {
+                Content::Scripts { keep } => Some((self.place.workspace.php(), keep)),
+                _ => None,
             },
             http2: self.row.measure.is_http2(),
             groups: match self.group {
@@ -181,6 +185,7 @@ impl Frame<'_> {
             store,
             memory,
             site: &self.site,
+            php: &workspace.php(),
             catalog: &match self.content {
                 Content::Files => workspace.catalog(binary, self.row.key, self.hosts),
                 content => workspace.sites(self.hosts, content),

@@ -117,6 +117,52 @@ pub(crate) const DOWNLOAD: Row = Row {
     ..BASE
 };
 
+/// The CPU of php-fpm does not count.
+pub(crate) const PHP: Row = Row {
+    id: "php",
+    title: "Page of a PHP script on one of 10 connections, over FastCGI",
+    hosts: Hosts::Hundred,
+    measure: Measure::Requests {
+        connections: 10,
+        each: 2_000,
+    },
+    cases: &[
+        NGINX_PHP,
+        Case {
+            label: "nginx, PHP, kept connections",
+            content: Content::Scripts { keep: true },
+            ..NGINX
+        },
+        Case {
+            label: SEKISHO_PHP,
+            content: Content::Scripts { keep: false },
+            ..SEKISHO
+        },
+        Case {
+            label: SEKISHO_KEPT,
+            content: Content::Scripts { keep: true },
+            ..SEKISHO
+        },
+    ],
+    goals: &[
+        Goal {
+            figure: figure::CPU,
+            scale: Scale::Over(&[(1.0, NGINX_PHP.label)]),
+            must: 0.0,
+            aim: None,
+            case: Some(SEKISHO_PHP),
+        },
+        Goal {
+            figure: figure::CPU,
+            scale: Scale::Over(&[(1.0, "nginx, PHP, kept connections")]),
+            must: 0.0,
+            aim: None,
+            case: Some(SEKISHO_KEPT),
+        },
+    ],
+    ..BASE
+};
+
 pub(crate) const WEBSOCKET: Row = Row {
     id: "websocket",
     title: "Message of 64 bytes and its echo on one of 1,000 WebSockets",
@@ -128,6 +174,12 @@ pub(crate) const WEBSOCKET: Row = Row {
     cases: &[NGINX_PROXY, SEKISHO_PROXY],
     goals: &[ratio(1.1, None)],
     ..BASE
+};
+
+const NGINX_PHP: Case = Case {
+    label: "nginx, PHP",
+    content: Content::Scripts { keep: false },
+    ..NGINX
 };
 
 const NGINX_PROXY: Case = Case {
@@ -168,6 +220,8 @@ const fn of_nginx_proxy(bound: &'static [(f64, &'static str)]) -> Goal {
     }
 }
 
+const SEKISHO_PHP: &str = "sekisho, PHP";
+const SEKISHO_KEPT: &str = "sekisho, PHP, kept connections";
 const CACHED_FILES: &str = "sekisho, files, cached";
 const COLD_FILES: &str = "sekisho, files, memory = \"1MiB\"";
 const COLD_PROXY: &str = "sekisho, proxy, memory = \"1MiB\"";

@@ -4,7 +4,9 @@ use super::browsers::{IDLE_H2, LOADED, PQ};
 use super::rows::{Asked, Case, Content, Goal, Hosts, Loaded, Measure, Row, Scale, Setup, figure};
 use super::scripts::{HOOK, HOOK_CACHED, HOOK_MEMORY, HOOK_STATE, HOOK_STUCK};
 use super::sekisho::Store;
-use super::sites::{DOWNLOAD, H2_100, PROXIED_TENANTS, PROXY_10, PROXY_100, PROXY_COLD, WEBSOCKET};
+use super::sites::{
+    DOWNLOAD, H2_100, PHP, PROXIED_TENANTS, PROXY_10, PROXY_100, PROXY_COLD, WEBSOCKET,
+};
 use crate::fixtures::KeyKind;
 use sekisho_bench::tls::{Group, Version};
 
@@ -107,6 +109,7 @@ pub(crate) const ROWS: &[Row] = &[
     PROXY_100,
     PROXY_COLD,
     PROXIED_TENANTS,
+    PHP,
     H2_100,
     DOWNLOAD,
     WEBSOCKET,

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use super::options::Options;
+use super::php::{self, Php};
 use super::rows::{Content, Row};
 use super::workspace::Workspace;
 use crate::fixtures::{Authority, Folder, KeyKind, host_name};
@@ -28,7 +30,11 @@ use crate::upstream;
 
 /// Running upstreams. Dropping them ends their process.
 #[derive(Debug, Default)]
-pub(crate) struct Upstreams(Option<(Child, u16)>);
+pub(crate) struct Upstreams {
+    /// Process and port of the servers of HTTP.
+    http: Option<(Child, u16)>,
+    _php: Option<Php>,
+}
 
 impl Upstreams {
     /// Starts the upstreams if a row needs them, and makes the catalogs whose host
@@ -40,7 +46,11 @@ impl Upstreams {
     ) -> Result<Self> {
         let mut upstreams = Self::default();
         if rows.iter().any(|row| row.needs_upstreams()) {
-            upstreams.0 = Some(launch(options.client_core).await?);
+            upstreams.http = Some(launch(options.client_core).await?);
+        }
+        if rows.iter().any(|row| row.needs_php()) {
+            let folder = workspace.php();
+            upstreams._php = Some(Php::start(&folder, options.client_core).await?);
         }
         let mut made = Vec::new();
         for row in rows {
@@ -56,7 +66,7 @@ impl Upstreams {
     }
 
     pub(crate) fn port(&self) -> Result<u16> {
-        let running = self.0.as_ref().context("no row needs upstreams")?;
+        let running = self.http.as_ref().context("no row needs upstreams")?;
         Ok(running.1)
     }
 
@@ -105,6 +115,7 @@ impl Upstreams {
             }
             Content::Upstreams(count) => (2, self.proxied(number % count)?),
             Content::Tenants => (2, self.proxied(0)?),
+            Content::Scripts { keep } => (3, script(&workspace.php(), keep)),
         };
         let json = json.to_string().into();
         Ok(Site { format, json })
@@ -114,6 +125,16 @@ impl Upstreams {
         let address = upstream::address(number, self.port()?);
         Ok(serde_json::json!({ "upstream": format!("http://{address}") }))
     }
+}
+
+/// Makes the site of a script.
+fn script(folder: &Path, keep: bool) -> serde_json::Value {
+    let url = format!("unix:{}", php::socket(folder).display());
+    let keep = if keep { KEPT } else { 0 };
+    serde_json::json!({
+        "root": folder,
+        "fastcgi": { "servers": [url], "keep": keep },
+    })
 }
 
 async fn launch(core: usize) -> Result<(Child, u16)> {
@@ -158,6 +179,8 @@ fn host(number: usize, id: CredentialId) -> Result<HostRecord> {
     Ok(record)
 }
 
+/// Connections to php-fpm that each server keeps.
+pub(crate) const KEPT: usize = 10;
 /// Hosts of one transaction.
 const CHUNK: usize = 1_000;
 const START_BOUND: Duration = Duration::from_secs(10);

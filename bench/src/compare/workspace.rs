@@ -30,6 +30,7 @@ impl Workspace {
             root: root.canonicalize()?,
         };
         fs::create_dir_all(workspace.site())?;
+        fs::create_dir_all(workspace.php())?;
         fs::create_dir_all(workspace.log(""))?;
         fs::write(workspace.site().join("index.html"), page())?;
         // Without blocks on the disk: its pages are read as zeros.
@@ -40,6 +41,11 @@ impl Workspace {
 
     pub(crate) fn site(&self) -> PathBuf {
         self.root.join("site")
+    }
+
+    /// Returns the folder of the script, and of php-fpm's files.
+    pub(crate) fn php(&self) -> PathBuf {
+        self.root.join("php")
     }
 
     pub(crate) fn log(&self, name: &str) -> PathBuf {
@@ -67,6 +73,8 @@ impl Workspace {
             Content::Files | Content::Roots => format!("roots-{hosts}"),
             Content::Upstreams(count) => format!("upstreams-{count}-{hosts}"),
             Content::Tenants => format!("tenants-{hosts}"),
+            Content::Scripts { keep: false } => format!("scripts-{hosts}"),
+            Content::Scripts { keep: true } => format!("kept-scripts-{hosts}"),
         };
         self.root.join("catalogs").join(name)
     }
@@ -175,6 +183,7 @@ impl Workspace {
             store,
             memory: "64MiB",
             site: &self.site(),
+            php: &self.php(),
             catalog: folder,
             remote,
             redis_cache: None,

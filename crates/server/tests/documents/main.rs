@@ -7,6 +7,7 @@ mod checker;
 mod errors;
 mod reserved;
 mod schema;
+mod script_errors;
 
 use sekisho_certs::Tenant;
 use sekisho_server::site::{Site, SiteDocument, SiteError};

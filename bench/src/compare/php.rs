@@ -1,0 +1,87 @@
+//! php-fpm on the client's core, behind the servers of rows with scripts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+use tokio::time::sleep;
+
+/// Running php-fpm with one pool. Dropping it ends the process.
+#[derive(Debug)]
+pub(crate) struct Php {
+    _process: Child,
+}
+
+impl Php {
+    /// Starts a pool of [`CHILDREN`] whose socket lies in this folder.
+    pub(crate) async fn start(folder: &Path, core: usize) -> Result<Self> {
+        fs::write(folder.join("index.php"), SCRIPT)?;
+        let (config, socket) = (folder.join("fpm.conf"), socket(folder));
+        fs::write(&config, text(folder))?;
+        let _ = fs::remove_file(&socket);
+        let log = fs::File::create(folder.join("fpm.log"))?;
+        let process = Command::new("taskset")
+            .args(["-c", &core.to_string()])
+            .arg(program()?)
+            .args(["--nodaemonize", "--allow-to-run-as-root", "--fpm-config"])
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot run taskset")?;
+        let begun = Instant::now();
+        while UnixStream::connect(&socket).await.is_err() {
+            ensure!(
+                begun.elapsed() < START_BOUND,
+                "php-fpm does not start; it wrote {}",
+                folder.join("fpm.log").display()
+            );
+            sleep(Duration::from_millis(10)).await;
+        }
+        Ok(Self { _process: process })
+    }
+}
+
+/// Returns the socket of the pool in a folder.
+pub(crate) fn socket(folder: &Path) -> PathBuf {
+    folder.join("php.sock")
+}
+
+/// Returns the newest php-fpm of Debian's folder.
+fn program() -> Result<PathBuf> {
+    let folder = Path::new("/usr/sbin");
+    let programs = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
+    let is_fpm = |path: &PathBuf| path.to_string_lossy().contains("php-fpm");
+    let newest = programs.filter(is_fpm).max();
+    newest.context("there is no php-fpm in /usr/sbin; run `tools/need php`")
+}
+
+fn text(folder: &Path) -> String {
+    let socket = socket(folder);
+    let (folder, socket) = (folder.display(), socket.display());
+    format!(
+        "[global]\n\
+         pid = {folder}/fpm.pid\n\
+         error_log = {folder}/fpm.log\n\
+         [www]\n\
+         user = root\n\
+         group = root\n\
+         listen = {socket}\n\
+         listen.backlog = 511\n\
+         pm = static\n\
+         pm.max_children = {CHILDREN}\n"
+    )
+}
+
+/// Children of the pool: more than the connections that the servers keep.
+const CHILDREN: usize = 16;
+/// Page of 612 bytes, as the rows of files have it.
+const SCRIPT: &str = "<?php echo str_pad(\"<!DOCTYPE html><title>A page to measure with</title>\\n\", \
+     611, 'x'), \"\\n\";\n";
+const START_BOUND: Duration = Duration::from_secs(10);
