@@ -1,10 +1,10 @@
 //! Upstream of a site: the servers that requests are passed on to, and how.
 
+mod address;
+
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::net::{IpAddr, Ipv6Addr};
 use std::ops::RangeInclusive;
-use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ use http::HeaderValue;
 use sekisho_certs::{HostName, Tenant};
 
 use super::template::{HOST, TENANT, is_folder_name};
+pub(crate) use address::Address;
+pub(super) use address::host_text;
 
 /// Servers that requests of a rule are passed on to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,75 +107,6 @@ pub(crate) struct UpstreamServer {
     pub(crate) address: Address,
     /// Share of requests beside the other servers, 1 to [`MAX_WEIGHT`].
     pub(crate) weight: u16,
-}
-
-/// Address of an upstream server. A site's may hold `{tenant}` and `{host}`, which are
-/// replaced before it is used.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Address {
-    /// A host with a port.
-    Tcp {
-        /// Name in lower case without a dot at its end, or the canonical text
-        /// of an IP address. IPv6 addresses have no brackets.
-        host: Box<str>,
-        /// Port, never 0.
-        port: u16,
-    },
-    /// A Unix socket, by its absolute path without `.` and `..`.
-    Unix(Box<Path>),
-}
-
-impl Address {
-    /// Returns the host or path.
-    fn text(&self) -> &str {
-        match self {
-            Self::Tcp { host, .. } => host,
-            // Documents are UTF-8.
-            Self::Unix(path) => path.to_str().unwrap_or_default(),
-        }
-    }
-
-    /// Replaces a placeholder by a name that is one plain segment of a path. None if the
-    /// result is no host.
-    fn fill(&self, placeholder: &str, value: &str) -> Option<Self> {
-        let text = self.text().replace(placeholder, value);
-        Some(match self {
-            Self::Unix(_) => Self::Unix(Path::new(&text).into()),
-            Self::Tcp { port, .. } => Self::Tcp {
-                host: host_text(&text)?,
-                port: *port,
-            },
-        })
-    }
-}
-
-/// Returns the one text of a host: the canonical one of an IP address, or a name in lower
-/// case. None if it is neither. Some resolvers take names like `0x7f.1` for addresses.
-pub(super) fn host_text(host: &str) -> Option<Box<str>> {
-    match host.parse::<IpAddr>() {
-        Ok(IpAddr::V4(_)) => Some(host.into()),
-        Ok(address) => Some(address.to_canonical().to_string().into()),
-        Err(_) => {
-            let name = HostName::parse(host).ok()?;
-            let last = name.as_str().rsplit('.').next()?;
-            let hex = last.strip_prefix("0x");
-            let is_number =
-                hex.is_some_and(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit()));
-            (!is_number).then(|| name.as_str().into())
-        }
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp { host, port } if host.parse::<Ipv6Addr>().is_ok() => {
-                write!(f, "[{host}]:{port}")
-            }
-            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
 }
 
 /// Scheme of an upstream's URLs.
@@ -375,6 +308,8 @@ const HASHED: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -441,18 +376,5 @@ mod tests {
         let plain = upstream(Address::Unix(Path::new("/run/a.sock").into()));
         assert_eq!(plain.of_tenant(&Tenant::default()), Ok(None));
         assert_eq!(plain.of_host(&host), None);
-    }
-
-    #[test]
-    fn an_address_is_shown_as_it_is_written() {
-        let tcp = |host: &str| Address::Tcp {
-            host: host.into(),
-            port: 80,
-        };
-        assert_eq!(tcp("a.example").to_string(), "a.example:80");
-        assert_eq!(tcp("127.0.0.1").to_string(), "127.0.0.1:80");
-        assert_eq!(tcp("::1").to_string(), "[::1]:80");
-        let unix = Address::Unix(Path::new("/run/a.sock").into());
-        assert_eq!(unix.to_string(), "unix:/run/a.sock");
     }
 }
