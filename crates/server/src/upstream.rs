@@ -45,7 +45,8 @@
 //!    │                         ends early
 //!    ├─ connections/identity.rs   the site's TLS identity
 //!    ├─ connections/opening.rs    a permit to begin a new one; connections/sockets.rs has
-//!    │                         those of a tenant for Unix sockets,
+//!    │                         those of a tenant for Unix sockets, connections/judged.rs
+//!    │                         the sockets of FastCGI that were judged just before,
 //!    │                         connections/descriptors.rs those of the process
 //!    ├─ connections/connect.rs    opens it: connections/transport.rs (TCP, TLS, Unix),
 //!    │                         connections/tls.rs (CA, name and client certificate of the

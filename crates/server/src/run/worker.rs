@@ -284,7 +284,7 @@ async fn heartbeat(local: Arc<Local>, turns: Arc<AtomicU64>) {
     loop {
         let asked = timeout_at(sweep, missing.changed()).await;
         if sweep <= Instant::now() {
-            pools.sweep();
+            local.http.upstreams.sweep();
             turns.fetch_add(1, Ordering::Relaxed);
             sweep = Instant::now() + HEARTBEAT;
         }

@@ -6,6 +6,7 @@ pub(in crate::upstream) mod descriptors;
 pub(in crate::upstream) mod fastcgi;
 pub(in crate::upstream) mod identity;
 mod informational;
+pub(in crate::upstream) mod judged;
 pub(in crate::upstream) mod lease;
 mod metered;
 pub(in crate::upstream) mod opening;

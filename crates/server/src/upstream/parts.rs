@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
+use tokio::time::Instant;
 
 use super::connections::descriptors::Descriptors;
+use super::connections::judged::Judged;
 use super::connections::opening::Openings;
 use super::connections::pool::Pools;
 use super::connections::sockets::Sockets;
@@ -37,16 +39,25 @@ pub(crate) struct Upstreams {
 pub(crate) struct Worker {
     pub(crate) upstreams: Arc<Upstreams>,
     pub(crate) pools: Pools,
+    /// Unix sockets that were judged just before.
+    pub(super) judged: Judged,
     /// Permits to open connections.
     pub(super) openings: Openings,
 }
 
 impl Worker {
+    /// Closes what was unused for long.
+    pub(crate) fn sweep(&self) {
+        self.pools.sweep();
+        self.judged.sweep(Instant::now());
+    }
+
     /// Makes the connections of one of so many workers.
     pub(crate) fn new(upstreams: Arc<Upstreams>, workers: usize) -> Arc<Self> {
         Arc::new(Self {
             upstreams,
             pools: Pools::new(workers),
+            judged: Judged::default(),
             openings: Openings::new(),
         })
     }

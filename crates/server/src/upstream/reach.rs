@@ -25,7 +25,7 @@ use super::permits::Permit;
 use super::send::Sending;
 use super::servers::chosen::Chosen;
 use crate::connection::proxy_protocol::encode;
-use crate::site::Protocol;
+use crate::site::{OpenSocket, Protocol};
 
 /// Time of a request to get a connection to a server: `timeouts.connect`, over all steps
 /// and addresses.
@@ -164,29 +164,7 @@ impl Sending<'_> {
                 }
             }
         };
-        let until = connecting.until;
-        let socket = self.caller(key.owner).judge(&key.endpoint, until).await?;
-        let target = Target {
-            endpoint: &key.endpoint,
-            socket: socket.as_ref(),
-            header: self.proxy_header(),
-            tls,
-            descriptor: Some(Arc::new(self.descriptor(chosen.tenant, until).await?)),
-            protocol: key.protocol,
-        };
-        let mut opened = self.begin(&target, connecting).await;
-        if let Err(failure) = &opened
-            && failure.lacks_descriptor()
-        {
-            worker.pools.close_unused(|_| true);
-            worker.upstreams.descriptors.ask_workers();
-            // The tasks of the connections close them.
-            yield_now().await;
-            opened = self.begin(&target, connecting).await;
-        }
-        // Its connection keeps the descriptor.
-        drop(target);
-        let connection = opened.map_err(Failure::sorted)?;
+        let connection = self.connect_anew(key, tls, chosen, connecting).await?;
         let permit = match &connection {
             Opened::FastCgi(_) => Some(permit),
             Opened::Http1(_) => {
@@ -202,6 +180,68 @@ impl Sending<'_> {
             }
         };
         Ok(Lease::new(worker, key, connection, permit))
+    }
+
+    /// Opens a connection to an endpoint that is judged first. A socket that was judged just
+    /// before may have been replaced: if nobody listens there, its path is opened again.
+    async fn connect_anew(
+        &self,
+        key: &Key,
+        tls: Option<&TlsClient>,
+        chosen: &Chosen,
+        connecting: &mut Connecting,
+    ) -> Result<Opened, Failure> {
+        let (worker, until) = (self.worker, connecting.until);
+        let now = clock::monotonic();
+        let known = worker.judged.find(key, now);
+        let is_known = known.is_some();
+        let mut socket = match known {
+            Some(known) => Some(known),
+            None => self.judge(key, until, now).await?,
+        };
+        let descriptor = Arc::new(self.descriptor(chosen.tenant, until).await?);
+        let mut is_again = false;
+        loop {
+            let target = Target {
+                endpoint: &key.endpoint,
+                socket: socket.as_deref(),
+                header: self.proxy_header(),
+                tls,
+                descriptor: Some(Arc::clone(&descriptor)),
+                protocol: key.protocol,
+            };
+            let opened = self.begin(&target, connecting).await;
+            match &opened {
+                Err(failure) if failure.lacks_descriptor() && !is_again => {
+                    worker.pools.close_unused(|_| true);
+                    worker.upstreams.descriptors.ask_workers();
+                    // The tasks of the connections close them.
+                    yield_now().await;
+                }
+                Err(Failure::Connect(_)) if is_known && !is_again => {
+                    worker.judged.forget(key);
+                    socket = self.judge(key, until, now).await?;
+                }
+                _ => return opened.map_err(Failure::sorted),
+            }
+            is_again = true;
+        }
+    }
+
+    /// Judges an endpoint. Keeps the verdict on the socket of a FastCGI server, which gets
+    /// many connections.
+    async fn judge(
+        &self,
+        key: &Key,
+        until: Instant,
+        now: Instant,
+    ) -> Result<Option<Arc<OpenSocket>>, Failure> {
+        let judged = self.caller(key.owner).judge(&key.endpoint, until).await?;
+        let socket = judged.map(Arc::new);
+        if let (Some(socket), Protocol::FastCgi) = (&socket, key.protocol) {
+            self.worker.judged.keep(key, socket, now);
+        }
+        Ok(socket)
     }
 
     /// Waits for a descriptor. Unused connections make room.

@@ -324,6 +324,19 @@ async fn a_socket_may_be_the_host_s() {
 }
 
 #[tokio::test]
+async fn a_pool_that_was_restarted_is_found_at_once() {
+    let world = World::new(SITE, &FILES);
+    let socket = world.folder.path().join("run/acme/php.sock");
+    for _ in 0..3 {
+        let server = FastCgiServer::start_for(&socket, 1, echo);
+        assert_eq!(world.get(Version::HTTP_11, "/index.php").await.status, 200);
+        assert_eq!(server.asked().len(), 1);
+        std::fs::remove_file(&socket).unwrap();
+    }
+    assert_eq!(world.get(Version::HTTP_11, "/index.php").await.status, 502);
+}
+
+#[tokio::test]
 async fn a_link_leads_to_no_script_outside_the_root() {
     let (world, server) = start(SITE, echo);
     let at = |name: &str| world.folder.path().join(name);

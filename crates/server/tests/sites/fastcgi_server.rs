@@ -37,6 +37,15 @@ impl FastCgiServer {
         socket: &Path,
         answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static,
     ) -> Self {
+        Self::start_for(socket, usize::MAX, answer)
+    }
+
+    /// As [`Self::start`], but listens no more after so many connections.
+    pub(crate) fn start_for(
+        socket: &Path,
+        most: usize,
+        answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
         std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
         let listener = UnixListener::bind(socket).unwrap();
         let server = Self {
@@ -46,7 +55,7 @@ impl FastCgiServer {
         let (asked, connections) = (Arc::clone(&server.asked), Arc::clone(&server.connections));
         let answer = Arc::new(answer);
         thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
+            for stream in listener.incoming().flatten().take(most) {
                 connections.fetch_add(1, Relaxed);
                 let (asked, answer) = (Arc::clone(&asked), Arc::clone(&answer));
                 thread::spawn(move || serve(stream, &asked, &*answer));

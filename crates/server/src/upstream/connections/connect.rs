@@ -65,8 +65,8 @@ pub(in crate::upstream) fn share(now: Instant, until: Instant, others: usize) ->
 async fn connect(target: &Target<'_>) -> io::Result<Transport> {
     let transport = match (target.endpoint, target.socket) {
         (Endpoint::Tcp(address), _) => Transport::tcp(*address).await,
-        (Endpoint::Unix(_), Some(socket)) => Transport::unix(&socket.path()).await,
-        (Endpoint::Unix(path), None) => Transport::unix(path).await,
+        (Endpoint::Unix(_), Some(socket)) => Transport::unix(&socket.path()),
+        (Endpoint::Unix(path), None) => Transport::unix(path),
     };
     Ok(transport?.with(target.descriptor.clone()))
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
@@ -92,12 +94,16 @@ impl Transport {
         Ok(Stream::Tcp(socket.connect(address).await?).into())
     }
 
-    /// Connects to a Unix socket.
+    /// Connects to a Unix socket, which succeeds or fails at once: no event need be awaited.
     ///
     /// # Errors
     /// Of the system.
-    pub(crate) async fn unix(path: &Path) -> io::Result<Self> {
-        Ok(Stream::Unix(UnixStream::connect(path).await?).into())
+    pub(crate) fn unix(path: &Path) -> io::Result<Self> {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.connect(&SockAddr::unix(path)?)?;
+        let socket = std::os::unix::net::UnixStream::from(OwnedFd::from(socket));
+        Ok(Stream::Unix(UnixStream::from_std(socket)?).into())
     }
 
     /// Begins TLS, with `name` as server name.
