@@ -115,6 +115,7 @@ pub mod fuzzing {
     pub use crate::connection::proxy_protocol::proxy_header;
     pub use crate::site::site_path;
     pub use crate::tls::hello::client_hello;
+    pub use crate::upstream::fastcgi_answer;
 }
 
 pub use error::Error;

@@ -111,6 +111,8 @@ use answer::still_served::StillServed;
 use answer::tunnel::Leaving;
 use answer::{InFlight, upgrade};
 pub(crate) use connections::descriptors::Descriptors;
+#[cfg(fuzzing)]
+pub use connections::fastcgi::fastcgi_answer;
 pub use connections::pool::unused_connections;
 pub(crate) use connections::sockets::Sockets;
 pub use connections::tls::LoadRoots;
