@@ -104,8 +104,8 @@ impl Nginx<'_> {
                         let folder = folder.display();
                         let _ = writeln!(
                             text,
-                            "    root {folder};\n    index index.php;\n\
-                             \x20   location ~ \\.php$ {{ fastcgi_pass php; }}\n    }}"
+                            "    root {folder};\n\
+                             \x20   location ~ \\.html$ {{ fastcgi_pass php; }}\n    }}"
                         );
                     } else if let Some((port, count)) = self.upstreams {
                         let upstream = upstream::address(number % count, port);

@@ -19,7 +19,7 @@ pub(crate) struct Php {
 impl Php {
     /// Starts a pool of [`CHILDREN`] whose socket lies in this folder.
     pub(crate) async fn start(folder: &Path, core: usize) -> Result<Self> {
-        fs::write(folder.join("index.php"), SCRIPT)?;
+        fs::write(folder.join("index.html"), SCRIPT)?;
         let (config, socket) = (folder.join("fpm.conf"), socket(folder));
         fs::write(&config, text(folder))?;
         let _ = fs::remove_file(&socket);
@@ -75,13 +75,15 @@ fn text(folder: &Path) -> String {
          listen = {socket}\n\
          listen.backlog = 511\n\
          pm = static\n\
-         pm.max_children = {CHILDREN}\n"
+         pm.max_children = {CHILDREN}\n\
+         security.limit_extensions = .html\n"
     )
 }
 
 /// Children of the pool: more than the connections that the servers keep.
 const CHILDREN: usize = 16;
-/// Page of 612 bytes, as the rows of files have it.
+/// Script with the name that the clients of all rows ask for: a page of 612 bytes, as the
+/// rows of files have it.
 const SCRIPT: &str = "<?php echo str_pad(\"<!DOCTYPE html><title>A page to measure with</title>\\n\", \
      611, 'x'), \"\\n\";\n";
 const START_BOUND: Duration = Duration::from_secs(10);

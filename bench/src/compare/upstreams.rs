@@ -133,7 +133,7 @@ fn script(folder: &Path, keep: bool) -> serde_json::Value {
     let keep = if keep { KEPT } else { 0 };
     serde_json::json!({
         "root": folder,
-        "fastcgi": { "servers": [url], "keep": keep },
+        "fastcgi": { "servers": [url], "scripts": [".html"], "keep": keep },
     })
 }
 
