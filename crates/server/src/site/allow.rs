@@ -1,5 +1,5 @@
-//! The list `[sites] allow`: folders, sockets and networks that sites in host
-//! records may name.
+//! The list `[sites] allow`: folders, sockets, networks and folders of programs that
+//! sites in host records may name.
 
 mod folder;
 mod own;
@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use sekisho_certs::Tenant;
 
+use super::template::TENANT;
 use super::upstream::{Address, Upstream};
 use folder::Folder;
 pub use own::{OwnAddress, OwnAddresses};
@@ -18,9 +19,10 @@ use target::Target;
 pub(crate) use target::unmapped;
 
 /// Entries of `[sites] allow`. A root in a host record must lie in one of its
-/// folders, an upstream's socket in one of its folders of sockets, and each
-/// address that an upstream resolves to in one of its networks. `[site]` is the
-/// operator's own, and the list does not bind it.
+/// folders, an upstream's socket in one of its folders of sockets, each address
+/// that an upstream resolves to in one of its networks, and a CGI program in one of
+/// its folders of programs. `[site]` is the operator's own, and the list does not
+/// bind it.
 #[derive(Clone, Debug)]
 pub struct Allowed(Arc<Entries>);
 
@@ -29,6 +31,7 @@ struct Entries {
     texts: Vec<String>,
     folders: Vec<Folder>,
     sockets: Vec<Folder>,
+    programs: Vec<PathBuf>,
     targets: Vec<Target>,
 }
 
@@ -129,6 +132,21 @@ impl Allowed {
         addresses.find(refused).filter(|_| upstream.is_bound)
     }
 
+    /// Returns the folders that CGI programs may lie in.
+    #[must_use]
+    pub fn programs(&self) -> &[PathBuf] {
+        &self.0.programs
+    }
+
+    /// Returns the longest entry with programs that holds a path, by its text. Symbolic
+    /// links are checked when a program is opened.
+    pub(crate) fn programs_with(&self, path: &Path) -> Option<&Path> {
+        let entries = self.0.programs.iter().filter(|_| !climbs(path));
+        let holding = entries.filter(|entry| path.starts_with(entry));
+        let longest = holding.max_by_key(|entry| entry.components().count());
+        longest.map(PathBuf::as_path)
+    }
+
     /// Returns the entries as they were written.
     #[must_use]
     pub fn texts(&self) -> &[String] {
@@ -148,6 +166,15 @@ impl Entries {
     fn add(&mut self, text: &str, base: &Path) -> Result<(), String> {
         if let Some(folder) = text.strip_prefix("unix:") {
             self.sockets.push(Folder::parse(folder, base)?);
+        } else if let Some(folder) = text.strip_prefix("cgi:") {
+            if folder.contains(TENANT) {
+                return Err(format!(
+                    "{TENANT} can't stand in a folder of programs: they run as the server's user, \
+                     which can read all keys and the store, so no tenant may write them; start \
+                     tenants' programs by `fastcgi` and a FastCGI server that runs as the tenant"
+                ));
+            }
+            self.programs.push(folder_of(folder, base)?);
         } else if target::is_like(text) {
             self.targets.push(Target::parse(text)?);
         } else {

@@ -44,7 +44,8 @@ pub enum Refusal {
     OutsideAllow,
     /// A symbolic link leads the root out of the part that the operator chose.
     Link,
-    /// The file is one of the server's own, lies beside one, or in a folder with keys.
+    /// The file is one of the server's own, lies beside one, or in a folder with keys or
+    /// programs.
     OwnFile,
     /// The upstream of a host record is at an address or socket that is not
     /// allowed.
@@ -66,7 +67,7 @@ impl fmt::Display for Refusal {
             }
             Self::OwnFile => {
                 "it is one of the server's own files, lies beside one, or belongs to the keys of \
-                 [hook] folders"
+                 [hook] folders or to the programs of a cgi: entry of [sites] allow"
             }
             Self::Upstream => {
                 "the upstream lies outside of the networks and sockets of [sites] allow, or is \
@@ -111,12 +112,13 @@ impl Refusals {
 
 impl Guard {
     /// Makes a guard that bounds the roots of host records to `allowed`, and
-    /// refuses every site the files of `own`.
+    /// refuses every site the files of `own`, and those in folders of programs: a
+    /// program's source may hold passwords.
     #[must_use]
     pub fn new(allowed: Allowed, own: OwnFiles) -> Self {
         Self {
+            own: own.with_keys(allowed.programs().to_vec()),
             allowed,
-            own,
             ..Self::default()
         }
     }

@@ -123,7 +123,7 @@ fn range(text: &str) -> Option<RangeInclusive<u16>> {
 fn unfit(text: &str) -> String {
     format!(
         "{text:?} is neither a folder nor a network; write \"/srv\", \"unix:/run/apps\", \
-         \"127.0.0.0/8\", \"127.0.0.1:3000-3999\" or \"[::1]:8080\" (names are judged by the \
+         \"cgi:/srv/cgi\", \"127.0.0.0/8\", \"127.0.0.1:3000-3999\" or \"[::1]:8080\" (names are judged by the \
          addresses that they resolve to)"
     )
 }

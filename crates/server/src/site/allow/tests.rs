@@ -124,6 +124,29 @@ fn a_socket_of_a_tenant_s_entry_is_the_tenants() {
 }
 
 #[test]
+fn a_program_lies_in_a_folder_of_programs() {
+    let list = allowed(&["cgi:/srv/cgi", "cgi:/srv/cgi/git/.", "cgi:own", "/srv/www"]).unwrap();
+    let held = |path: &str| list.programs_with(Path::new(path)).and_then(Path::to_str);
+    assert_eq!(held("/srv/cgi"), Some("/srv/cgi"));
+    assert_eq!(held("/srv/cgi//a/b"), Some("/srv/cgi"));
+    assert_eq!(held("/srv/cgi/git/b"), Some("/srv/cgi/git/."));
+    assert_eq!(held("/etc/sekisho/own/a"), Some("/etc/sekisho/own"));
+    for path in [
+        "/srv",
+        "/srv/cgix",
+        "/srv/cgi/../www",
+        "/srv/www/a",
+        "srv/cgi",
+    ] {
+        assert_eq!(held(path), None, "{path}");
+    }
+    // Programs are no files to serve, nor are files programs.
+    assert!(!list.folder(Path::new("/srv/cgi"), None));
+    assert_eq!(list.programs().len(), 3);
+    assert!(allowed(&["/srv"]).unwrap().programs().is_empty());
+}
+
+#[test]
 fn an_entry_that_bounds_nothing_or_names_nothing_is_refused() {
     for (entry, wanted) in [
         ("/", "such as \"/srv\""),
@@ -140,6 +163,11 @@ fn an_entry_that_bounds_nothing_or_names_nothing_is_refused() {
         ("/srv/{tenant}/{tenant}", "braces other than one {tenant}"),
         ("unix:/{tenant}", "in front of {tenant}"),
         ("unix:/run/{host}", "braces other than one {tenant}"),
+        ("cgi:", "must not be empty"),
+        ("cgi:/", "such as \"/srv\""),
+        ("cgi:/sys/cgi", "such as \"/srv\""),
+        ("cgi:/srv/../cgi", "`..`"),
+        ("cgi:/srv/{tenant}/cgi", "run as the server's user"),
         ("10.0.0.0/33", "is no network"),
         ("10.0.0.1/8", "bits set"),
         ("300.0.0.1", "is no network"),

@@ -11,7 +11,8 @@ pub struct OwnFiles {
     /// Folders of the files, without symbolic links. Temporary files and
     /// backups lie there, too.
     folders: Vec<PathBuf>,
-    /// Folders below which every file may be a key, also without symbolic links.
+    /// Folders below which every file may be a key or a program, also without symbolic
+    /// links.
     keys: Vec<PathBuf>,
 }
 

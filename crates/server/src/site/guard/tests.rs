@@ -2,6 +2,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use super::super::OwnAddress;
+use super::super::template::Template;
 use super::*;
 
 fn upstream(is_bound: bool) -> Upstream {
@@ -85,6 +86,43 @@ fn a_link_leads_to_no_socket_of_another_tenant() {
         ("other/b.sock", false),
     ] {
         assert_eq!(open(name).is_some(), is_open, "{name}");
+    }
+}
+
+#[test]
+fn no_root_serves_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir_all(path("www")).unwrap();
+    fs::create_dir_all(path("cgi/git")).unwrap();
+    fs::write(path("cgi/git/run"), "").unwrap();
+    symlink(path("cgi"), path("www/cgi")).unwrap();
+    let entries = [
+        folder.path().display().to_string(),
+        format!("cgi:{}", path("cgi").display()),
+    ];
+    let allowed = Allowed::parse(&entries, Path::new("/")).unwrap();
+    let guard = Guard::new(allowed, OwnFiles::default());
+    let root = |name: &str, part| Root {
+        template: Template::parse(path(name).to_str().unwrap(), &[]).unwrap(),
+        part,
+    };
+    for (name, refused) in [
+        ("www", None),
+        ("cgi", Some(Refusal::OwnFile)),
+        ("cgi/git", Some(Refusal::OwnFile)),
+        ("", Some(Refusal::OwnFile)),
+        ("www/cgi", Some(Refusal::OwnFile)),
+        ("www/cgi/git", Some(Refusal::OwnFile)),
+    ] {
+        let root = root(name, OperatorsPart::Allowed);
+        assert_eq!(guard.inspect(&root, None), refused, "{name}");
+    }
+    let file = File::open(path("cgi/git/run")).unwrap();
+    let metadata = file.metadata().unwrap();
+    for part in [OperatorsPart::Allowed, OperatorsPart::Whole] {
+        let checked = guard.check_file(&root("www", part), &file, &metadata);
+        assert_eq!(checked.unwrap(), Err(Refusal::OwnFile));
     }
 }
 
