@@ -43,7 +43,7 @@ verify: ## Fetch 1,000 random hosts of 100,000 with curl and openssl s_client
 
 .PHONY: deps
 deps: ## Install what building and testing need, or name what is missing
-	@tools/need build curl openssl nginx nginx-lua node redis valkey postgresql pgbouncer knot go patch
+	@tools/need build curl openssl nginx nginx-lua node redis valkey postgresql pgbouncer knot go patch strace
 	@tools/pebble
 	@tools/step-ca
 
@@ -57,7 +57,7 @@ WITH_SERVICES := contract:: postgres::tests redis::tests redis_cache::tests
 
 .PHONY: test-fast
 test-fast: ## Run the tests of the crates that start no service
-	@tools/need build g++ openssl
+	@tools/need build g++ openssl strace
 	$(CARGO) test --locked -p sekisho-certs
 	$(CARGO) test --locked -p sekisho-dns --lib
 	$(CARGO) test --locked -p sekisho-gate
@@ -78,7 +78,7 @@ SECONDS_EACH ?= 3
 # cores.
 .PHONY: fuzz
 fuzz: ## Fuzz each target for SECONDS_EACH=3 seconds
-	@tools/need build g++ openssl
+	@tools/need build g++ openssl strace
 	tools/fuzz $(SECONDS_EACH)
 
 .PHONY: test-valkey

@@ -1,11 +1,12 @@
 //! Serves connections, from the accepted socket to the answered request.
 //!
-//! Ten rooms, each of which imports only those below or beside it in this picture:
+//! Eleven rooms, each of which imports only those below or beside it in this picture:
 //!
 //! ```text
 //!  run          starts the threads; the operator's listener
 //!  http         requests and their answers
 //!  upstream     other servers
+//!  cgi          programs of the operator
 //!  connection   from the accepted socket to the end of the handshake
 //!  lookup │ files   from a name to what serves it │ files below a root
 //!  site   │ tls     how requests to a host are answered │ the encrypted stream
@@ -97,6 +98,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod cgi;
 mod connection;
 mod error;
 mod files;

@@ -8,7 +8,7 @@ mod error;
 mod fields;
 mod guard;
 mod named;
-mod open;
+pub(crate) mod open;
 mod path;
 mod redirect;
 pub(crate) mod reserved;
@@ -40,7 +40,7 @@ pub(crate) use weight::{allocated, arc_bytes};
 pub(crate) use {
     fields::FieldOps,
     guard::OpenSocket,
-    open::{find_beneath, open_beneath},
+    open::{locate_beneath, open_beneath},
     path::SitePath,
     redirect::{redirect_to, to_https},
     rule::{Action, CacheRule, Candidate, DEFAULT_BODY_LIMIT, Rule, RuleOptions},

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use super::cache::{Key, What};
 use super::kind::content_type;
 use crate::site::body::NOSNIFF;
-use crate::site::{Guard, Refusal, find_beneath, open_beneath};
+use crate::site::{Guard, Refusal, locate_beneath, open_beneath};
 
 /// Result of reading a path.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ pub(crate) fn load(key: &Key, known: Option<Identity>, guard: &Guard) -> Loaded 
             };
             let file = if key.is_script {
                 // Only the FastCGI server must be allowed to read it.
-                find_beneath(&folder, path)?
+                locate_beneath(&folder, Path::new(path))?
             } else if index {
                 open_beneath(&folder, &format!("{path}{INDEX}"))?
             } else {

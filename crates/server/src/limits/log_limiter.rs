@@ -191,16 +191,23 @@ impl LogLimits {
         );
     }
 
-    /// Logs what a script wrote to standard error, of so many bytes in all.
+    /// Logs the beginning of what a script wrote to standard error.
     pub(crate) fn script_complained(
         &self,
-        (host, tenant): (&HostName, &Tenant),
+        (host, tenant): (&str, &Tenant),
+        script: &str,
         text: &str,
-        bytes: usize,
     ) {
         if let Some(others) = self.script_complained.allow(tenant) {
             let tenant = tenant.as_str();
-            tracing::warn!(%host, tenant, text, bytes, others, "script wrote to standard error");
+            tracing::warn!(
+                host,
+                tenant,
+                script,
+                text,
+                others,
+                "script wrote to standard error"
+            );
         }
     }
 

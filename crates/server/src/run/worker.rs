@@ -15,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::cgi::STARTS_AT_ONCE;
 use crate::connection::accept::accept;
 use crate::connection::connections::{Activity, Connections, Unnamed};
 use crate::connection::handshake::{Handshakes, establish};
@@ -308,8 +309,8 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 const DRAIN_SLACK: Duration = Duration::from_secs(1);
 
 /// Blocking threads of a worker: one per file read in flight, since a read that
-/// hangs keeps its thread, and 8 for other blocking calls.
-const BLOCKING_THREADS: usize = READS_IN_FLIGHT + 8;
+/// hangs keeps its thread, those that start programs, and 8 for other blocking calls.
+const BLOCKING_THREADS: usize = READS_IN_FLIGHT + STARTS_AT_ONCE + 8;
 
 #[cfg(test)]
 mod tests {

@@ -76,12 +76,17 @@ pub(crate) fn open_beneath(root: &OwnedFd, relative: &str) -> io::Result<File> {
     Ok(opened?.into())
 }
 
-/// Opens `relative` below `root` likewise, for its place and metadata alone: that needs no
-/// permission to read.
-pub(crate) fn find_beneath(root: &OwnedFd, relative: &str) -> io::Result<File> {
-    let relative = Path::new(relative);
-    let opened = open_below(root, relative, PLACE, ResolveFlags::NO_MAGICLINKS);
-    Ok(opened?.into())
+/// Finds what `relative` names below `root`, a file that need not be readable. Follows
+/// links as [`open_beneath`] does.
+pub(crate) fn locate_beneath(root: &OwnedFd, relative: &Path) -> io::Result<File> {
+    let located = open_below(root, relative, PLACE, ResolveFlags::NO_MAGICLINKS);
+    Ok(located?.into())
+}
+
+/// Finds what `relative` names below `folder`, by a path without links.
+pub(crate) fn locate_without_links(folder: &OwnedFd, relative: &Path) -> io::Result<File> {
+    let located = open_below(folder, relative, PLACE, ResolveFlags::NO_SYMLINKS);
+    Ok(located?.into())
 }
 
 /// Opens what lies below a folder, and follows no links that `links` excludes.

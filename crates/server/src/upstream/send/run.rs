@@ -31,7 +31,7 @@ impl Sending<'_> {
         script.params(of, length, self.context, |name, value| {
             record::pair(&mut params, name, value);
         });
-        let complaints = Complaints::of(self.context, &self.worker.upstreams);
+        let complaints = Complaints::of(self.context, &self.worker.upstreams, script.file);
         let answered = connection.ask(&params, upload, keep, complaints).await;
         let unanswered = |error| Unanswered {
             error,

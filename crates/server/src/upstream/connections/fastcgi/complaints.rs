@@ -13,6 +13,7 @@ pub(in crate::upstream) struct Complaints {
     upstreams: Arc<Upstreams>,
     host: HostName,
     tenant: Tenant,
+    script: Box<str>,
     /// The first bytes.
     first: Vec<u8>,
     bytes: usize,
@@ -23,11 +24,13 @@ impl Complaints {
     pub(in crate::upstream) fn of(
         context: &RequestContext<'_>,
         upstreams: &Arc<Upstreams>,
+        script: &str,
     ) -> Self {
         Self {
             upstreams: Arc::clone(upstreams),
             host: context.host.clone(),
             tenant: context.tenant.clone(),
+            script: script.into(),
             first: Vec::new(),
             bytes: 0,
         }
@@ -47,8 +50,9 @@ impl Drop for Complaints {
     fn drop(&mut self) {
         if self.bytes > 0 {
             let text = String::from_utf8_lossy(&self.first);
-            let (whose, limits) = ((&self.host, &self.tenant), &self.upstreams.hosts.log_limits);
-            limits.script_complained(whose, text.trim_end(), self.bytes);
+            let whose = (self.host.as_str(), &self.tenant);
+            let limits = &self.upstreams.hosts.log_limits;
+            limits.script_complained(whose, &self.script, text.trim_end());
         }
     }
 }

@@ -1,0 +1,221 @@
+//! CGI programs: where they lie, and who may change them.
+//!
+//! A program runs as the server's user, which can read the store and all keys. Whoever can
+//! change the program, or put another one in its place, has the rights of the server.
+
+mod survey;
+
+use std::fs::Metadata;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::process::{getegid, geteuid, getgroups};
+use thiserror::Error;
+
+use crate::site::open::{locate_beneath, locate_without_links, open_folder, real_path};
+pub(crate) use survey::{Survey, survey};
+
+/// Program that nobody else may change, judged for one start: it is opened anew for the next
+/// one.
+#[derive(Debug)]
+pub(crate) struct Program {
+    /// Path without links. Only root and the server's user can put another file there.
+    file: PathBuf,
+}
+
+/// Reasons why a program does not run.
+#[derive(Debug, Error)]
+pub(crate) enum Refused {
+    /// No file has this path.
+    #[error("there is no such program")]
+    Absent,
+    /// A link leads out of the folder of the entry, or of the root.
+    #[error(
+        "{0:?}: a link leads out of the folder of the cgi: entry in [sites] allow, or of the root"
+    )]
+    Link(PathBuf),
+    /// Neither a file nor a folder, or a folder where a file must be.
+    #[error("{0:?} is no regular file")]
+    Irregular(PathBuf),
+    /// The server's user may not execute the file.
+    #[error("{0:?}: the server's user may not execute it; `chmod a+x` it")]
+    NotExecutable(PathBuf),
+    /// Another user owns the file or folder, and may change its mode.
+    #[error("{0:?} belongs to user {1}, who could change what the server runs; `chown root` it")]
+    Owner(PathBuf, u32),
+    /// Others than its owner may write the file or folder.
+    #[error(
+        "{0:?} can be written by others than its owner, who could change what the server runs; `chmod go-w` it"
+    )]
+    Writable(PathBuf),
+    /// The system can't tell.
+    #[error("{0:?} can't be judged: {1}")]
+    Unknown(PathBuf, io::Error),
+}
+
+/// The server's user, with its groups.
+#[derive(Clone, Debug)]
+struct User {
+    uid: u32,
+    groups: Vec<u32>,
+}
+
+/// Owner and mode of a file or folder.
+#[derive(Clone, Copy, Debug)]
+struct Owned {
+    uid: u32,
+    gid: u32,
+    mode: u32,
+}
+
+impl Program {
+    /// Finds the program that the first segments of `path` name below `root`, and returns it
+    /// with the rest of the path, which is empty or begins with a slash. The root lies in
+    /// `entry`, a folder of `cgi:` in `[sites] allow`, or is that. Blocks.
+    ///
+    /// # Errors
+    /// [`Refused`]. Only [`Refused::Absent`] says nothing about the operator's setup.
+    pub(crate) fn find<'a>(
+        entry: &Path,
+        root: &Path,
+        path: &'a str,
+    ) -> Result<(Self, &'a str), Refused> {
+        let below = root.strip_prefix(entry);
+        let below = below.map_err(|_| Refused::Link(root.to_owned()))?;
+        let opened = open_folder(entry, below).map_err(|error| unknown(root, error))?;
+        let folder = opened.ok_or_else(|| Refused::Link(root.to_owned()))?;
+        let path = path.trim_start_matches('/');
+        let ends = path.match_indices('/').map(|(at, _)| at);
+        for end in ends.chain([path.len()]).take(MOST_SEGMENTS) {
+            let named = Path::new(&path[..end]);
+            let located = locate_beneath(&folder, named);
+            let located = located.map_err(|error| unknown(&root.join(named), error))?;
+            let metadata = located.metadata();
+            let metadata = metadata.map_err(|error| unknown(&root.join(named), error))?;
+            if !metadata.is_dir() {
+                let located = OwnedFd::from(located);
+                return Ok((Self::judge(entry, &located)?, &path[end..]));
+            }
+        }
+        Err(Refused::Absent)
+    }
+
+    /// Judges a file, and each folder from the entry down to it. Whoever could swap one of
+    /// them is refused with the folder above, which is judged first.
+    fn judge(entry: &Path, located: &OwnedFd) -> Result<Self, Refused> {
+        let user = User::of_server();
+        let failed = |error| unknown(entry, error);
+        let top = open_folder(entry, Path::new("")).map_err(failed)?;
+        let mut folder = top.ok_or(Refused::Absent)?;
+        let mut path = real_path(&folder).map_err(failed)?;
+        let real = real_path(located).map_err(failed)?;
+        let Ok(below) = real.strip_prefix(&path) else {
+            return Err(Refused::Link(real));
+        };
+        let mut metadata = metadata_of(&folder).map_err(failed)?;
+        for name in below {
+            user.judge_folder(&path, &metadata)?;
+            path.push(name);
+            let opened = locate_without_links(&folder, Path::new(name));
+            folder = opened.map_err(|error| unknown(&path, error))?.into();
+            metadata = metadata_of(&folder).map_err(|error| unknown(&path, error))?;
+        }
+        user.judge_file(&path, &metadata)?;
+        Ok(Self { file: path })
+    }
+
+    /// Returns the path of the program, without links.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Returns the folder of the program, which it starts in (RFC 3875, section 7.2).
+    pub(crate) fn folder(&self) -> &Path {
+        self.file.parent().expect("it lies in the entry's folder")
+    }
+}
+
+impl User {
+    fn of_server() -> Self {
+        let groups = getgroups().unwrap_or_default();
+        let groups = groups.into_iter().chain([getegid()]);
+        Self {
+            uid: geteuid().as_raw(),
+            groups: groups.map(rustix::fs::Gid::as_raw).collect(),
+        }
+    }
+
+    fn judge_folder(&self, path: &Path, metadata: &Metadata) -> Result<(), Refused> {
+        match metadata.is_dir() {
+            true => self.judge(path, metadata.into()),
+            false => Err(Refused::Irregular(path.to_owned())),
+        }
+    }
+
+    fn judge_file(&self, path: &Path, metadata: &Metadata) -> Result<(), Refused> {
+        if !metadata.is_file() {
+            return Err(Refused::Irregular(path.to_owned()));
+        }
+        self.judge(path, metadata.into())?;
+        match self.may_execute(metadata.into()) {
+            true => Ok(()),
+            false => Err(Refused::NotExecutable(path.to_owned())),
+        }
+    }
+
+    /// Refuses what others than root and this user may change. The sticky bit of a folder
+    /// does not help: others may still add files. Rights of an access control list show in
+    /// the group's bits.
+    fn judge(&self, path: &Path, owned: Owned) -> Result<(), Refused> {
+        if owned.uid != 0 && owned.uid != self.uid {
+            return Err(Refused::Owner(path.to_owned(), owned.uid));
+        }
+        match owned.mode & 0o022 {
+            0 => Ok(()),
+            _ => Err(Refused::Writable(path.to_owned())),
+        }
+    }
+
+    fn may_execute(&self, owned: Owned) -> bool {
+        let bits = match self.uid {
+            // Root may if anyone may.
+            0 => 0o111,
+            uid if uid == owned.uid => 0o100,
+            _ if self.groups.contains(&owned.gid) => 0o010,
+            _ => 0o001,
+        };
+        owned.mode & bits != 0
+    }
+}
+
+impl From<&Metadata> for Owned {
+    fn from(metadata: &Metadata) -> Self {
+        Self {
+            uid: metadata.uid(),
+            gid: metadata.gid(),
+            mode: metadata.mode(),
+        }
+    }
+}
+
+fn metadata_of(open: &OwnedFd) -> io::Result<Metadata> {
+    std::fs::File::from(open.try_clone()?).metadata()
+}
+
+fn unknown(path: &Path, error: io::Error) -> Refused {
+    match Errno::from_io_error(&error) {
+        // A name that no file can have is that of none.
+        Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL) => Refused::Absent,
+        Some(Errno::XDEV | Errno::LOOP) => Refused::Link(path.to_owned()),
+        _ => Refused::Unknown(path.to_owned(), error),
+    }
+}
+
+/// Segments of a path among which a program is looked for.
+const MOST_SEGMENTS: usize = 32;
+
+#[cfg(test)]
+mod tests;
