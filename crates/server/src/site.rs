@@ -9,6 +9,7 @@ mod fields;
 mod guard;
 mod named;
 pub(crate) mod open;
+mod password;
 mod path;
 mod redirect;
 pub(crate) mod reserved;
