@@ -8,7 +8,12 @@ use super::time::{combined, millis};
 /// `key=value`. What has no value is `-`.
 pub(super) fn write(line: &mut Vec<u8>, entry: &Entry) {
     let (client, time) = (entry.client, combined(entry.time));
-    put(line, format_args!("{client} - - [{time}] \""));
+    put(line, format_args!("{client} - "));
+    match entry.user() {
+        Some(user) => user.write_word(line),
+        None => line.push(b'-'),
+    }
+    put(line, format_args!(" [{time}] \""));
     entry.method().write_combined(line);
     line.push(b' ');
     entry.target().write_combined(line);

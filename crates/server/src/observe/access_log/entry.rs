@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -36,6 +36,8 @@ pub(crate) struct Entry {
     /// How the host was looked up. None if the connection knew it, or if no host
     /// was asked for.
     pub(super) lookup: Option<LookupResult>,
+    /// Name of the user whose password the request carried.
+    user: OnceLock<Box<str>>,
     /// Address of the upstream server that was asked last.
     upstream: Mutex<Option<Box<str>>>,
     pub(super) status: Option<StatusCode>,
@@ -93,6 +95,7 @@ impl Entry {
             connection,
             routed: None,
             lookup: None,
+            user: OnceLock::new(),
             upstream: Mutex::default(),
             status: None,
             first_byte: None,
@@ -121,6 +124,12 @@ impl Entry {
     /// Notes how the look-up of the host failed.
     pub(crate) fn refused(&mut self, lookup: Option<LookupResult>) {
         self.lookup = lookup;
+    }
+
+    /// Notes the user whose password the request carried.
+    pub(crate) fn authenticated(&self, user: &str) {
+        // A request is admitted once.
+        let _ = self.user.set(user.into());
     }
 
     /// Notes the address of the upstream server that is asked.
@@ -174,6 +183,10 @@ impl Entry {
     pub(super) fn tenant(&self) -> Option<Text<'_>> {
         let (_, tenant) = self.routed.as_ref()?;
         Some(Text::whole(tenant.as_str()))
+    }
+
+    pub(super) fn user(&self) -> Option<Text<'_>> {
+        self.user.get().map(|user| Text::whole(&**user))
     }
 
     pub(super) fn method(&self) -> Text<'_> {

@@ -12,6 +12,7 @@ pub(super) fn write(line: &mut Vec<u8>, entry: &Entry) {
     put(line, format_args!(",\"client\":\"{}\"", entry.client));
     text(line, "host", entry.host());
     text(line, "tenant", entry.tenant());
+    text(line, "user", entry.user());
     text(line, "method", Some(entry.method()));
     text(line, "target", Some(entry.target()));
     put(

@@ -44,6 +44,7 @@ fn answer(log: &Arc<AccessLog>) {
     let host = HostName::parse("a.example").unwrap();
     let tenant = Tenant::parse("the \"t\"").unwrap();
     entry.routed(&host, &tenant, Some(LookupResult::Loaded));
+    entry.authenticated("ann \"b\"");
     entry.asks_upstream(&"127.0.0.1:3000");
     let mut fields = HeaderMap::new();
     entry.answered(StatusCode::OK, &mut fields);
@@ -92,14 +93,15 @@ fn a_line_is_a_json_object() {
     assert_eq!(take(&mut lines[1], "id").as_str().unwrap().len(), 32);
     let answered = json!({
         "id": "from-the-proxy", "client": "192.0.2.1", "host": "a.example",
-        "tenant": "the \"t\"", "method": "GET", "target": "/a\"c?b",
+        "tenant": "the \"t\"", "user": "ann \"b\"", "method": "GET", "target": "/a\"c?b",
         "version": "HTTP/1.1", "status": 200, "bytes": 5, "bytes_in": null,
         "complete": true,
         "referer": "https://b.example/", "user_agent": "\" \\ \t\u{fffd}",
         "tls": "1.3", "resumed": true, "lookup": "loaded", "upstream": "127.0.0.1:3000",
     });
     let left = json!({
-        "client": "192.0.2.1", "host": "A.example", "tenant": null, "method": "GET",
+        "client": "192.0.2.1", "host": "A.example", "tenant": null, "user": null,
+        "method": "GET",
         "target": "/a\"c?b", "version": "HTTP/1.1", "status": 499, "bytes": 0,
         "bytes_in": null,
         "complete": false, "referer": "https://b.example/", "user_agent": "x", "tls": null,
@@ -117,7 +119,7 @@ fn a_line_is_the_combined_format_with_more_behind_it() {
     let text = read(&log, &path);
     let lines: Vec<_> = text.lines().collect();
     let (first, rest) = lines[0].split_once(" [").unwrap();
-    assert_eq!(first, "192.0.2.1 - -");
+    assert_eq!(first, "192.0.2.1 - ann\\x20\\x22b\\x22");
     let (_, rest) = rest.split_once(" +0000] ").unwrap();
     let (rest, _) = rest.split_once("first_byte_ms=").unwrap();
     assert_eq!(
@@ -127,6 +129,7 @@ fn a_line_is_the_combined_format_with_more_behind_it() {
          id=from-the-proxy tls=1.3 resumed=true lookup=loaded upstream=\"127.0.0.1:3000\" \
          bytes_in=- complete=true "
     );
+    assert!(lines[1].starts_with("192.0.2.1 - - ["), "{}", lines[1]);
     let (_, rest) = lines[1].split_once(" +0000] ").unwrap();
     assert!(
         rest.starts_with("\"GET /a\\x22c?b HTTP/1.1\" 499 0 "),

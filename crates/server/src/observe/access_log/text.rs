@@ -42,10 +42,22 @@ impl<'a> Text<'a> {
     /// Writes quotes, backslashes, and all bytes that are not printable ASCII as
     /// `\xHH`.
     pub(super) fn write_combined(&self, line: &mut Vec<u8>) {
+        self.write_escaped(line, |byte| matches!(byte, b'"' | b'\\' | 0..0x20 | 0x7f..));
+    }
+
+    /// Writes a field without quotes: spaces are escaped, too.
+    pub(super) fn write_word(&self, line: &mut Vec<u8>) {
+        self.write_escaped(
+            line,
+            |byte| matches!(byte, b'"' | b'\\' | 0..=0x20 | 0x7f..),
+        );
+    }
+
+    fn write_escaped(&self, line: &mut Vec<u8>, is_escaped: impl Fn(u8) -> bool) {
         for byte in self.bytes {
-            match byte {
-                b'"' | b'\\' | 0..0x20 | 0x7f.. => put(line, format_args!("\\x{byte:02X}")),
-                byte => line.push(*byte),
+            match is_escaped(*byte) {
+                true => put(line, format_args!("\\x{byte:02X}")),
+                false => line.push(*byte),
             }
         }
         if self.cut {
