@@ -7,7 +7,7 @@ use sekisho_server::site::{Site, SiteDocument};
 
 fuzz_target!(|text: &str| {
     let tenant = Tenant::parse("tenant").expect("a name");
-    for format in 0..=3 {
+    for format in 0..=4 {
         let stored = Stored {
             format,
             json: text.into(),

@@ -1,12 +1,14 @@
 //! Sites: how requests to a host are answered.
 
 mod allow;
+mod auth;
 pub(crate) mod body;
 mod check;
 mod document;
 mod error;
 mod fields;
 mod guard;
+mod htpasswd;
 mod named;
 pub(crate) mod open;
 mod password;
@@ -33,15 +35,16 @@ pub use allow::{Allowed, OwnAddress, OwnAddresses};
 pub use document::{RawSite, reworded};
 pub use error::{SiteError, Wrong};
 pub use guard::{Guard, OwnFiles, Refusal, Refusals};
+pub use htpasswd::{Login, login};
 pub use named::NamedFields;
-#[cfg(fuzzing)]
-pub use path::site_path;
 pub(crate) use root::Root;
 pub(crate) use weight::{allocated, arc_bytes};
 pub(crate) use {
+    auth::{Auth, User},
     fields::FieldOps,
     guard::OpenSocket,
     open::{locate_beneath, open_beneath},
+    password::PasswordHash,
     path::SitePath,
     redirect::{redirect_to, to_https},
     rule::{Action, CacheRule, Candidate, DEFAULT_BODY_LIMIT, Rule, RuleOptions},
@@ -51,6 +54,8 @@ pub(crate) use {
         UpstreamTimeouts, UpstreamTls,
     },
 };
+#[cfg(fuzzing)]
+pub use {password::verify_password, path::site_path};
 #[cfg(test)]
 pub(crate) use {rule::MediaRange, template::Template, upstream::UpstreamServer};
 

@@ -1,5 +1,6 @@
 //! Makes a site of its document's keys.
 
+mod auth;
 mod fastcgi;
 mod fields;
 mod options;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
+pub(super) use auth::check_user;
 pub(super) use fields::field_name;
 pub(super) use upstream::moved;
 
@@ -25,10 +27,12 @@ use super::template::{HOST, TENANT, Template};
 /// Checks all keys. `base` is the configuration's folder for `[site]`, None for
 /// a host record; relative folders lie below it.
 pub(super) fn rules(raw: RawSite, base: Option<&Path>) -> Checked<Arc<[Rule]>> {
-    let top = raw.rule;
+    let mut top = raw.rule;
     let paths = raw.paths.unwrap_or_default();
     at_most(MAX_PATHS, paths.len(), "paths").below("paths")?;
     let shared = shared_options(&top, base)?;
+    // Paths share the users: 64 copies of 1,000 would take megabytes, and time to check.
+    top.auth = None;
     let mut rules = Vec::with_capacity(paths.len() + 1);
     if top.has_action() || paths.is_empty() {
         rules.push(top_rule(&top, shared.clone(), base)?);
@@ -90,9 +94,13 @@ fn path_rule(
     // Rates of a path's own are counted apart from those of other paths.
     let scope = if raw.rate.is_some() { index + 1 } else { 0 };
     let has_options = raw.has_options();
+    let has_users = raw.auth.is_some();
     let raw = if has_options { raw.or(above) } else { raw };
     let own = has_options.then(|| options::rule_options(&raw, scope, base));
-    let own = own.transpose()?;
+    let mut own = own.transpose()?;
+    if let (false, Some(own), Some(shared)) = (has_users, &mut own, shared) {
+        own.auth.clone_from(&shared.auth);
+    }
     if let (true, Some(upstream), Some(own)) = (has_request, action.upstream(), &own) {
         fields::reach(&own.request_fields, upstream.options()).below("request")?;
     }

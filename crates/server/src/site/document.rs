@@ -5,12 +5,14 @@ mod forms;
 mod upstream;
 mod wording;
 
+use std::fmt;
+
 use serde::{Deserialize, Deserializer};
 
 use super::MAX_DOCUMENT;
 use super::error::{SiteError, Wrong};
 use super::template::TENANT;
-pub(crate) use forms::{Pairs, Table, TextOr, TextOrNumber};
+pub(crate) use forms::{OrFalse, Pairs, Table, TextOr, TextOrNumber};
 pub(crate) use upstream::{
     RawCheck, RawCookie, RawFastCgi, RawServer, RawTimeouts, RawTls, RawUpstream,
 };
@@ -111,6 +113,7 @@ rule_keys! {
         rate: Option<Table<RawRate>>,
         allow: Option<Vec<String>>,
         deny: Option<Vec<String>>,
+        auth: Option<OrFalse<RawAuth>>,
     }
 }
 
@@ -206,7 +209,7 @@ impl RawRule {
 fn format_of(key: &str) -> u32 {
     match key {
         "root" | "redirect" | "status" => 1,
-        "fastcgi" => 3,
+        "auth" | "fastcgi" => 3,
         _ => 2,
     }
 }
@@ -227,6 +230,22 @@ pub(crate) struct RawHsts {
     pub(crate) max_age: Option<i64>,
     pub(crate) subdomains: bool,
     pub(crate) preload: bool,
+}
+
+/// Keys of `auth`.
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawAuth {
+    pub(crate) realm: Option<String>,
+    pub(crate) users: Pairs,
+}
+
+impl fmt::Debug for RawAuth {
+    /// Leaves out the hashes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("RawAuth");
+        shown.field("realm", &self.realm).finish_non_exhaustive()
+    }
 }
 
 /// Keys of `rate`.

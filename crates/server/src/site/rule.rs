@@ -7,6 +7,7 @@ use std::sync::Arc;
 use http::{HeaderValue, StatusCode};
 use sekisho_certs::Tenant;
 
+use super::auth::Auth;
 use super::error::{Below, Checked, Wrong};
 use super::fields::FieldOps;
 use super::redirect::Redirect;
@@ -145,6 +146,8 @@ pub(crate) struct RuleOptions {
     pub(crate) allow: Option<Networks>,
     /// Networks of clients that are refused; it prevails over `allow`.
     pub(crate) deny: Networks,
+    /// Users, one of whose passwords each request must carry; none for all requests.
+    pub(crate) auth: Option<Arc<Auth>>,
 }
 
 impl Default for RuleOptions {
@@ -164,6 +167,7 @@ impl Default for RuleOptions {
             rate_scope: 0,
             allow: None,
             deny: Networks::default(),
+            auth: None,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::{HeaderName, HeaderValue};
 
 use super::Site;
+use super::auth::{Auth, User};
 use super::fields::FieldOps;
 use super::rule::{Action, CacheRule, Candidate, MediaRange, Rule, RuleOptions};
 use super::script::Scripts;
@@ -23,6 +24,12 @@ impl Site {
             let mut before = before.filter_map(|rule: &Rule| rule.options.as_ref());
             if !before.any(|other| Arc::ptr_eq(own, other)) {
                 weight += arc_bytes(size_of::<RuleOptions>()) + options(own);
+            }
+            let Some(users) = &own.auth else { continue };
+            let before = self.0[..index].iter();
+            let mut before = before.filter_map(|rule| rule.options.as_ref()?.auth.as_ref());
+            if !before.any(|other| Arc::ptr_eq(users, other)) {
+                weight += arc_bytes(size_of::<Auth>()) + auth(users);
             }
         }
         weight
@@ -94,6 +101,11 @@ fn options(options: &RuleOptions) -> usize {
         + option(&options.errors, |root| root.template.weight())
         + option(&options.allow, networks)
         + networks(&options.deny)
+}
+
+fn auth(auth: &Auth) -> usize {
+    let user = |user: &User| allocated(user.name.len()) + allocated(user.hash.as_str().len());
+    allocated(auth.challenge.len()) + list(&auth.users, user)
 }
 
 fn field_ops(ops: &FieldOps) -> usize {

@@ -35,7 +35,11 @@ pub(crate) fn agrees(root: &Value, schema: &Value, value: &Value) -> bool {
                     .is_none_or(|branch| agrees(root, branch, value))
             }
             "then" | "else" => true,
-            "required" | "properties" | "additionalProperties" | "minProperties" => {
+            "required"
+            | "properties"
+            | "additionalProperties"
+            | "minProperties"
+            | "maxProperties" => {
                 value
                     .is_object()
                     .then(|| object(root, (keyword, expected), keywords, value))
@@ -90,7 +94,8 @@ fn object(
         "additionalProperties" => value
             .iter()
             .all(|(key, value)| is_known(key) || agrees(root, expected, value)),
-        _ => value.len() as u64 >= bound(expected),
+        "minProperties" => value.len() as u64 >= bound(expected),
+        _ => value.len() as u64 <= bound(expected),
     }
 }
 

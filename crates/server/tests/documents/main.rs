@@ -5,6 +5,7 @@
 
 mod checker;
 mod errors;
+mod passwords;
 mod reserved;
 mod schema;
 mod script_errors;

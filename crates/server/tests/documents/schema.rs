@@ -16,7 +16,7 @@ fn schema() -> Value {
 
 /// Objects of a document: their place in the schema and in a document, and a document
 /// with one that has an unknown key.
-const OBJECTS: [(&str, &str, &str); 15] = [
+const OBJECTS: [(&str, &str, &str); 16] = [
     ("", "", "@"),
     ("/$defs/path", "/paths/0", r#"{"paths": [@]}"#),
     ("/$defs/upstream", "/upstream", r#"{"upstream": @}"#),
@@ -60,6 +60,7 @@ const OBJECTS: [(&str, &str, &str); 15] = [
     ("/$defs/fields", "/response", r#"{"response": @}"#),
     ("/$defs/hsts", "/hsts", r#"{"hsts": @}"#),
     ("/$defs/rate", "/rate", r#"{"rate": @}"#),
+    ("/$defs/auth", "/auth", r#"{"auth": @}"#),
 ];
 
 /// Keys that are read in an object only for an error that says more.
@@ -137,7 +138,8 @@ const EVERY_KEY: &[&str] = &[
         "response": {"set": {"A": "b"}, "add": {"C": "d"}, "remove": ["Server"]},
         "hsts": {"max_age": 31536000, "subdomains": true, "preload": true},
         "cache": {"*/*": "no-cache"}, "rate": {"client": 1, "host": 2},
-        "allow": ["10.0.0.0/8"], "deny": ["10.0.0.1"]}"#,
+        "allow": ["10.0.0.0/8"], "deny": ["10.0.0.1"],
+        "auth": {"realm": "a", "users": {"b": "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ="}}}"#,
     r#"{"root": "/a", "fastcgi": {"servers": [{"url": "unix:/run/{tenant}.sock", "weight": 2}],
         "scripts": [".php"], "keep": 2, "balance": "client", "connections": 5, "waiting": 9,
         "timeouts": {"connect": "1s", "first_byte": "1s", "idle": "1s"}}}"#,
@@ -153,7 +155,8 @@ const EVERY_KEY: &[&str] = &[
         "connections": 1, "waiting": 0}}"#,
     r#"{"paths": [{"path": "/a", "root": "/a", "fastcgi": "fastcgi://a", "strip": true, "add": "/b", "try": ["{path}"],
         "errors": "/e", "body_limit": "1MiB", "response": {}, "hsts": {"max_age": 0},
-        "cache": {}, "rate": {"host": 1}, "allow": [], "deny": []}]}"#,
+        "cache": {}, "rate": {"host": 1}, "allow": [], "deny": [],
+        "auth": false}]}"#,
     r#"{"paths": [{"path": "/a", "upstream": "http://a", "request": {}}]}"#,
     r#"{"paths": [{"path": "/a", "redirect": "https://a.example"}]}"#,
     r#"{"paths": [{"path": "/a", "status": 503, "text": "x"}]}"#,
@@ -217,6 +220,10 @@ fn document_and_schema_refuse_the_same() {
         r#"{"root": "/a", "rate": {}}"#,
         r#"{"root": "/a", "hsts": {}}"#,
         r#"{"root": "/a", "response": {"set": {"A": 1}}}"#,
+        r#"{"root": "/a", "auth": true}"#,
+        r#"{"root": "/a", "auth": {}}"#,
+        r#"{"root": "/a", "auth": {"users": {}}}"#,
+        r#"{"root": "/a", "auth": {"users": {"a": 1}}}"#,
     ] {
         assert!(site(json).is_err(), "{json}");
         let value = serde_json::from_str(json).unwrap();

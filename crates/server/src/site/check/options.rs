@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
+use super::auth::auth;
 use super::fields::{field_value, request_fields, response_fields};
 use super::root_of;
 use crate::limits::network::{Network, Networks};
@@ -43,6 +44,7 @@ pub(super) fn rule_options(
         rate_scope: u8::try_from(scope).unwrap_or(u8::MAX),
         allow: checked("allow", raw.allow.as_deref(), networks)?,
         deny: checked("deny", raw.deny.as_deref(), networks)?.unwrap_or_default(),
+        auth: checked("auth", raw.auth.as_ref(), auth)?.flatten(),
         // Paths have these of their own.
         strip_prefix: false,
         add_prefix: None,

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Visitor};
+use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// Text, or a table with more keys.
@@ -39,6 +39,47 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for TextOrTable<T> {
         T::deserialize(MapAccessDeserializer::new(map)).map(TextOr::Table)
     }
 }
+
+/// Table, or `false` where it does not hold.
+#[derive(Clone, Debug)]
+pub(crate) enum OrFalse<T> {
+    False,
+    Table(T),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OrFalse<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(FalseOrTable(PhantomData))
+    }
+}
+
+struct FalseOrTable<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for FalseOrTable<T> {
+    type Value = OrFalse<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("`false` or a map")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<OrFalse<T>, E> {
+        match value {
+            false => Ok(OrFalse::False),
+            true => Err(E::invalid_type(Unexpected::Bool(true), &self)),
+        }
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<OrFalse<T>, E> {
+        Err(E::invalid_type(A_TEXT, &self))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OrFalse<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(OrFalse::Table)
+    }
+}
+
+/// Text of a wrong type. The error does not repeat it: in `auth` it may be a hash.
+const A_TEXT: Unexpected<'_> = Unexpected::Other("a text");
 
 /// Table of keys. Without it, serde would take a list of values in the order of
 /// the keys, too.
@@ -112,7 +153,8 @@ pub(crate) struct Pairs(pub(crate) Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for Pairs {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_map(PairsOfMap)
+        // By its own, a deserializer would repeat a text of a wrong type.
+        from.deserialize_any(PairsOfMap)
     }
 }
 
@@ -123,6 +165,10 @@ impl<'de> Visitor<'de> for PairsOfMap {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map")
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<Pairs, E> {
+        Err(E::invalid_type(A_TEXT, &self))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
