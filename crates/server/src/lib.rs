@@ -85,9 +85,10 @@
 //!    │              http/route/hooked.rs keeps what the hook chose, and asks it again
 //!    │
 //!  http/respond.rs  the rule (site.rs) of the path, which site/path.rs cleans;
-//!    │              http/respond/admission.rs and limits/rates.rs let the request pass; then
-//!    │              it is answered; files/page.rs has error pages; http/respond/fields.rs
-//!    │              changes the answer's fields
+//!    │              http/respond/admission.rs and limits/rates.rs let the request pass, and
+//!    │              http/respond/passwords.rs its user; then it is answered;
+//!    │              files/page.rs has error pages; http/respond/fields.rs changes the
+//!    │              answer's fields
 //!    │
 //!    ├─ files.rs      files below a root; site/guard.rs says which roots, site/open.rs
 //!    │                opens them; files/reads.rs shares reads out;
@@ -115,7 +116,7 @@ mod upstream;
 #[cfg(fuzzing)]
 pub mod fuzzing {
     pub use crate::connection::proxy_protocol::proxy_header;
-    pub use crate::site::site_path;
+    pub use crate::site::{site_path, verify_password};
     pub use crate::tls::hello::client_hello;
     pub use crate::upstream::fastcgi_answer;
 }

@@ -25,8 +25,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-/// Server with an access log, of `a.example` with a folder of files, and of
-/// `b.example`.
+/// Server with an access log, of `a.example` with a folder of files, of `b.example`, and of
+/// `c.example` with a password.
 struct Fixture {
     ca: TestCa,
     folder: TempDir,
@@ -38,7 +38,7 @@ impl Fixture {
     fn new(mut setup: Setup) -> Self {
         let (ca, folder) = (TestCa::new(), tempfile::tempdir().unwrap());
         fs::write(folder.path().join("large"), vec![b'x'; LARGE]).unwrap();
-        let pair = ca.issue(&["a.example", "b.example"], Key::P256);
+        let pair = ca.issue(&["a.example", "b.example", "c.example"], Key::P256);
         let hosts = ["a.example", "b.example"].map(|name| {
             let mut found = host(name, &[(&pair, Key::P256)]);
             let json = serde_json::json!({ "root": folder.path() }).to_string();
@@ -46,6 +46,12 @@ impl Fixture {
             found.record.site = Some(Site { format: 1, json });
             found
         });
+        let mut staff = host("c.example", &[(&pair, Key::P256)]);
+        staff.record.site = Some(Site {
+            format: 3,
+            json: STAFF.into(),
+        });
+        let hosts = hosts.into_iter().chain([staff]);
         let settings = Settings {
             target: Target::File(folder.path().join("access.log")),
             format: Format::Json,
@@ -90,6 +96,23 @@ impl Fixture {
 
 fn get(url: &str) -> http::Request<Empty<Bytes>> {
     http::Request::get(url).body(Empty::new()).unwrap()
+}
+
+#[tokio::test]
+async fn a_line_has_the_user_whose_password_was_right() {
+    for (pair, status, user) in [
+        ("YW5uOnNlY3JldA==", 410, Value::from("ann")),
+        ("YW5uOndyb25n", 401, Value::Null),
+    ] {
+        let fixture = Fixture::new(Setup::default());
+        let mut sender = fixture.http2().await;
+        let mut request = get("https://c.example/");
+        let value = format!("Basic {pair}").parse().unwrap();
+        request.headers_mut().insert("authorization", value);
+        sender.send_request(request).await.unwrap();
+        let line = fixture.line().await;
+        assert_eq!((&line["status"], &line["user"]), (&status.into(), &user));
+    }
 }
 
 #[tokio::test]
@@ -245,3 +268,7 @@ async fn fields_behind_a_header_without_a_client_are_not_believed() {
 /// Bytes of a file that no buffer on the way takes whole.
 const LARGE: usize = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Site with the user ann, whose password is `secret`.
+const STAFF: &str = r#"{"status": 410,
+    "auth": {"users": {"ann": "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ="}}}"#;

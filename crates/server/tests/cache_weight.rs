@@ -174,6 +174,15 @@ fn allocated() -> usize {
 const SITES: &[(&str, &str)] = &[
     ("upstream", r#"{"upstream": "http://127.0.0.1:3000"}"#),
     (
+        "passwords",
+        r#"{"root": "/srv/www", "auth": {"realm": "Staff of the shop", "users": {
+            "ann": "$2y$04$QhtKrt71FtdqBMwDWBor2.kkDYI9keh2lwOa58YFT3pBtiHphO.Iq",
+            "bob": "$apr1$2ON9CmX9$CmHckxv3AYtQZqxYvMg511",
+            "eve": "$apr1$8sFt66rZ$eup.HOtZcQ/VrnApBM3rR/"}}, "paths": [
+            {"path": "/a", "status": 410, "rate": {"host": 1}},
+            {"path": "/b", "status": 410, "rate": {"host": 1}}]}"#,
+    ),
+    (
         "named upstream",
         r#"{"upstream": "https://shop.customers.internal.example:8443"}"#,
     ),

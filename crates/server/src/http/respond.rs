@@ -2,13 +2,15 @@
 
 mod admission;
 mod fields;
+mod passwords;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::{HostName, Tenant};
 
@@ -22,15 +24,24 @@ use crate::site::{
     Action, Guard, Refusals, Root, Rule, RuleOptions, Scripts, Site, SitePath, Upstream,
 };
 use crate::upstream::{self, ForwardTo, Script, forward};
-use admission::Refused;
+use admission::{Admitted, Refused};
+use passwords::Passwords;
+pub(crate) use passwords::threads as password_threads;
 
 /// Responder that answers requests from their sites. The server has one, which
 /// holds the cache of small files.
 #[derive(Debug)]
 pub struct Responder {
     files: Files,
+    gates: Gates,
+}
+
+/// What rules ask before they take a request.
+#[derive(Debug)]
+struct Gates {
     /// Counts of requests that the rates of sites bound.
     rates: Rates,
+    passwords: Passwords,
 }
 
 impl Responder {
@@ -40,7 +51,10 @@ impl Responder {
     pub fn new(cache: usize, guard: Arc<Guard>) -> Self {
         Self {
             files: Files::new(cache, guard),
-            rates: Rates::new(),
+            gates: Gates {
+                rates: Rates::over(Duration::from_secs(1)),
+                passwords: Passwords::new(),
+            },
         }
     }
 
@@ -48,7 +62,7 @@ impl Responder {
     ///
     /// 1. parses the path: 400 if it is refused;
     /// 2. finds its rule: 404 if there is none;
-    /// 3. asks the rule whether it takes the request: 403, 413 or 429;
+    /// 3. asks the rule whether it takes the request: 401, 403, 413, 429 or 503;
     /// 4. answers as the rule says;
     /// 5. replaces the content of an error of ours by the rule's page;
     /// 6. changes the answer's fields.
@@ -74,9 +88,13 @@ impl Responder {
         };
         let method = (head.method == Method::HEAD, fields::is_read(&head.method));
         let mut author = Author::Server;
-        let admitted = admission::admit(context, &self.rates, rule, &body);
+        let asked = (&head.headers, body.size_hint().lower());
+        let admitted = admission::admit(context, &self.gates, rule, asked).await;
+        if let (Ok(Admitted { user: Some(user) }), Some(entry)) = (&admitted, context.entry) {
+            entry.authenticated(user);
+        }
         let response = match (admitted, &rule.action) {
-            (Ok(()), Action::Upstream(upstream)) => {
+            (Ok(_), Action::Upstream(upstream)) => {
                 let path = path.rewritten(rule).encoded().to_owned();
                 let to = To {
                     upstream,
@@ -87,7 +105,7 @@ impl Responder {
                 author = answered.0;
                 answered.1
             }
-            (Ok(()), Action::Scripts(root, scripts)) => {
+            (Ok(Admitted { user }), Action::Scripts(root, scripts)) => {
                 let asked = Asked {
                     head: &head,
                     path: &path,
@@ -102,7 +120,8 @@ impl Responder {
                 let found = Box::pin(found).await;
                 let path = path.encoded().to_owned();
                 let rule = (rule, root, &**scripts);
-                let answered = run(context, upstreams, rule, (found, &path), (head, body));
+                let found = (found, &*path, user);
+                let answered = run(context, upstreams, rule, found, (head, body));
                 let answered = Box::pin(answered).await;
                 author = answered.0;
                 answered.1
@@ -111,7 +130,7 @@ impl Responder {
                 let reason = admitted.as_ref().err().map(|refused| refused.reason);
                 discard(context, &head, body, reason).await;
                 match admitted {
-                    Ok(()) => {
+                    Ok(_) => {
                         author = Author::of(action);
                         let open = context.opener();
                         let owner = (context.host, context.tenant);
@@ -279,7 +298,7 @@ async fn run(
     context: &RequestContext<'_>,
     upstreams: &Arc<upstream::Worker>,
     (rule, root, scripts): (&Rule, &Root, &Scripts),
-    (found, path): (Scripted, &str),
+    (found, path, user): (Scripted, &str, Option<&str>),
     (head, body): (Parts, Incoming),
 ) -> (Author, Response<Body>) {
     let script = match found {
@@ -298,7 +317,7 @@ async fn run(
         path,
         query: &query,
         version: head.version,
-        user: None,
+        user,
     };
     let to = To {
         upstream: &scripts.upstream,

@@ -1,4 +1,5 @@
-//! Rates of requests that a site's rules allow to each client prefix and to the host.
+//! Rates of requests that a site's rules allow to each client prefix and to the host, and of
+//! wrong passwords.
 
 use std::hash::BuildHasher;
 use std::num::NonZeroU32;
@@ -10,7 +11,7 @@ use sekisho_gate::Rate;
 
 use crate::limits::budget::Prefix;
 
-/// Token buckets of all hosts with a rate. Each holds the requests of a second.
+/// Token buckets of all hosts with a rate. Each holds the tokens of a period.
 #[derive(Debug)]
 pub(crate) struct Rates {
     buckets: Rate<Key>,
@@ -40,15 +41,16 @@ struct Key {
 }
 
 impl Rates {
-    pub(crate) fn new() -> Self {
+    /// Makes buckets that are full at first. An empty one is full after `period`.
+    pub(crate) fn over(period: Duration) -> Self {
         Self {
-            buckets: Rate::new(Duration::from_secs(1)),
+            buckets: Rate::new(period),
             hasher: RandomState::default(),
         }
     }
 
     /// Takes a token of a client's bucket, or of the host's if there is no client. The
-    /// bucket gets `rate` per second.
+    /// bucket gets `rate` per period.
     ///
     /// # Errors
     /// The wait until there is one.
@@ -58,12 +60,20 @@ impl Rates {
         client: Option<Prefix>,
         rate: NonZeroU32,
     ) -> Result<(), Duration> {
-        let key = Key {
+        self.buckets.take(self.key(scope, client), rate)
+    }
+
+    /// Gives a token back to a bucket.
+    pub(crate) fn give_back(&self, scope: Scope<'_>, client: Option<Prefix>, rate: NonZeroU32) {
+        self.buckets.give_back(&self.key(scope, client), rate);
+    }
+
+    fn key(&self, scope: Scope<'_>, client: Option<Prefix>) -> Key {
+        Key {
             pattern: self.hasher.hash_one(scope.pattern),
             rule: scope.rule,
             client,
-        };
-        self.buckets.take(key, rate)
+        }
     }
 }
 
@@ -87,7 +97,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn buckets_are_apart() {
-        let rates = Rates::new();
+        let rates = Rates::over(Duration::from_secs(1));
         let scope = Scope {
             pattern: &A,
             rule: 0,

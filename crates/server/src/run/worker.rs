@@ -23,6 +23,7 @@ use crate::connection::peer::Peer;
 use crate::connection::proxy_protocol;
 use crate::connection::stage::Stage;
 use crate::files::READS_IN_FLIGHT;
+use crate::http::respond::password_threads;
 use crate::http::{self, Service, redirect, serve};
 use crate::limits::budget::Prefix;
 use crate::limits::network::Networks;
@@ -113,7 +114,7 @@ impl Worker {
         Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(BLOCKING_THREADS)
+            .max_blocking_threads(BLOCKING_THREADS + password_threads())
             .build()
     }
 
@@ -310,6 +311,7 @@ const DRAIN_SLACK: Duration = Duration::from_secs(1);
 
 /// Blocking threads of a worker: one per file read in flight, since a read that
 /// hangs keeps its thread, those that start programs, and 8 for other blocking calls.
+/// Hashes of passwords take others.
 const BLOCKING_THREADS: usize = READS_IN_FLIGHT + STARTS_AT_ONCE + 8;
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 mod common;
 
 mod admission;
+mod auth;
 mod bodies;
 mod fastcgi;
 mod fastcgi_server;

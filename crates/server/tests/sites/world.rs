@@ -12,9 +12,10 @@ use http_body_util::{BodyExt, Empty, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use sekisho_certs::{Site, Tenant};
+use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, Subject, What};
+use sekisho_certs::{FeedState, Follower as _, Found, HostPattern, OpenKey, Site, Tenant};
 use sekisho_server::Limits;
-use sekisho_testkit::{Key, TestCa, client};
+use sekisho_testkit::{Key, Pair, TestCa, client};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
@@ -30,6 +31,7 @@ pub(crate) struct World {
     pub(crate) folder: TempDir,
     pub(crate) running: Running,
     pub(crate) ca: TestCa,
+    pair: Pair,
 }
 
 impl World {
@@ -39,7 +41,8 @@ impl World {
         Self::with(LIMITS, &[(HOST, site)], files)
     }
 
-    /// Starts a server with these limits, and hosts with these sites.
+    /// Starts a server with these limits, and hosts with these sites. That of [`OTHER`] is
+    /// of another tenant.
     pub(crate) fn with(limits: Limits, sites: &[(&str, &str)], files: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {
@@ -48,16 +51,7 @@ impl World {
         let ca = TestCa::new();
         let names: Vec<&str> = sites.iter().map(|(name, _)| *name).collect();
         let pair = ca.issue(&names, Key::P256);
-        let records = sites.iter().map(|(name, site)| {
-            let site = site.replace("FOLDER", folder.path().to_str().unwrap());
-            let mut found = host(name, &[(&pair, Key::P256)]);
-            found.record.tenant = Tenant::parse("acme").unwrap();
-            found.record.site = Some(Site {
-                format: 3,
-                json: site.into(),
-            });
-            found
-        });
+        let records = sites.iter().map(|site| record(site, &pair, &folder));
         let setup = Setup {
             allow: vec![
                 "127.0.0.0/8".into(),
@@ -71,7 +65,33 @@ impl World {
             folder,
             running,
             ca,
+            pair,
         }
+    }
+
+    /// Gives a host another site.
+    pub(crate) fn change(&self, host: &str, site: &str) {
+        let record = record(&(host, site), &self.pair, &self.folder);
+        self.running.store.put(record);
+        let (log, lookup) = (LogId([7; 16]), &self.running.lookup);
+        lookup.restart(LogPosition {
+            log,
+            number: 0,
+            mark: 0,
+        });
+        lookup.feed_is(FeedState::Healthy);
+        lookup.apply(&ChangePage {
+            log,
+            last: 1,
+            gap: false,
+            mark_before: Some(0),
+            mark_last: Some(0),
+            changes: vec![Change {
+                number: 1,
+                subject: Subject::Host(HostPattern::parse(host).unwrap()),
+                what: What::Put,
+            }],
+        });
     }
 
     /// Connects as a client of a host.
@@ -100,6 +120,19 @@ impl World {
     pub(crate) async fn get(&self, version: Version, path: &str) -> Answer {
         self.connect(version, HOST).await.get(path).await
     }
+}
+
+/// Makes the record of a host.
+fn record((name, site): &(&str, &str), pair: &Pair, folder: &TempDir) -> Found<OpenKey> {
+    let site = site.replace("FOLDER", folder.path().to_str().unwrap());
+    let mut found = host(name, &[(pair, Key::P256)]);
+    let tenant = if *name == OTHER { "other" } else { "acme" };
+    found.record.tenant = Tenant::parse(tenant).unwrap();
+    found.record.site = Some(Site {
+        format: 3,
+        json: site.into(),
+    });
+    found
 }
 
 /// Writes a file with a last write one minute ago: the server caches it at once.

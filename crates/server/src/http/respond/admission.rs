@@ -1,27 +1,36 @@
-//! Admission of requests by the rule of their path: who may ask, how often, and
-//! with how long a body.
+//! Admission of requests by the rule of their path: who may ask, how often, with which
+//! password, and with how long a body.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-use http::header::RETRY_AFTER;
-use http::{Response, StatusCode};
-use http_body::Body;
+use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
+use super::Gates;
 use crate::connection::request::RequestContext;
 use crate::limits::budget::Prefix;
 use crate::limits::network::Networks;
 use crate::limits::rates::{Rates, Scope};
 use crate::observe::metrics::{Metrics, RequestRefusal};
 use crate::site::body::{self, plain};
-use crate::site::{Action, Rule, RuleOptions};
+use crate::site::{Action, Auth, Rule, RuleOptions};
+
+/// Request that its rule takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Admitted<'r> {
+    /// Name of the user whose password it carries, if the rule has users.
+    pub(super) user: Option<&'r str>,
+}
 
 /// Refusal of a request by its rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) reason: RequestRefusal,
     /// Time after which the client may try again.
     retry_after: Option<Duration>,
+    /// Value of `WWW-Authenticate`.
+    challenge: Option<HeaderValue>,
 }
 
 /// Asks a rule whether it takes a request:
@@ -29,32 +38,37 @@ pub(crate) struct Refused {
 /// 1. its client's address is allowed, and not denied;
 /// 2. its client's prefix keeps its rate;
 /// 3. the host keeps its rate;
-/// 4. its body, as far as its length is known, is within the limit. Only
-///    upstreams get a body.
+/// 4. it carries the password of a user, if the rule has users;
+/// 5. its body of at least `length` bytes is within the limit. Only upstreams get a body.
 ///
 /// # Errors
 /// The first that is not so. The request counts for the rates before it.
-pub(super) fn admit(
+pub(super) async fn admit<'r>(
     context: &RequestContext<'_>,
-    rates: &Rates,
-    rule: &Rule,
-    body: &impl Body,
-) -> Result<(), Refused> {
+    gates: &Gates,
+    rule: &'r Rule,
+    (fields, length): (&HeaderMap, u64),
+) -> Result<Admitted<'r>, Refused> {
+    let mut admitted = Admitted::default();
     if let Some(options) = &rule.options {
         let client = context.is_client_known.then_some(context.client);
         if !is_allowed(client, options) {
             return Err(Refused::of(RequestRefusal::Address));
         }
-        keep_rates(context, rates, options)?;
+        keep_rates(context, &gates.rates, options)?;
+        if let Some(auth) = &options.auth {
+            let user = gates.passwords.admit(context, auth, fields).await?;
+            admitted.user = Some(user);
+        }
     }
     let gets_body = match rule.action {
         Action::Upstream(_) | Action::Scripts(..) => true,
         Action::Files(_) | Action::Redirect(_) | Action::Status { .. } => false,
     };
-    if gets_body && body.size_hint().lower() > rule.body_limit() {
+    if gets_body && length > rule.body_limit() {
         return Err(Refused::of(RequestRefusal::Body));
     }
-    Ok(())
+    Ok(admitted)
 }
 
 fn keep_rates(
@@ -92,13 +106,22 @@ impl Refused {
         Self {
             reason,
             retry_after: None,
+            challenge: None,
         }
     }
 
-    fn until(reason: RequestRefusal, wait: Duration) -> Self {
+    /// Asks for the password of a user.
+    pub(super) fn challenge(auth: &Auth) -> Self {
         Self {
-            reason,
+            challenge: Some(auth.challenge.clone()),
+            ..Self::of(RequestRefusal::Password)
+        }
+    }
+
+    pub(super) fn until(reason: RequestRefusal, wait: Duration) -> Self {
+        Self {
             retry_after: Some(wait),
+            ..Self::of(reason)
         }
     }
 
@@ -108,8 +131,15 @@ impl Refused {
         let mut response = plain(match self.reason {
             RequestRefusal::Address => StatusCode::FORBIDDEN,
             RequestRefusal::Body => StatusCode::PAYLOAD_TOO_LARGE,
-            RequestRefusal::ClientRate | RequestRefusal::HostRate => StatusCode::TOO_MANY_REQUESTS,
+            RequestRefusal::ClientRate
+            | RequestRefusal::HostRate
+            | RequestRefusal::PasswordRate => StatusCode::TOO_MANY_REQUESTS,
+            RequestRefusal::Password => StatusCode::UNAUTHORIZED,
+            RequestRefusal::PasswordsLate => StatusCode::SERVICE_UNAVAILABLE,
         });
+        if let Some(challenge) = self.challenge {
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
         if let Some(wait) = self.retry_after {
             // Whole seconds, rounded up: a client that waits is not early.
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);

@@ -177,5 +177,11 @@ labels! {
         ClientRate = "client_rate",
         /// The host is over its rate.
         HostRate = "host_rate",
+        /// There was no password, or a wrong one.
+        Password = "password",
+        /// The client's prefix has sent too many wrong passwords.
+        PasswordRate = "password_rate",
+        /// Too many passwords waited for their verification, or for too long.
+        PasswordsLate = "passwords_late",
     }
 }
