@@ -2,6 +2,7 @@
 
 mod client_ca;
 mod list;
+mod passwords;
 mod remove;
 mod running;
 mod set;

@@ -31,6 +31,7 @@ mod log;
 mod metrics;
 mod outages;
 mod own_addresses;
+mod passwords;
 mod postgres;
 mod privileges;
 mod proxy_headers;

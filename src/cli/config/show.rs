@@ -118,10 +118,10 @@ as the number of workers. Keys and sections that are not set and have no default
 are comments ('not set'; null in JSON). Of [site] and [default], whose keys are
 free, the written ones are shown.
 
-'file:' and 'env:' are never read. Passwords in URLs, and credentials that [site]
-sends to upstreams, are shown as ***; else the output can be used as a
-configuration. Nothing is opened but the file: no store, no script, no secret. A
-configuration with mistakes is refused as by 'sekisho check'.
+'file:' and 'env:' are never read. Passwords in URLs, credentials that [site] sends
+to upstreams, and hashes of passwords are shown as ***; else the output can be used
+as a configuration. Nothing is opened but the file: no store, no script, no secret.
+A configuration with mistakes is refused as by 'sekisho check'.
 
 Examples:
   sekisho config show

@@ -18,6 +18,9 @@ pub(crate) struct Args {
     /// As a JSON array, one host per line
     #[arg(long)]
     json: bool,
+    /// Print the hashes of passwords, not digests of them
+    #[arg(long)]
+    secrets: bool,
 }
 
 pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
@@ -31,7 +34,11 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
         after = Some(last.pattern.clone());
         left -= page.len();
         for record in &page {
-            listing.push(|| View::new(record), || view::line(record))?;
+            let secrets = args.secrets;
+            listing.push(
+                || View::new(record, secrets),
+                || view::line(record, secrets),
+            )?;
         }
     }
     listing.end()?;

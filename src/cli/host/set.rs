@@ -187,6 +187,7 @@ Examples:
   sekisho host set app.example --upstream http://127.0.0.1:3000
   sekisho host set shop.example --site site.json
   sekisho host set old.example --redirect https://shop.example
+  sekisho host set staff.example --root /srv/www/staff --auth staff.htpasswd
   sekisho host set late.example --status 503 --text suspended.txt
   sekisho host set www.shop.example --cert shop.example
   sekisho host set shop.example --min-tls 1.3

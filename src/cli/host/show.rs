@@ -17,6 +17,9 @@ pub(crate) struct Args {
     /// As a JSON object
     #[arg(long)]
     json: bool,
+    /// Print the hashes of passwords, not digests of them
+    #[arg(long)]
+    secrets: bool,
 }
 
 pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
@@ -28,11 +31,11 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
     if args.json {
         let lineages = lineages.iter();
         let lineages = lineages.map(|one| lineage::View::new(one, &credentials, now));
-        let mut view = View::new(&record);
+        let mut view = View::new(&record, args.secrets);
         view.lineages = Some(lineages.collect());
         output.object(&view)?;
     } else {
-        view::write(&mut output, &record, &credentials)?;
+        view::write(&mut output, (&record, args.secrets), &credentials)?;
         for one in &lineages {
             lineage::write(&mut output, one, &credentials, now, view::COLUMN)?;
         }
@@ -44,6 +47,9 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
 const EXAMPLES: &str = "\
 Shows the lineages of its certificates, too: whether they are renewed, when, and
 why the last attempt failed.
+
+A digest sha256:… stands for the hash of a password; 'host set --site' takes it for
+the hash that the host has.
 
 Examples:
   sekisho host show shop.example

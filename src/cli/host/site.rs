@@ -8,7 +8,7 @@ use sekisho_certs::{HostRecord, Site, Tenant};
 use sekisho_server::site::{self, MAX_DOCUMENT, SiteDocument, SiteError};
 use serde_json::{Value, json};
 
-use crate::cli::host::read_input;
+use crate::cli::host::{passwords, read_input};
 use crate::config::Config;
 use crate::terminal::failure::{Result, Usage};
 
@@ -20,6 +20,14 @@ pub(crate) struct SiteArgs {
     /// Text of the answer with --status; '-' is standard input
     #[arg(long, value_name = "FILE", requires = "status")]
     text: Option<PathBuf>,
+    /// Ask for the passwords of this file of htpasswd; '-' is standard input
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "site",
+        conflicts_with_all = ["document", "default_site"]
+    )]
+    auth: Option<PathBuf>,
 }
 
 /// At most one of the ways to answer requests.
@@ -50,11 +58,14 @@ struct ActionArgs {
 impl SiteArgs {
     /// Returns whether standard input is read.
     pub(super) fn reads_input(&self) -> bool {
-        let files = [&self.action.document, &self.text];
-        files
-            .into_iter()
-            .flatten()
-            .any(|file| file == Path::new("-"))
+        self.inputs() > 0
+    }
+
+    /// Returns how many of the files are standard input.
+    fn inputs(&self) -> usize {
+        let files = [&self.action.document, &self.text, &self.auth];
+        let files = files.into_iter().flatten();
+        files.filter(|file| *file == Path::new("-")).count()
     }
 
     /// Reads the files that are named, makes the document, and checks its keys.
@@ -62,8 +73,12 @@ impl SiteArgs {
     /// # Errors
     /// If a file can't be read, or a key is wrong.
     pub(super) fn read(&self) -> Result<Chosen> {
+        if self.inputs() > 1 {
+            let why = "standard input holds one file: give --text or --auth another";
+            return Err(Usage(why.into()).into());
+        }
         let action = &self.action;
-        let document = if let Some(file) = &action.document {
+        let mut document = if let Some(file) = &action.document {
             return Chosen::document(&text_of(file).context("--site")?);
         } else if let Some(url) = &action.upstream {
             json!({ "upstream": url })
@@ -89,6 +104,9 @@ impl SiteArgs {
         } else {
             return Ok(Chosen::Nothing);
         };
+        if let Some(file) = &self.auth {
+            document["auth"] = passwords::auth_of(file, &text_of(file).context("--auth")?)?;
+        }
         Chosen::document(&document.to_string())
     }
 
@@ -110,14 +128,41 @@ pub(super) enum Chosen {
     /// The site of the configuration.
     Default,
     /// A document that was read.
-    Document(SiteDocument),
+    Document(Document),
+}
+
+/// Document whose keys were checked.
+#[derive(Debug)]
+pub(super) struct Document {
+    checked: SiteDocument,
+    /// Its text, if digests stand for hashes of the host's present site.
+    with_digests: Option<String>,
+}
+
+impl Document {
+    /// Returns the document with the hashes of the host's present site.
+    fn complete(&self, present: Option<&Site>) -> Result<SiteDocument> {
+        let Some(json) = &self.with_digests else {
+            return Ok(self.checked.clone());
+        };
+        let mut found: Value = serde_json::from_str(json)?;
+        passwords::restore(&mut found, present.map(document))?;
+        let complete = SiteDocument::parse(&found.to_string());
+        Ok(complete.map_err(|error| usage(&error))?)
+    }
 }
 
 impl Chosen {
     fn document(json: &str) -> Result<Self> {
-        Ok(Self::Document(
-            SiteDocument::parse(json).map_err(|error| usage(&error))?,
-        ))
+        let with_digests = passwords::has_digests(json).then(|| json.to_owned());
+        let checked = match &with_digests {
+            Some(json) => SiteDocument::parse(&passwords::without_digests(json)),
+            None => SiteDocument::parse(json),
+        };
+        Ok(Self::Document(Document {
+            checked: checked.map_err(|error| usage(&error))?,
+            with_digests,
+        }))
     }
 
     /// Checks what the servers of this configuration allow, before a store is
@@ -129,6 +174,7 @@ impl Chosen {
         // The record's own tenant is not known before the store is opened.
         let any = Tenant::parse("tenant").map_err(Usage)?;
         let site = document
+            .checked
             .site(tenant.unwrap_or(&any))
             .map_err(|error| usage(&error))?;
         refuse(&site, config, tenant)
@@ -136,7 +182,7 @@ impl Chosen {
 
     /// Returns whether the site names folders or servers, which `[sites]` bounds.
     pub(super) fn names_places(&self) -> bool {
-        matches!(self, Self::Document(document) if document.names_places())
+        matches!(self, Self::Document(document) if document.checked.names_places())
     }
 
     /// Puts the site into a record. `before` is the record's earlier tenant.
@@ -154,6 +200,7 @@ impl Chosen {
             }
             Self::Default => record.site = None,
             Self::Document(chosen) => {
+                let chosen = chosen.complete(record.site.as_ref())?;
                 chosen.site(&record.tenant).map_err(|error| usage(&error))?;
                 // Without the spaces of the file.
                 let json = document(chosen.stored()).to_string().into();
@@ -231,10 +278,26 @@ pub(super) fn document(site: &Site) -> Value {
     serde_json::from_str(&site.json).unwrap_or_else(|_| Value::from(&*site.json))
 }
 
+/// Returns the site's document as it is shown: with a digest of each hash of a password,
+/// unless `secrets` are asked for. A text that can't be parsed may hold some.
+pub(super) fn shown(site: &Site, secrets: bool) -> Value {
+    let mut document = document(site);
+    match &document {
+        _ if secrets => {}
+        Value::String(text) if text.contains("auth") => {
+            document = "can't be parsed, and may hold hashes of passwords; see --secrets".into();
+        }
+        _ => passwords::hide(&mut document),
+    }
+    document
+}
+
 /// Formats a line such as `root /srv/www`.
-pub(super) fn line(site: &Site) -> String {
-    let Value::Object(document) = document(site) else {
-        return site.json.to_string();
+pub(super) fn line(site: &Site, secrets: bool) -> String {
+    let document = match shown(site, secrets) {
+        Value::Object(document) => document,
+        Value::String(text) => return text,
+        other => return other.to_string(),
     };
     let pairs = document.iter().map(|(key, value)| match value {
         Value::String(text) => format!("{key} {text}"),

@@ -34,13 +34,14 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn new(record: &'a HostRecord) -> Self {
+    /// Makes the form; with the hashes of passwords if `secrets` are asked for.
+    pub(super) fn new(record: &'a HostRecord, secrets: bool) -> Self {
         let credentials = record.references.iter();
         Self {
             name: record.pattern.as_str(),
             unicode: record.pattern.to_unicode(),
             tenant: record.tenant.as_str(),
-            site: record.site.as_ref().map(site::document),
+            site: record.site.as_ref().map(|site| site::shown(site, secrets)),
             min_tls: record.tls.min.as_str(),
             client_ca: record.tls.client_ca.as_deref().map(client_ca::View::all),
             disabled: record.disabled,
@@ -55,7 +56,7 @@ impl<'a> View<'a> {
 }
 
 /// Formats a line of a list: name, tenant, key types, site.
-pub(super) fn line(record: &HostRecord) -> String {
+pub(super) fn line(record: &HostRecord, secrets: bool) -> String {
     let types = record.references.iter();
     let types: Vec<_> = types.map(|(key_type, _)| key_type.as_str()).collect();
     let types = match types.is_empty() {
@@ -63,7 +64,7 @@ pub(super) fn line(record: &HostRecord) -> String {
         false => types.join("+"),
     };
     let tenant = tenant(record);
-    let site = record.site.as_ref().map(site::line);
+    let site = record.site.as_ref().map(|site| site::line(site, secrets));
     let site = site.unwrap_or_else(|| "default site".into());
     let disabled = if record.disabled { ", disabled" } else { "" };
     let name = output::name(&record.pattern);
@@ -77,7 +78,7 @@ pub(super) fn line(record: &HostRecord) -> String {
 /// Writes all fields for people.
 pub(super) fn write<K>(
     out: &mut impl Write,
-    record: &HostRecord,
+    (record, secrets): (&HostRecord, bool),
     credentials: &[StoredCredential<K>],
 ) -> io::Result<()> {
     writeln!(out, "host      {}", output::name(&record.pattern))?;
@@ -86,7 +87,7 @@ pub(super) fn write<K>(
     }
     writeln!(out, "tenant    {}", tenant(record))?;
     let site = match &record.site {
-        Some(site) => printable(&site::line(site)),
+        Some(site) => printable(&site::line(site, secrets)),
         None => "as [site] in the configuration".to_owned(),
     };
     writeln!(out, "site      {site}")?;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Hides what is secret in a value: passwords in URLs, and in `[site]` credentials that are
-/// sent to upstreams. `path` is that of its key.
+/// sent to upstreams, and hashes of passwords. `path` is that of its key.
 pub(super) fn hide(path: &[String], value: &mut Value) {
     match value {
         Value::String(text) if is_credential(path) => STARS.clone_into(text),
@@ -18,15 +18,17 @@ pub(super) fn hide(path: &[String], value: &mut Value) {
     }
 }
 
-/// Tells whether a path is that of a field with credentials in `request` of a site.
+/// Tells whether a path is that of a field with credentials in `request` of a site, or of
+/// the hash of a password.
 fn is_credential(path: &[String]) -> bool {
-    let [site, .., request, "set" | "add", field] =
-        path.iter().map(String::as_str).collect::<Vec<_>>()[..]
-    else {
-        return false;
-    };
-    let field = field.to_ascii_lowercase();
-    (site, request) == ("site", "request") && CREDENTIALS.iter().any(|word| field.contains(word))
+    match path.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["site", .., "request", "set" | "add", field] => {
+            let field = field.to_ascii_lowercase();
+            CREDENTIALS.iter().any(|word| field.contains(word))
+        }
+        ["site", .., "auth", "users", _] => true,
+        _ => false,
+    }
 }
 
 /// Replaces the passwords in a text: of a URL, or of all URLs in a command.
@@ -132,6 +134,9 @@ mod tests {
             ("site paths 0 request add X-Api-Key", true),
             ("site request set X-Forwarded-Prefix", false),
             ("site response set WWW-Authenticate", false),
+            ("site auth users ann", true),
+            ("site paths 0 auth users ann", true),
+            ("site auth realm", false),
             ("acme key", false),
         ] {
             let path: Vec<_> = path.split(' ').map(str::to_owned).collect();
