@@ -80,10 +80,10 @@ fn text(folder: &Path) -> String {
     )
 }
 
-/// Children of the pool: more than the connections that the servers keep.
-const CHILDREN: usize = 16;
+/// Children of the pool: more than the connections that all servers of a row keep together.
+const CHILDREN: usize = 64;
 /// Script with the name that the clients of all rows ask for: a page of 612 bytes, as the
 /// rows of files have it.
-const SCRIPT: &str = "<?php echo str_pad(\"<!DOCTYPE html><title>A page to measure with</title>\\n\", \
-     611, 'x'), \"\\n\";\n";
+const SCRIPT: &str = "<?php header('Content-Length: 612'); \
+     echo str_pad(\"<!DOCTYPE html><title>A page to measure with</title>\\n\", 611, 'x'), \"\\n\";\n";
 const START_BOUND: Duration = Duration::from_secs(10);

@@ -99,8 +99,7 @@ impl Transport {
     /// # Errors
     /// Of the system.
     pub(crate) fn unix(path: &Path) -> io::Result<Self> {
-        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        socket.set_nonblocking(true)?;
+        let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
         socket.connect(&SockAddr::unix(path)?)?;
         let socket = std::os::unix::net::UnixStream::from(OwnedFd::from(socket));
         Ok(Stream::Unix(UnixStream::from_std(socket)?).into())
