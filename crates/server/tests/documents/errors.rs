@@ -28,14 +28,6 @@ fn a_document_has_the_oldest_format_that_suffices() {
             r#"{"upstream": {"servers": [{"url": "http://{host}.apps"}]}}"#,
             3,
         ),
-        (
-            r#"{"status": 404, "auth": {"users": {"a": "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ="}}}"#,
-            3,
-        ),
-        (
-            r#"{"root": "/srv", "paths": [{"path": "/a", "status": 404, "auth": false}]}"#,
-            3,
-        ),
     ] {
         let tenant = Tenant::parse("anna").unwrap();
         let document = SiteDocument::parse(json).unwrap();

@@ -1,5 +1,7 @@
 //! Tests what is refused of `auth`, and that no error repeats a hash.
 
+use sekisho_certs::{Site as StoredSite, Tenant};
+use sekisho_server::site::{Site, SiteDocument};
 use serde_json::json;
 
 use super::site;
@@ -10,6 +12,22 @@ fn an_error_names_the_user() {
         let error = site(json).expect_err(json).to_string();
         assert!(error.contains(expected), "{json}\n{error}");
         assert!(!error.contains(['\n', '{']), "{error}");
+    }
+}
+
+#[test]
+fn a_document_with_users_has_format_3() {
+    for json in [
+        r#"{"status": 404, "auth": {"users": {"a": "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ="}}}"#,
+        r#"{"root": "/srv", "paths": [{"path": "/a", "status": 404, "auth": false}]}"#,
+    ] {
+        let document = SiteDocument::parse(json).unwrap();
+        assert_eq!(document.stored().format, 3);
+        let json = json.into();
+        let stored = StoredSite { format: 2, json };
+        let error = Site::parse(&stored, &Tenant::default()).unwrap_err();
+        let expected = "`auth`: format 2 has no such key";
+        assert!(error.to_string().contains(expected), "{error}");
     }
 }
 
