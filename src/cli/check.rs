@@ -1,5 +1,6 @@
 //! `sekisho check`
 
+mod programs;
 mod sites;
 
 use std::io::Write;
@@ -63,6 +64,7 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
         writeln!(output, "{url} is there")?;
     }
     refused.write(&mut output)?;
+    programs::write(&config, &mut output)?;
     output.flush()?;
     for error in unreachable.store.into_iter().chain(unreachable.redis_cache) {
         if args.reachable {

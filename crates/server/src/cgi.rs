@@ -3,8 +3,6 @@
 //! The process of a server with many hosts is large. Its programs are started without a copy
 //! of its page table: see [`spawn`].
 
-#![allow(dead_code, unused_imports, reason = "no site starts programs yet")]
-
 mod group;
 mod libc_fork;
 mod program;
@@ -27,9 +25,12 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
 use crate::limits::log_limiter::LogLimits;
-pub(crate) use libc_fork::starts_by_fork;
-pub(crate) use program::{Program, Refused, Survey, survey};
-pub(crate) use running::{Failure, Input, Output, Running};
+pub use libc_fork::starts_by_fork;
+pub(crate) use program::Program;
+pub use program::{Refused, Survey, survey};
+#[cfg(test)]
+use running::Failure;
+pub(crate) use running::{Input, Output, Running};
 use spawn::Spawned;
 use watch::Watch;
 
@@ -118,6 +119,41 @@ impl Programs {
         }))
     }
 
+    /// Looks for a program of a tenant, on a thread for blocking calls, until `until`.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        tenant: &Tenant,
+        until: Instant,
+        look: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, StartError> {
+        let permit = self.starting(tenant, until).await?;
+        let looked = spawn_blocking(move || {
+            let found = look();
+            drop(permit);
+            found
+        });
+        match timeout_at(until, looked).await {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(_)) | Err(_) => Err(StartError::Late),
+        }
+    }
+
+    /// Waits for a permit to block a thread.
+    async fn starting(
+        &self,
+        tenant: &Tenant,
+        until: Instant,
+    ) -> Result<Permit<Tenant>, StartError> {
+        let entered = self.0.starting.enter_until(tenant.clone(), until).await;
+        entered.map_err(|denied| {
+            let used = self.0.starting.used_by(tenant);
+            StartError::of(denied, used >= STARTS_OF_TENANT)
+        })
+    }
+
     /// Starts a program for a host of a tenant, until `until`. If the caller stops waiting, a
     /// program that was started meanwhile is ended.
     ///
@@ -140,11 +176,7 @@ impl Programs {
             let used = self.0.running.used_by(&share);
             StartError::of(denied, used >= share.most)
         })?;
-        let entered = self.0.starting.enter_until(tenant.clone(), until).await;
-        let starting = entered.map_err(|denied| {
-            let used = self.0.starting.used_by(tenant);
-            StartError::of(denied, used >= STARTS_OF_TENANT)
-        })?;
+        let starting = self.starting(tenant, until).await?;
         let job = Job {
             program,
             environment,

@@ -31,14 +31,14 @@ use crate::site::body::{Body, method_not_allowed, plain};
 use crate::site::{CacheRule, Candidate, Guard, Root, RuleOptions, SitePath, redirect_to};
 use cache::{Age, Cache, Entry, Key, KeyRef, What};
 use load::Loaded;
-use path::FilePath;
 use permits::Permits;
 use reads::{FolderReads, ReadPermit, Reads};
 
+pub(crate) use path::FilePath;
 pub(crate) use permits::Opener;
 pub use permits::{MAX_OPEN_FILES, OpenFiles};
 pub(crate) use reads::READS_IN_FLIGHT;
-pub(crate) use scripts::Scripted;
+pub(crate) use scripts::{ScriptPath, Scripted};
 
 /// File server with a memory cache of small files.
 ///

@@ -121,6 +121,7 @@ pub mod fuzzing {
     pub use crate::upstream::fastcgi_answer;
 }
 
+pub use cgi::{Refused as ProgramRefused, Survey, starts_by_fork, survey};
 pub use error::Error;
 pub use files::{MAX_OPEN_FILES, OpenFiles};
 pub use http::respond::Responder;

@@ -127,6 +127,12 @@ impl Site {
         self.bound_folders().map(|root| &*root.template.text)
     }
 
+    /// Returns the folders of the site's programs, as they were written.
+    pub fn programs(&self) -> impl Iterator<Item = &str> {
+        let programs = self.0.iter().filter_map(|rule| rule.action.programs());
+        programs.map(|root| &*root.template.text)
+    }
+
     /// Returns what `guard` refuses of the site of a tenant's host, as far as that is
     /// known before a request; for none, what it refuses whoever has the host. Blocks: it
     /// reads folders.
@@ -146,7 +152,7 @@ impl Site {
         refused.is_none()
     }
 
-    /// Returns what is refused first of the folders, the upstreams and the fields.
+    /// Returns what is refused first of the folders, programs, upstreams and fields.
     fn refused_by(
         &self,
         guard: &Guard,
@@ -156,6 +162,12 @@ impl Site {
         let mut roots = self.bound_folders();
         let root =
             roots.find_map(|root| Some((inspect(root)?, "root", root.template.text.to_string())));
+        let programs = || {
+            let mut programs = self.0.iter().filter_map(|rule| rule.action.programs());
+            let root = programs.find(|root| guard.programs(root).is_none())?;
+            let what = root.template.text.to_string();
+            Some((Refusal::Programs, "root", what))
+        };
         let upstream = || {
             let mut upstreams = self.upstreams();
             let address = upstreams.find_map(|one| guard.inspect_upstream(one, tenant))?;
@@ -165,7 +177,8 @@ impl Site {
             let (name, key) = self.changed_field(guard.fields())?;
             Some((Refusal::Field(key), "field", name.to_string()))
         };
-        let (refusal, kind, what) = root.or_else(upstream).or_else(field)?;
+        let refused = root.or_else(programs).or_else(upstream).or_else(field);
+        let (refusal, kind, what) = refused?;
         Some(Refused {
             kind,
             what,
@@ -178,7 +191,7 @@ impl Site {
     pub fn changed_field(&self, named: &NamedFields) -> Option<(HeaderName, &'static str)> {
         self.0
             .iter()
-            .filter(|rule| rule.action.upstream().is_some())
+            .filter(|rule| rule.action.passes_on().is_some())
             .filter_map(|rule| rule.options.as_ref())
             .find_map(|options| named.changed_by(&options.request_fields))
     }
@@ -261,7 +274,14 @@ impl SiteDocument {
     /// Returns whether the site names folders or servers, which `[sites] allow` bounds.
     #[must_use]
     pub fn names_places(&self) -> bool {
-        self.site.bound_folders().next().is_some() || self.site.upstreams().next().is_some()
+        let has_programs = self
+            .site
+            .0
+            .iter()
+            .any(|rule| rule.action.programs().is_some());
+        has_programs
+            || self.site.bound_folders().next().is_some()
+            || self.site.upstreams().next().is_some()
     }
 
     /// Returns the form that a host record has, in the oldest format that suffices.

@@ -6,6 +6,8 @@
 //! judged; the body is streamed while the head of the answer is awaited; `answer` passes that
 //! back, with the body as it comes, and gives the connection back.
 //!
+//! A CGI program takes an upstream's place: `program` runs it.
+//!
 //! # The way to an upstream
 //!
 //! Nothing is kept whole: a body moves as fast as its reader takes it, in both
@@ -87,6 +89,7 @@ mod failure;
 mod owned;
 mod parts;
 mod permits;
+pub(crate) mod program;
 mod reach;
 mod request;
 mod send;
@@ -105,7 +108,7 @@ use tokio::time::Instant;
 use crate::connection::request::RequestContext;
 use crate::limits::bodies::Held;
 use crate::site::body::Body;
-use crate::site::{DEFAULT_BODY_LIMIT, RuleOptions, Upstream};
+use crate::site::{DEFAULT_BODY_LIMIT, RuleOptions, Upstream, UpstreamOptions};
 use answer::arriving::Arriving;
 use answer::still_served::StillServed;
 use answer::tunnel::Leaving;
@@ -143,6 +146,26 @@ pub(crate) struct ForwardTo<'a> {
     pub(crate) script: Option<&'a Script<'a>>,
 }
 
+/// Settings of what a request goes to.
+#[derive(Clone, Copy)]
+struct Towards<'a> {
+    options: &'a UpstreamOptions,
+    /// Options of the rule.
+    rule: Option<&'a RuleOptions>,
+    /// The recipient must be told the length of a body.
+    is_script: bool,
+}
+
+impl<'a> ForwardTo<'a> {
+    fn towards(&self) -> Towards<'a> {
+        Towards {
+            options: self.upstream.options(),
+            rule: self.options,
+            is_script: self.script.is_some(),
+        }
+    }
+}
+
 /// Passes a request on, and its answer back.
 ///
 /// # Errors
@@ -165,7 +188,7 @@ pub(crate) fn forward<'a>(
     worker: &'a Arc<Worker>,
     to: ForwardTo<'a>,
     head: Parts,
-    body: Incoming,
+    body: Option<Incoming>,
 ) -> impl Future<Output = Result<Response<Body>, StatusCode>> + Send + 'a {
     // Boxed: other answers have no room for it. Written in place: made first and then
     // boxed, its 2,900 bytes would be moved twice.
@@ -205,17 +228,17 @@ fn log(
 async fn take_body(
     context: &RequestContext<'_>,
     worker: &Worker,
-    to: ForwardTo<'_>,
+    to: Towards<'_>,
     (body, (ours, expects)): (Option<Incoming>, (OurFields, bool)),
 ) -> Result<(Option<Arc<Exchange>>, Upload), Failure> {
     let Some(body) = body else {
         return Ok((None, Upload::default()));
     };
     let timeouts = &context.connection.timeouts;
-    let is_collected = to.script.is_some() && body.size_hint().exact().is_none();
+    let is_collected = to.is_script && body.size_hint().exact().is_none();
     // A body that is collected waits for no upstream.
     let exchange = Arc::new(Exchange::new(expects && !is_collected, timeouts.flow()));
-    let limit = to.options.map_or(DEFAULT_BODY_LIMIT, |it| it.body_limit);
+    let limit = to.rule.map_or(DEFAULT_BODY_LIMIT, |it| it.body_limit);
     let most = if is_collected {
         limit.min(LONGEST)
     } else {
@@ -225,7 +248,7 @@ async fn take_body(
     if !is_collected {
         return Ok((Some(exchange), upload));
     }
-    let until = Instant::now() + to.upstream.options().timeouts.connect;
+    let until = Instant::now() + to.options.timeouts.connect;
     let collecting = &worker.upstreams.collecting;
     let prefix = context.client.into();
     let whole = collecting.collect(prefix, until, upload, (&exchange, limit));
@@ -238,15 +261,21 @@ async fn pass(
     worker: &Arc<Worker>,
     to: ForwardTo<'_>,
     mut head: Parts,
-    body: Incoming,
+    body: Option<Incoming>,
 ) -> Result<Response<Body>, Failure> {
     let options = to.upstream.options();
     let connect = upgrade::extended_connect(&mut head).map_err(Failure::Refused)?;
     // The stream of an extended CONNECT is no body.
-    let has_body = connect.is_none() && !body.is_end_stream();
+    let body = body.filter(|body| connect.is_none() && !body.is_end_stream());
+    let towards = to.towards();
     // The rule may remove the cookie.
     let cookie = rendezvous::cookie_of(&options.balance, &head.headers);
-    let outgoing = head::prepare(&mut head, has_body, to, (context, &worker.upstreams));
+    let outgoing = head::prepare(
+        &mut head,
+        body.is_some(),
+        towards,
+        (context, &worker.upstreams),
+    );
     let outgoing = outgoing.map_err(Failure::Refused)?;
     let asked = outgoing.upgrade.filter(|_| to.script.is_none());
     if to.script.is_none() {
@@ -259,8 +288,7 @@ async fn pass(
     let timeouts = &context.connection.timeouts;
     let at_upstream = timeouts.at_upstream();
     let ours = (outgoing.ours, outgoing.expects);
-    let body = (has_body.then_some(body), ours);
-    let (exchange, upload) = take_body(context, worker, to, body).await?;
+    let (exchange, upload) = take_body(context, worker, towards, (body, ours)).await?;
     let sending = Sending {
         context,
         worker,
@@ -294,8 +322,7 @@ async fn pass(
         return Err(Failure::answer("it did not switch to WebSocket"));
     }
     let in_flight = InFlight {
-        lease,
-        chosen,
+        via: Some((lease, chosen)),
         exchange,
         at_upstream,
     };

@@ -16,7 +16,7 @@ use rustix::process::{getegid, geteuid, getgroups};
 use thiserror::Error;
 
 use crate::site::open::{locate_beneath, locate_without_links, open_folder, real_path};
-pub(crate) use survey::{Survey, survey};
+pub use survey::{Survey, survey};
 
 /// Program that nobody else may change, judged for one start: it is opened anew for the next
 /// one.
@@ -28,7 +28,7 @@ pub(crate) struct Program {
 
 /// Reasons why a program does not run.
 #[derive(Debug, Error)]
-pub(crate) enum Refused {
+pub enum Refused {
     /// No file has this path.
     #[error("there is no such program")]
     Absent,

@@ -198,6 +198,7 @@ impl Output {
     }
 
     /// As [`Self::poll_piece`].
+    #[cfg(test)]
     pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
         std::future::poll_fn(|cx| self.poll_piece(cx)).await
     }

@@ -3,6 +3,7 @@
 mod admission;
 mod fields;
 mod passwords;
+mod programs;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -58,14 +59,8 @@ impl Responder {
         }
     }
 
-    /// Answers one request from `site`:
-    ///
-    /// 1. parses the path: 400 if it is refused;
-    /// 2. finds its rule: 404 if there is none;
-    /// 3. asks the rule whether it takes the request: 401, 403, 413, 429 or 503;
-    /// 4. answers as the rule says;
-    /// 5. replaces the content of an error of ours by the rule's page;
-    /// 6. changes the answer's fields.
+    /// Answers one request from `site`. A program may say from which path of the site the
+    /// answer comes instead (RFC 3875, section 6.2.2).
     pub(crate) async fn respond(
         &self,
         context: &RequestContext<'_>,
@@ -74,21 +69,48 @@ impl Responder {
         request: &mut Option<Request<Incoming>>,
     ) -> Response<Body> {
         let request = request.take().expect("a request is answered once");
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        let mut body = Some(body);
+        for _ in 0..=LOCAL_REDIRECTS {
+            match self.answer(context, upstreams, site, head, body).await {
+                Ok(response) => return response,
+                Err(elsewhere) => (head, body) = (*elsewhere, None),
+            }
+        }
+        plain(StatusCode::BAD_GATEWAY)
+    }
+
+    /// Answers a request, or returns the head of the one to answer in its place:
+    ///
+    /// 1. parses the path: 400 if it is refused;
+    /// 2. finds its rule: 404 if there is none;
+    /// 3. asks the rule whether it takes the request: 401, 403, 413, 429 or 503;
+    /// 4. answers as the rule says;
+    /// 5. replaces the content of an error of ours by the rule's page;
+    /// 6. changes the answer's fields.
+    async fn answer(
+        &self,
+        context: &RequestContext<'_>,
+        upstreams: &Arc<upstream::Worker>,
+        site: &Site,
+        head: Parts,
+        body: Option<Incoming>,
+    ) -> Result<Response<Body>, Box<Parts>> {
         let path = match SitePath::parse(&head.uri) {
             Ok(path) => path,
             Err(status) => {
                 discard(context, &head, body, None).await;
-                return plain(status);
+                return Ok(plain(status));
             }
         };
         let Some(rule) = site.rule(&path) else {
             discard(context, &head, body, None).await;
-            return plain(StatusCode::NOT_FOUND);
+            return Ok(plain(StatusCode::NOT_FOUND));
         };
         let method = (head.method == Method::HEAD, fields::is_read(&head.method));
         let mut author = Author::Server;
-        let asked = (&head.headers, body.size_hint().lower());
+        let length = body.as_ref().map_or(0, |body| body.size_hint().lower());
+        let asked = (&head.headers, length);
         let admitted = admission::admit(context, &self.gates, rule, asked).await;
         if let (Ok(Admitted { user: Some(user) }), Some(entry)) = (&admitted, context.entry) {
             entry.authenticated(user);
@@ -126,6 +148,15 @@ impl Responder {
                 author = answered.0;
                 answered.1
             }
+            (Ok(Admitted { user }), Action::Programs(root)) => {
+                let uri = head.uri.clone();
+                let asked = (rule, root, user);
+                let ran = self.run_program(context, upstreams, asked, &uri, (head, body));
+                // Boxed: other requests have no room for it.
+                let answered = Box::pin(ran).await?;
+                author = answered.0;
+                answered.1
+            }
             (admitted, action) => {
                 let reason = admitted.as_ref().err().map(|refused| refused.reason);
                 discard(context, &head, body, reason).await;
@@ -140,13 +171,11 @@ impl Responder {
                 }
             }
         };
-        match &rule.options {
-            None => response,
-            Some(options) => {
-                self.finish(context, options, method, author, response)
-                    .await
-            }
-        }
+        let Some(options) = &rule.options else {
+            return Ok(response);
+        };
+        let finished = self.finish(context, options, method, author, response);
+        Ok(finished.await)
     }
 
     /// Does the steps behind the answer.
@@ -219,7 +248,9 @@ impl Responder {
                 let folder = Folder { root, host, tenant };
                 self.files.respond(folder, asked, open).await
             }
-            Action::Upstream(_) | Action::Scripts(..) => plain(StatusCode::BAD_GATEWAY),
+            Action::Upstream(_) | Action::Scripts(..) | Action::Programs(_) => {
+                plain(StatusCode::BAD_GATEWAY)
+            }
             Action::Redirect(redirect) => redirect.respond(host, &head.uri),
             Action::Status { code, text: None } => plain(*code),
             Action::Status {
@@ -270,6 +301,7 @@ impl Author {
             Action::Status { text: None, .. }
             | Action::Files(_)
             | Action::Scripts(..)
+            | Action::Programs(_)
             | Action::Redirect(_)
             | Action::Upstream(_) => Self::Server,
         }
@@ -299,7 +331,7 @@ async fn run(
     upstreams: &Arc<upstream::Worker>,
     (rule, root, scripts): (&Rule, &Root, &Scripts),
     (found, path, user): (Scripted, &str, Option<&str>),
-    (head, body): (Parts, Incoming),
+    (head, body): (Parts, Option<Incoming>),
 ) -> (Author, Response<Body>) {
     let script = match found {
         Scripted::Script(script) => script,
@@ -333,7 +365,7 @@ async fn pass_on(
     upstreams: &Arc<upstream::Worker>,
     (rule, to): (&Rule, To<'_>),
     head: Parts,
-    body: Incoming,
+    body: Option<Incoming>,
 ) -> (Author, Response<Body>) {
     if is_trace(&head.method) {
         discard(context, &head, body, None).await;
@@ -362,6 +394,9 @@ fn is_trace(method: &Method) -> bool {
     *method == Method::TRACE || method.as_str() == "TRACK"
 }
 
+/// Times that programs may say in a row from where the answer comes instead.
+const LOCAL_REDIRECTS: usize = 5;
+
 /// Methods that an upstream usually takes, for the answer to one that it never gets.
 const PASSED_ON: &str = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
 
@@ -369,10 +404,10 @@ const PASSED_ON: &str = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
 async fn discard(
     context: &RequestContext<'_>,
     head: &Parts,
-    body: Incoming,
+    body: Option<Incoming>,
     refused: Option<RequestRefusal>,
 ) {
-    if rest::is_open(head, &body) {
+    if let Some(body) = body.filter(|body| rest::is_open(head, body)) {
         let is_too_large = refused == Some(RequestRefusal::Body);
         let timeouts = &context.connection.timeouts;
         Box::pin(rest::discard(body, is_too_large, timeouts)).await;

@@ -30,6 +30,7 @@ use sekisho_certs::{Challenges, Clock, Lookup};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use crate::cgi::{Most, Programs};
 use crate::connection::connections::Connections;
 use crate::connection::handshake::Handshakes;
 use crate::error::Error;
@@ -256,6 +257,7 @@ fn assemble(settings: Settings, parts: Parts, https_port: u16) -> (Arc<Common>, 
         descriptors: Descriptors::new(settings.upstreams, open),
         sockets: Sockets::new(),
         tls: TlsClients::new(parts.load_roots),
+        programs: Programs::new(Most::default()),
         collecting: Collecting::new(),
         loop_id: parts.loop_id.into(),
         guard: Arc::clone(parts.responder.guard()),

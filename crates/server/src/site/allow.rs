@@ -140,7 +140,6 @@ impl Allowed {
 
     /// Returns the longest entry with programs that holds a path, by its text. Symbolic
     /// links are checked when a program is opened.
-    #[allow(dead_code, reason = "no site starts programs yet")]
     pub(crate) fn programs_with(&self, path: &Path) -> Option<&Path> {
         let entries = self.0.programs.iter().filter(|_| !climbs(path));
         let holding = entries.filter(|entry| path.starts_with(entry));

@@ -87,8 +87,8 @@ fn path_rule(
     // Wrong keys are reported here only if they are the path's own: those above have been
     // checked.
     let has_request = raw.request.is_some();
-    if has_request && action.upstream().is_none() {
-        let text = "only `upstream` and `fastcgi` get request fields";
+    if has_request && action.passes_on().is_none() {
+        let text = "only `upstream`, `fastcgi` and `cgi` get request fields";
         return Err(Wrong::new(text)).below("request");
     }
     // Rates of a path's own are counted apart from those of other paths.
@@ -101,8 +101,8 @@ fn path_rule(
     if let (false, Some(own), Some(shared)) = (has_users, &mut own, shared) {
         own.auth.clone_from(&shared.auth);
     }
-    if let (true, Some(upstream), Some(own)) = (has_request, action.upstream(), &own) {
-        fields::reach(&own.request_fields, upstream.options()).below("request")?;
+    if let (true, Some(options), Some(own)) = (has_request, action.passes_on(), &own) {
+        fields::reach(&own.request_fields, options).below("request")?;
     }
     let options = own.as_ref().or(shared.map(Arc::as_ref));
     let rewritten = raw.rewrite(&action, || options.cloned().unwrap_or_default())?;
@@ -118,10 +118,10 @@ fn path_rule(
 fn reach_upstreams(rules: &[Rule], shared: Option<&RuleOptions>) -> Checked<()> {
     let Some(shared) = shared else { return Ok(()) };
     for rule in rules {
-        if let (Some(upstream), Some(options)) = (rule.action.upstream(), &rule.options)
+        if let (Some(passed), Some(options)) = (rule.action.passes_on(), &rule.options)
             && options.request_fields == shared.request_fields
         {
-            fields::reach(&shared.request_fields, upstream.options()).below("request")?;
+            fields::reach(&shared.request_fields, passed).below("request")?;
         }
     }
     Ok(())
@@ -168,9 +168,17 @@ fn action(raw: &RawRule, base: Option<&Path>) -> Checked<Action> {
     if raw.fastcgi.is_some() && raw.root.is_none() {
         return Err(Wrong::new("write the `root` of its scripts, too")).below("fastcgi");
     }
+    let is_cgi = raw.cgi == Some(true);
+    if is_cgi && (raw.root.is_none() || raw.fastcgi.is_some()) {
+        let text = "write the `root` of its programs, and no `fastcgi`";
+        return Err(Wrong::new(text)).below("cgi");
+    }
     match (&raw.root, &raw.upstream, &raw.redirect, raw.status) {
         (Some(root), None, None, None) => {
             let root = root_of(root, base).below("root")?;
+            if is_cgi {
+                return programs_of(root).below("root");
+            }
             let scripts = |raw| fastcgi::scripts(raw, base.is_none()).map(Arc::new);
             let scripts = checked("fastcgi", raw.fastcgi.as_ref(), scripts)?;
             Ok(match scripts {
@@ -198,6 +206,17 @@ fn action(raw: &RawRule, base: Option<&Path>) -> Checked<Action> {
             Ok(Action::Status { code, text })
         }
         _ => Err(Wrong::new(CHOICE)),
+    }
+}
+
+/// Checks the folder of programs.
+fn programs_of(root: Root) -> Checked<Action> {
+    match root.template.text.contains('{') {
+        true => Err(Wrong::new(
+            "programs run as the server's user and are the operator's: write a folder without \
+             placeholders; tenants' own programs run by `fastcgi`",
+        )),
+        false => Ok(Action::Programs(root)),
     }
 }
 
@@ -262,7 +281,7 @@ impl RawRule {
         action: &Action,
         make: impl FnOnce() -> RuleOptions,
     ) -> Checked<Option<RuleOptions>> {
-        let gets_path = action.root().is_some() || action.upstream().is_some();
+        let gets_path = action.root().is_some() || action.passes_on().is_some();
         for (is_there, key) in [(self.strip.is_some(), "strip"), (self.add.is_some(), "add")] {
             if is_there && !gets_path {
                 return Err(Wrong::new("only `root` and `upstream` get a path")).below(key);
@@ -318,7 +337,9 @@ fn candidate(text: &str) -> Checked<Candidate> {
 }
 
 /// Keys that say how requests are answered.
-const ANSWER_KEYS: [&str; 6] = ["root", "fastcgi", "upstream", "redirect", "status", "text"];
+const ANSWER_KEYS: [&str; 7] = [
+    "root", "fastcgi", "cgi", "upstream", "redirect", "status", "text",
+];
 
 /// Keys about the path that files or upstream get. No path takes them from the top level.
 const REWRITES: [&str; 3] = ["strip", "add", "try"];

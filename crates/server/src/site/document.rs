@@ -95,6 +95,7 @@ rule_keys! {
     own {
         root: Option<String>,
         fastcgi: Option<TextOr<RawFastCgi>>,
+        cgi: Option<bool>,
         upstream: Option<TextOr<RawUpstream>>,
         redirect: Option<String>,
         status: Option<i64>,
@@ -209,7 +210,7 @@ impl RawRule {
 fn format_of(key: &str) -> u32 {
     match key {
         "root" | "redirect" | "status" => 1,
-        "auth" | "fastcgi" => 3,
+        "auth" | "cgi" | "fastcgi" => 3,
         _ => 2,
     }
 }

@@ -50,6 +50,8 @@ pub enum Refusal {
     /// The upstream of a host record is at an address or socket that is not
     /// allowed.
     Upstream,
+    /// The root of a host record with programs lies in no `cgi:` entry of `[sites] allow`.
+    Programs,
     /// A rule's `request` changes the field that this key of `[sites]` names.
     Field(&'static str),
 }
@@ -59,6 +61,9 @@ impl fmt::Display for Refusal {
         let text = match self {
             Self::Field(key) => {
                 return write!(f, "only the server sets the field of [sites] {key}");
+            }
+            Self::Programs => {
+                "the root of programs lies in no folder of a cgi: entry of [sites] allow"
             }
             Self::OutsideAllow => "the root lies outside of the folders of [sites] allow",
             Self::Link => {
@@ -185,6 +190,16 @@ impl Guard {
         }
     }
 
+    /// Returns the folder of a `cgi:` entry that holds a root of programs, and down from which
+    /// they are judged; the root itself if it is the operator's. None if no entry holds it.
+    pub(crate) fn programs<'a>(&'a self, root: &'a Root) -> Option<&'a Path> {
+        let folder = Path::new(&*root.template.text);
+        match root.is_bound() {
+            true => self.allowed.programs_with(folder),
+            false => Some(folder),
+        }
+    }
+
     /// Returns whether no entry without `{tenant}` holds the root of a host record.
     pub(crate) fn keeps_apart(&self, root: &Root) -> bool {
         !root.is_bound() || self.allowed.keeps_apart(Path::new(&*root.template.text))
@@ -284,7 +299,7 @@ impl Guard {
 
     fn counter(&self, refusal: Refusal) -> &Counter {
         match refusal {
-            Refusal::OutsideAllow => &self.refused.outside_allow,
+            Refusal::OutsideAllow | Refusal::Programs => &self.refused.outside_allow,
             Refusal::Link => &self.refused.links,
             Refusal::OwnFile => &self.refused.own_files,
             Refusal::Upstream => &self.refused.upstreams,

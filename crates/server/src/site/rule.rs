@@ -13,7 +13,7 @@ use super::fields::FieldOps;
 use super::redirect::Redirect;
 use super::root::Root;
 use super::script::Scripts;
-use super::upstream::Upstream;
+use super::upstream::{Scheme, Upstream, UpstreamOptions};
 use crate::limits::network::Networks;
 
 /// How requests below a path are answered.
@@ -50,6 +50,8 @@ pub(crate) enum Action {
     Files(Root),
     /// From files below a folder, some of which are scripts that a FastCGI server runs.
     Scripts(Root, Arc<Scripts>),
+    /// By CGI programs below a folder, which the server runs.
+    Programs(Root),
     /// By other servers.
     Upstream(Arc<Upstream>),
     /// Elsewhere.
@@ -68,7 +70,19 @@ impl Action {
     pub(crate) fn root(&self) -> Option<&Root> {
         match self {
             Self::Files(root) | Self::Scripts(root, _) => Some(root),
-            Self::Upstream(_) | Self::Redirect(_) | Self::Status { .. } => None,
+            Self::Programs(_) | Self::Upstream(_) | Self::Redirect(_) | Self::Status { .. } => None,
+        }
+    }
+
+    /// Returns the folder of programs, which `[sites] allow` judges by other entries.
+    pub(crate) fn programs(&self) -> Option<&Root> {
+        match self {
+            Self::Programs(root) => Some(root),
+            Self::Files(_)
+            | Self::Scripts(..)
+            | Self::Upstream(_)
+            | Self::Redirect(_)
+            | Self::Status { .. } => None,
         }
     }
 
@@ -77,7 +91,19 @@ impl Action {
         match self {
             Self::Upstream(upstream) => Some(upstream),
             Self::Scripts(_, scripts) => Some(&scripts.upstream),
-            Self::Files(_) | Self::Redirect(_) | Self::Status { .. } => None,
+            Self::Files(_) | Self::Programs(_) | Self::Redirect(_) | Self::Status { .. } => None,
+        }
+    }
+
+    /// Returns the settings by which requests' fields are passed on; none if they are not.
+    pub(crate) fn passes_on(&self) -> Option<&UpstreamOptions> {
+        match self {
+            Self::Programs(_) => Some(UpstreamOptions::of_scheme(Scheme::FastCgi)),
+            Self::Files(_)
+            | Self::Scripts(..)
+            | Self::Upstream(_)
+            | Self::Redirect(_)
+            | Self::Status { .. } => self.upstream().map(|upstream| upstream.options()),
         }
     }
 
@@ -104,7 +130,8 @@ impl Action {
                 let filled = filled.below("upstream")?;
                 filled.map(|upstream| Self::Upstream(Arc::new(upstream)))
             }
-            Self::Redirect(_) | Self::Status { .. } => None,
+            // No tenant has programs.
+            Self::Programs(_) | Self::Redirect(_) | Self::Status { .. } => None,
         })
     }
 }

@@ -38,7 +38,7 @@ impl Site {
 
 fn action(action: &Action) -> usize {
     match action {
-        Action::Files(root) => root.template.weight(),
+        Action::Files(root) | Action::Programs(root) => root.template.weight(),
         Action::Scripts(root, scripts) => {
             root.template.weight()
                 + arc_bytes(size_of::<Scripts>())

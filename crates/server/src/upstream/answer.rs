@@ -34,8 +34,8 @@ use still_served::{LongLived, StillServed};
 
 /// Parts of a request in flight, which the end of its answer ends.
 pub(super) struct InFlight {
-    pub(super) lease: Lease,
-    pub(super) chosen: Chosen,
+    /// Connection and server that the answer comes from; none if it is a program's.
+    pub(super) via: Option<(Lease, Chosen)>,
     pub(super) exchange: Option<Arc<Exchange>>,
     pub(super) at_upstream: AtUpstream,
 }
@@ -209,7 +209,8 @@ impl Passed {
     /// Takes a frame of the body.
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let body = &mut self.body;
-        let lease = self.in_flight.as_mut().map(|it| &mut it.lease);
+        let via = self.in_flight.as_mut().and_then(|it| it.via.as_mut());
+        let lease = via.map(|(lease, _)| lease);
         let mut frame = body.poll_frame(cx, lease);
         let in_flight = self.in_flight.as_ref();
         // Counts the bytes that the client has not taken, over HTTP/2.
@@ -229,9 +230,8 @@ impl Passed {
             return;
         };
         let is_sent = in_flight.exchange.as_ref().is_none_or(|it| it.is(SENT));
-        if is_sent {
-            let kept = &in_flight.chosen.server.kept;
-            in_flight.lease.release(self.keep, kept);
+        if let (true, Some((lease, chosen))) = (is_sent, &mut in_flight.via) {
+            lease.release(self.keep, &chosen.server.kept);
         }
         self.in_flight = None;
     }
@@ -239,11 +239,11 @@ impl Passed {
     /// Ends the request with an incomplete answer. A flood is the server's failure, an
     /// answer that breaks off is the client's to judge.
     fn break_off(&mut self) {
-        if let Some(in_flight) = self.in_flight.take()
-            && in_flight.lease.flood().is_some()
-            && in_flight.lease.blames_server()
+        if let Some((lease, chosen)) = self.in_flight.take().and_then(|mut it| it.via.take())
+            && lease.flood().is_some()
+            && lease.blames_server()
         {
-            in_flight.chosen.server.failed();
+            chosen.server.failed();
         }
     }
 

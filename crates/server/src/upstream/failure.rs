@@ -32,6 +32,9 @@ pub(crate) enum Failure {
     /// No connection to the server came free in time.
     #[error("all connections to the server were in use for too long")]
     NoneFree,
+    /// No program can be started for now.
+    #[error("{0}")]
+    NoRoom(String),
     /// No connection.
     #[error("no connection: {0}")]
     Connect(io::Error),
@@ -167,6 +170,7 @@ impl Failure {
             | Self::NoServer(_)
             | Self::Tried
             | Self::TooManyWait
+            | Self::NoRoom(_)
             | Self::NoneFree => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectLate | Self::SocketLate | Self::BeginLate | Self::Late => {
                 StatusCode::GATEWAY_TIMEOUT
@@ -205,6 +209,7 @@ impl Failure {
                  the body waited longest: slow uploads may be an attack, else raise `connections`"
             }
             Self::Tried => "no server of the site is left",
+            Self::NoRoom(_) => "programs run too long for their requests: see which tenant's",
             Self::TooManyWait | Self::NoneFree => {
                 "the server is too slow for its requests, or `connections` and `waiting` of the \
                  site are too low"

@@ -14,6 +14,7 @@ use super::connections::sockets::Sockets;
 use super::connections::tls::TlsClients;
 use super::request::whole::Collecting;
 use super::servers::Servers;
+use crate::cgi::Programs;
 use crate::lookup::ask::Hosts;
 use crate::site::Guard;
 
@@ -25,6 +26,8 @@ pub(crate) struct Upstreams {
     /// Permits to open their Unix sockets.
     pub(crate) sockets: Sockets,
     pub(crate) tls: TlsClients,
+    /// CGI programs that run.
+    pub(crate) programs: Programs,
     /// Request bodies that are collected first.
     pub(crate) collecting: Collecting,
     /// Value in `CDN-Loop` that stands for this catalog's servers.

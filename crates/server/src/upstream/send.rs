@@ -316,7 +316,7 @@ fn arriving(
 
 /// Awaits the head of an answer for `limit`, counted anew while the body moves.
 /// Returns none if the head is late.
-async fn head_of<F: Future>(
+pub(super) async fn head_of<F: Future>(
     mut response: Pin<&mut F>,
     exchange: Option<&Arc<Exchange>>,
     limit: Duration,

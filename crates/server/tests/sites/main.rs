@@ -9,6 +9,7 @@ mod common;
 mod admission;
 mod auth;
 mod bodies;
+mod cgi;
 mod fastcgi;
 mod fastcgi_server;
 mod fields;

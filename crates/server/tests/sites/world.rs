@@ -29,6 +29,8 @@ pub(crate) const BOTH: [Version; 2] = [Version::HTTP_11, Version::HTTP_2];
 /// Running server with a folder of files.
 pub(crate) struct World {
     pub(crate) folder: TempDir,
+    /// Folder of CGI programs, empty at first.
+    pub(crate) programs: TempDir,
     pub(crate) running: Running,
     pub(crate) ca: TestCa,
     pair: Pair,
@@ -36,7 +38,7 @@ pub(crate) struct World {
 
 impl World {
     /// Starts a server whose host has this site, in which `FOLDER` stands for a
-    /// folder with these files.
+    /// folder with these files, and `PROGRAMS` for one of programs.
     pub(crate) fn new(site: &str, files: &[(&str, &str)]) -> Self {
         Self::with(LIMITS, &[(HOST, site)], files)
     }
@@ -44,25 +46,30 @@ impl World {
     /// Starts a server with these limits, and hosts with these sites. That of [`OTHER`] is
     /// of another tenant.
     pub(crate) fn with(limits: Limits, sites: &[(&str, &str)], files: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let [folder, programs] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         for (name, text) in files {
             write(&folder, name, text);
         }
         let ca = TestCa::new();
         let names: Vec<&str> = sites.iter().map(|(name, _)| *name).collect();
         let pair = ca.issue(&names, Key::P256);
-        let records = sites.iter().map(|site| record(site, &pair, &folder));
+        let records = sites.iter().map(|(name, site)| {
+            let site = site.replace("PROGRAMS", programs.path().to_str().unwrap());
+            record(&(*name, &*site), &pair, &folder)
+        });
         let setup = Setup {
             allow: vec![
                 "127.0.0.0/8".into(),
                 folder.path().into(),
                 format!("unix:{}/run/{{tenant}}", folder.path().display()).into(),
+                format!("cgi:{}", programs.path().display()).into(),
             ],
             ..Setup::limits(limits)
         };
         let running = start(Scripted::new(records), &setup);
         Self {
             folder,
+            programs,
             running,
             ca,
             pair,

@@ -10,11 +10,11 @@ use crate::site::open::{locate_beneath, open_folder};
 
 /// Programs and folders of an entry that will not run.
 #[derive(Debug, Default)]
-pub(crate) struct Survey {
+pub struct Survey {
     /// Those found, [`MOST_REFUSED`] at most.
-    pub(crate) refused: Vec<Refused>,
+    pub refused: Vec<Refused>,
     /// The folder holds more files, or more that will not run.
-    pub(crate) is_cut: bool,
+    pub is_cut: bool,
 }
 
 /// Judges the files of an entry that anyone may execute, and its folders. Files that nobody
@@ -22,7 +22,7 @@ pub(crate) struct Survey {
 ///
 /// # Errors
 /// [`Refused`], if nothing of the entry can run.
-pub(crate) fn survey(entry: &Path) -> Result<Survey, Refused> {
+pub fn survey(entry: &Path) -> Result<Survey, Refused> {
     let failed = |error| unknown(entry, error);
     let opened = open_folder(entry, Path::new("")).map_err(failed)?;
     let top = opened.ok_or(Refused::Absent)?;

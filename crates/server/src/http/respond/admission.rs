@@ -62,7 +62,7 @@ pub(super) async fn admit<'r>(
         }
     }
     let gets_body = match rule.action {
-        Action::Upstream(_) | Action::Scripts(..) => true,
+        Action::Upstream(_) | Action::Scripts(..) | Action::Programs(_) => true,
         Action::Files(_) | Action::Redirect(_) | Action::Status { .. } => false,
     };
     if gets_body && length > rule.body_limit() {

@@ -34,14 +34,15 @@ impl OwnFiles {
         }
     }
 
-    /// Adds folders with keys: no site serves what lies below them.
+    /// Adds folders with keys, or programs: no site serves what lies below them.
     #[must_use]
-    pub fn with_keys(self, mut keys: Vec<PathBuf>) -> Self {
-        let real = keys.iter().filter_map(|keys| fs::canonicalize(keys).ok());
-        keys.extend(real.collect::<Vec<_>>());
-        keys.sort();
-        keys.dedup();
-        Self { keys, ..self }
+    pub fn with_keys(mut self, folders: Vec<PathBuf>) -> Self {
+        let real = folders.iter().filter_map(|it| fs::canonicalize(it).ok());
+        self.keys.extend(real.collect::<Vec<_>>());
+        self.keys.extend(folders);
+        self.keys.sort();
+        self.keys.dedup();
+        self
     }
 
     /// Returns whether there are folders with keys.

@@ -1,5 +1,6 @@
 //! Body of an answer as it arrives: of HTTP, or of FastCGI.
 
+use std::error::Error;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,12 +14,15 @@ use hyper::body::Incoming;
 use crate::upstream::connections::lease::Lease;
 use crate::upstream::connections::pool::Opened;
 use crate::upstream::failure::Failure;
+use crate::upstream::program::Conversation;
 
 /// Body of an answer.
 pub(in crate::upstream) enum Arriving {
     Http(Incoming),
     /// Output of a script, which its connection reads.
     FastCgi(Output),
+    /// Output of a program.
+    Program(Box<Conversation>, Output),
 }
 
 /// What is known of a script's output.
@@ -39,17 +43,21 @@ impl Arriving {
         response: Response<()>,
         method: &Method,
     ) -> Result<Response<Self>, Failure> {
-        let length = response.headers().get(CONTENT_LENGTH).map(length_of);
-        let left = length.transpose()?;
-        let status = response.status();
-        let is_bodiless = *method == Method::HEAD
-            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        let output = Output {
-            left: left.filter(|_| !is_bodiless),
-            is_bodiless,
-            has_ended: false,
-        };
+        let output = Output::of(&response, method)?;
         Ok(response.map(|()| Self::FastCgi(output)))
+    }
+
+    /// Makes that of a program, likewise.
+    ///
+    /// # Errors
+    /// If its length is none.
+    pub(in crate::upstream) fn of_program(
+        response: Response<()>,
+        method: &Method,
+        conversation: Box<Conversation>,
+    ) -> Result<Response<Self>, Failure> {
+        let output = Output::of(&response, method)?;
+        Ok(response.map(|()| Self::Program(conversation, output)))
     }
 
     /// Takes the next frame; `lease` has the connection that the answer comes from.
@@ -68,31 +76,28 @@ impl Arriving {
                 frame.map_err(io::Error::other)
             }
             Self::FastCgi(output) => match lease.and_then(|lease| lease.connection.as_mut()) {
-                Some(Opened::FastCgi(connection)) => loop {
-                    let piece = ready!(connection.poll_body(cx)).map_err(io::Error::other)?;
-                    if let Some(taken) = output.take(piece).transpose() {
-                        return Poll::Ready(Some(taken));
-                    }
-                    if output.has_ended {
-                        return Poll::Ready(None);
-                    }
-                },
+                Some(Opened::FastCgi(connection)) => {
+                    output.poll_frame(cx, |cx| connection.poll_body(cx))
+                }
                 _ => Poll::Ready(None),
             },
+            Self::Program(conversation, output) => {
+                output.poll_frame(cx, |cx| conversation.poll_body(cx))
+            }
         }
     }
 
     pub(in crate::upstream) fn is_end_stream(&self) -> bool {
         match self {
             Self::Http(body) => body.is_end_stream(),
-            Self::FastCgi(output) => output.has_ended,
+            Self::FastCgi(output) | Self::Program(_, output) => output.has_ended,
         }
     }
 
     pub(in crate::upstream) fn size_hint(&self) -> SizeHint {
         match self {
             Self::Http(body) => body.size_hint(),
-            Self::FastCgi(Output { left, .. }) => {
+            Self::FastCgi(Output { left, .. }) | Self::Program(_, Output { left, .. }) => {
                 left.map_or_else(SizeHint::default, SizeHint::with_exact)
             }
         }
@@ -100,6 +105,36 @@ impl Arriving {
 }
 
 impl Output {
+    fn of(response: &Response<()>, method: &Method) -> Result<Self, Failure> {
+        let length = response.headers().get(CONTENT_LENGTH).map(length_of);
+        let left = length.transpose()?;
+        let status = response.status();
+        let is_bodiless = *method == Method::HEAD
+            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        Ok(Self {
+            left: left.filter(|_| !is_bodiless),
+            is_bodiless,
+            has_ended: false,
+        })
+    }
+
+    /// Takes pieces until there is one to pass on.
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        loop {
+            if self.has_ended {
+                return Poll::Ready(None);
+            }
+            let piece = ready!(poll(cx)).map_err(io::Error::other)?;
+            if let Some(taken) = self.take(piece).transpose() {
+                return Poll::Ready(Some(taken));
+            }
+        }
+    }
+
     /// Judges a piece, or the end, by what the head promised.
     fn take(&mut self, piece: Option<Bytes>) -> io::Result<Option<Frame<Bytes>>> {
         let Some(piece) = piece else {
@@ -119,6 +154,9 @@ impl Output {
         Ok(Some(Frame::data(piece)))
     }
 }
+
+/// Error of a script's output.
+type Broken = Box<dyn Error + Send + Sync>;
 
 fn length_of(value: &HeaderValue) -> Result<u64, Failure> {
     let digits = value.to_str().ok();

@@ -1,13 +1,12 @@
 //! Has a FastCGI server run a script.
 
-use http::header::CONTENT_LENGTH;
 use http::{Request, Response};
-use http_body::Body as _;
 
 use super::{Sending, Unanswered};
 use crate::upstream::answer::arriving::Arriving;
 use crate::upstream::connections::fastcgi::complaints::Complaints;
 use crate::upstream::connections::fastcgi::{FastCgi, record};
+use crate::upstream::program::length;
 use crate::upstream::request::upload::Upload;
 
 impl Sending<'_> {
@@ -20,12 +19,7 @@ impl Sending<'_> {
     ) -> Result<Response<Arriving>, Unanswered> {
         let script = self.script.expect("only scripts go to FastCGI servers");
         let (head, upload) = request.into_parts();
-        let length = upload
-            .size_hint()
-            .exact()
-            .filter(|_| !upload.is_end_stream());
-        // A body may be expected: its length is said even so.
-        let length = length.or(head.headers.contains_key(CONTENT_LENGTH).then_some(0));
+        let length = length(&upload, &head.headers);
         let mut params = Vec::with_capacity(PARAMS);
         let of = (&head.method, &head.headers);
         script.params(of, length, self.context, |name, value| {

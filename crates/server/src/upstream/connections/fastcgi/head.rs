@@ -90,11 +90,28 @@ fn parse(head: &[u8]) -> Result<Response<()>, &'static str> {
         response.headers_mut().append(name, value);
     }
     let by_location = response.headers().contains_key(LOCATION);
+    if status.is_none() && by_location {
+        response.extensions_mut().insert(ByLocation);
+    }
     *response.status_mut() = status.unwrap_or(match by_location {
         true => StatusCode::FOUND,
         false => StatusCode::OK,
     });
     Ok(response)
+}
+
+/// Marks an answer whose `Location` alone sets the status.
+#[derive(Clone, Copy, Debug)]
+struct ByLocation;
+
+/// Returns the path and query from which the server is to answer, if the program says no
+/// more than that (RFC 3875, section 6.2.2).
+pub(in crate::upstream) fn local_redirect(response: &Response<()>) -> Option<String> {
+    response.extensions().get::<ByLocation>()?;
+    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    // Two slashes name another host.
+    let is_local = location.starts_with('/') && !location.starts_with("//");
+    is_local.then(|| location.to_owned())
 }
 
 /// Reads `404 Not Found`. No script switches protocols, nor answers before its answer.
