@@ -136,17 +136,27 @@ impl Hosting {
     /// Starts a server on these hosts. `more` is text of its configuration behind
     /// `[server]`.
     pub(crate) async fn serve(&self, more: &str) -> Result<Server> {
-        let config = format!(
-            "[listen]\nhttps = [\"127.0.0.1:0\"]\nadmin = \"127.0.0.1:0\"\n\
-             [store]\nurl = \"sqlite:hosts.db\"\n\
-             [sites]\nallow = [\"{}\", \"127.0.0.0/8\"]\n\
-             [server]\n{more}\n",
-            self.pages().display()
-        );
-        fs::write(self.folder.path().join("sekisho.toml"), config)?;
+        let allow = [self.pages().display().to_string(), "127.0.0.0/8".to_owned()];
+        self.serve_allowing(&allow, more).await
+    }
+
+    /// Starts a server as [`Hosting::serve`] does, with these entries of `[sites] allow`.
+    pub(crate) async fn serve_allowing(&self, allow: &[String], more: &str) -> Result<Server> {
+        self.configure(allow, more)?;
         let server = Server::new(&self.binary, self.folder.path().to_owned());
         server.start().await?;
         Ok(server)
+    }
+
+    /// Writes the configuration of a server.
+    pub(crate) fn configure(&self, allow: &[String], more: &str) -> Result<()> {
+        let config = format!(
+            "[listen]\nhttps = [\"127.0.0.1:0\"]\nadmin = \"127.0.0.1:0\"\n\
+             [store]\nurl = \"sqlite:hosts.db\"\n\
+             [sites]\nallow = {allow:?}\n\
+             [server]\n{more}\n"
+        );
+        Ok(fs::write(self.folder.path().join("sekisho.toml"), config)?)
     }
 
     /// Makes a client that trusts the CA and offers this protocol alone.
@@ -191,11 +201,13 @@ impl Client {
     }
 }
 
-/// Returns the document's format: 1 for what the first version read.
+/// Returns the document's format: 1 for what the first version read, 3 with scripts.
 fn format_of(site: &Value) -> u32 {
     let known = ["root", "redirect", "status"];
     let keys = site.as_object().into_iter().flat_map(|keys| keys.keys());
-    if keys.into_iter().all(|key| known.contains(&key.as_str())) {
+    if site.get("fastcgi").is_some() {
+        3
+    } else if keys.into_iter().all(|key| known.contains(&key.as_str())) {
         1
     } else {
         2

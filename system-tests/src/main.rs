@@ -9,6 +9,7 @@ mod floods;
 mod h2spec;
 mod hook_faults;
 mod hosting;
+mod php_cgi;
 mod server;
 mod sites;
 mod smuggling;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::Sites(options) => sites::run(&options),
         Command::Floods(options) => floods::run(&options),
         Command::HookFaults(options) => hook_faults::run(&options),
+        Command::PhpCgi(options) => php_cgi::run(&options),
         Command::Upgrade(options) => upgrade::run(&options),
     };
     match outcome {
@@ -73,6 +75,9 @@ enum Command {
     /// Run scripts that go wrong in handshakes, and judge what others notice.
     #[command(after_help = hook_faults::EXAMPLES)]
     HookFaults(hook_faults::Options),
+    /// Run two tenants' scripts by php-fpm and fcgiwrap, and judge whose each answer is.
+    #[command(after_help = php_cgi::EXAMPLES)]
+    PhpCgi(php_cgi::Options),
     /// Reload and upgrade a server under load, and judge what clients notice.
     #[command(after_help = upgrade::EXAMPLES)]
     Upgrade(upgrade::Options),

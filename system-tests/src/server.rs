@@ -96,9 +96,14 @@ impl Server {
 
     /// Returns the last lines of the log.
     pub(crate) fn tail(&self) -> String {
-        let text = fs::read_to_string(self.log()).unwrap_or_default();
+        let text = self.log_text();
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(TAIL)..].join("\n")
+    }
+
+    /// Returns what the process has logged.
+    pub(crate) fn log_text(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
     }
 
     fn log(&self) -> PathBuf {

@@ -4,9 +4,11 @@
 //! Services end with the process that started them, even if it is killed. A
 //! missing program fails the test, which says what to install.
 
+mod fcgiwrap;
 mod knot;
 mod pebble;
 mod pgbouncer;
+mod php;
 mod postgres;
 mod process;
 mod reaper;
@@ -19,9 +21,11 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub use fcgiwrap::FcgiWrap;
 pub use knot::{Knot, Zone};
 pub use pebble::{CaLimits, CaProxy, ChallengeServer, LimitedCa, Pebble, PebbleOptions};
 pub use pgbouncer::PgBouncer;
+pub use php::{PhpFpm, Pool};
 pub use postgres::{Postgres, Signal};
 pub use step_ca::StepCa;
 

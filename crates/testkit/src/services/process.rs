@@ -7,16 +7,29 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// Process of a service; it ends when this is dropped.
 pub(super) struct Process(Child);
 
 impl Process {
     /// Starts a command in this folder, with a log and a file of its id there.
     pub(super) fn spawn(command: &mut Command, folder: &Path, name: &str) -> Self {
+        Self::listening(command, Stdio::null(), folder, name)
+    }
+
+    /// Starts a command as [`Process::spawn`] does, with this standard input, such as a
+    /// listening socket.
+    pub(super) fn listening(
+        command: &mut Command,
+        input: Stdio,
+        folder: &Path,
+        name: &str,
+    ) -> Self {
         let log = File::create(folder.join(format!("{name}.log"))).expect("a log");
         let child = command
             .current_dir(folder)
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(log.try_clone().expect("a handle"))
             .stderr(log)
             .spawn();
@@ -40,6 +53,18 @@ impl Process {
         }
         None
     }
+
+    /// Sends SIGTERM, with which it ends its children, and waits for its end.
+    pub(super) fn terminate(mut self) {
+        let pid = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
+        // The process may have ended already.
+        let _ = kill_process(pid.expect("ids are positive"), Signal::TERM);
+        let begun = Instant::now();
+        while begun.elapsed() < END_TIMEOUT && self.0.try_wait().is_ok_and(|ended| ended.is_none())
+        {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
 
 impl Drop for Process {
@@ -60,6 +85,8 @@ pub(super) fn write(folder: &Path, name: &str, text: &str) {
     fs::write(folder.join(name), text).expect("a file");
 }
 
+/// Longer than children are given to end.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_ATTEMPTS: usize = 5;
 /// Far more than a start takes.
 const START_TIMEOUT: Duration = Duration::from_secs(20);

@@ -36,12 +36,14 @@ trap '' INT TERM HUP
 cat >/dev/null
 for file in "$1"/*.pid "$1"/*/postmaster.pid; do
     pid=$(head -n 1 "$file") || continue
+    signal=QUIT
     case $(cat "/proc/$pid/comm") in
-    postgres | pgbouncer | pebble | pebble-challtes | knotd) ;;
+    postgres | pgbouncer | pebble | pebble-challtes | knotd | fcgiwrap) ;;
+    php-fpm*) signal=TERM ;;
     *) continue ;;
     esac
     kill -CONT "$pid"
-    kill -QUIT "$pid"
+    kill -$signal "$pid"
     tries=0
     while kill -0 "$pid"; do
         tries=$((tries + 1))
