@@ -43,7 +43,7 @@ verify: ## Fetch 1,000 random hosts of 100,000 with curl and openssl s_client
 
 .PHONY: deps
 deps: ## Install what building and testing need, or name what is missing
-	@tools/need build curl openssl nginx nginx-lua node redis valkey postgresql pgbouncer knot go patch strace
+	@tools/need build curl openssl nginx nginx-lua node redis valkey postgresql pgbouncer knot go patch php fcgiwrap strace
 	@tools/pebble
 	@tools/step-ca
 
@@ -227,6 +227,18 @@ sites-quick: # 200 hosts, and WebSocket where there is Chromium
 		parts+=,websocket; \
 	fi >/dev/null; \
 	target/debug/sekisho-system-tests sites --hosts 200 --parts "$$parts" --sekisho target/debug/sekisho
+
+.PHONY: php-cgi
+php-cgi: ## Run two tenants' scripts by php-fpm and fcgiwrap; as root, as two users
+	@tools/need build php fcgiwrap
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-system-tests php-cgi --sekisho $(SEKISHO)
+
+.PHONY: php-cgi-quick
+php-cgi-quick: # Fewer requests, unoptimized
+	@tools/need build php fcgiwrap
+	$(SYSTEM_TESTS)
+	target/debug/sekisho-system-tests php-cgi --quick --sekisho target/debug/sekisho
 
 # Not a step of .ci/run: what others notice is measured, on cores of their own.
 .PHONY: floods
