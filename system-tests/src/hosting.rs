@@ -2,6 +2,7 @@
 //! the tests that attack the real binary.
 
 pub(crate) mod answers;
+pub(crate) mod fastcgi;
 pub(crate) mod frames;
 mod upstream;
 

@@ -7,6 +7,7 @@ mod http1;
 mod http2;
 mod judge;
 mod lies;
+mod scripts;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,12 +15,13 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::runtime;
 
 use self::attack::{Attack, Attacker, source};
-use self::case::{Case, HOSTS, Request, STRANGER, id};
+use self::case::{Case, HOSTS, Request, SCRIPT_LIAR, SCRIPTS, STRANGER, id};
 use self::judge::{Run, id_in};
+use self::scripts::Scripts;
 use crate::hosting::{Host, Hosting, Kind, Seen, Upstream};
 
 /// Which server, and which cases.
@@ -63,27 +65,35 @@ async fn smuggle(options: &Options) -> Result<()> {
     let mut hosts: Vec<_> = HOSTS
         .iter()
         .zip(addresses.chain([liar.address()]))
-        .map(|(name, address)| Host {
-            name: (*name).to_owned(),
-            tenant: "a".to_owned(),
-            site: json!({ "upstream": format!("http://{address}") }),
-            also: Vec::new(),
+        .map(|(name, address)| {
+            host(
+                name,
+                "a",
+                json!({ "upstream": format!("http://{address}") }),
+            )
         })
         .collect();
-    hosts.push(Host {
-        name: STRANGER.to_owned(),
-        tenant: "b".to_owned(),
-        site: json!({ "status": 404 }),
-        also: Vec::new(),
-    });
+    let scripts = Scripts::start(scripts::Kind::Honest, &hosting.pages()).await?;
+    let lying = Scripts::start(scripts::Kind::Liar, &hosting.pages()).await?;
+    hosts.push(host(SCRIPTS, "a", scripts.site()));
+    hosts.push(host(SCRIPT_LIAR, "a", lying.site()));
+    hosts.push(host(STRANGER, "b", json!({ "status": 404 })));
     hosting.put(&hosts).await?;
     // One worker: all connections share its pool.
     let server = hosting.serve("workers = 1").await?;
     let attacker = Attacker::new(&hosting, &server)?;
-    let runs = attack(options, &attacker, &cases, &upstreams).await?;
-    let mut desyncs = judge(options, &runs, &upstreams)?;
+    let runs = attack(options, &attacker, &cases).await?;
+    let mut seen = vec![("FastCGI", scripts.seen())];
+    for upstream in &upstreams {
+        seen.push((upstream.kind.name(), upstream.seen()?));
+    }
+    let mut desyncs = judge(options, &runs, seen);
     let (lies, lied) = lies::run(&attacker, runs.len(), &options.only).await?;
     desyncs += lied;
+    for fault in [scripts.faults(), lying.faults()].concat() {
+        desyncs += 1;
+        println!("desync: FastCGI got {fault}");
+    }
     ensure!(server.pid().is_ok(), "the server ended:\n{}", server.tail());
     server.tell_to_end()?;
     server.ended().await?;
@@ -93,12 +103,20 @@ async fn smuggle(options: &Options) -> Result<()> {
     Ok(())
 }
 
+fn host(name: &str, tenant: &str, site: Value) -> Host {
+    Host {
+        name: name.to_owned(),
+        tenant: tenant.to_owned(),
+        site,
+        also: Vec::new(),
+    }
+}
+
 /// Runs all cases against all upstreams, some at a time.
 async fn attack<'a>(
     options: &Options,
     attacker: &Attacker,
     cases: &'a [Case],
-    upstreams: &[Upstream],
 ) -> Result<Vec<Run<'a>>> {
     let cuts: &[usize] = if options.quick { &[WHOLE] } else { &[WHOLE, 1] };
     let all = cases.iter().flat_map(|case| {
@@ -106,10 +124,10 @@ async fn attack<'a>(
             Request::Text(text) if text.len() < LONG => cuts,
             _ => &cuts[..1],
         };
-        let hosts = &HOSTS[..upstreams.len()];
-        let each = cuts
-            .iter()
-            .flat_map(move |cut| hosts.iter().map(move |host| (*cut, *host)));
+        let each = cuts.iter().flat_map(|cut| {
+            let hosts = HOSTS[..Kind::ALL.len()].iter().chain([&SCRIPTS]);
+            hosts.map(|host| (*cut, *host))
+        });
         each.map(move |(cut, host)| (case, cut, host))
     });
     let runs = all
@@ -141,18 +159,18 @@ async fn attack<'a>(
 }
 
 /// Compares what each upstream saw with what may be; returns the number of desyncs.
-fn judge(options: &Options, runs: &[Run<'_>], upstreams: &[Upstream]) -> Result<usize> {
+fn judge(options: &Options, runs: &[Run<'_>], all: Vec<(&str, Vec<Seen>)>) -> usize {
     let mut desyncs = 0;
     let mut by_id: BTreeMap<String, Vec<Seen>> = BTreeMap::new();
-    for upstream in upstreams {
-        for seen in upstream.seen()? {
+    for (upstream, all) in all {
+        for seen in all {
             let id = [seen.target(), &seen.head, &seen.said]
                 .into_iter()
                 .find_map(id_in)
                 .map(str::to_owned);
             let Some(id) = id else {
                 desyncs += 1;
-                println!("desync: {} got {seen:?}", upstream.kind.name());
+                println!("desync: {upstream} got {seen:?}");
                 continue;
             };
             by_id.entry(id).or_default().push(seen);
@@ -170,12 +188,13 @@ fn judge(options: &Options, runs: &[Run<'_>], upstreams: &[Upstream]) -> Result<
             println!("desync: {what}: {}", complaints.join("; "));
         }
     }
-    Ok(desyncs)
+    desyncs
 }
 
 /// Text below `--help`.
 pub(crate) const EXAMPLES: &str = "\
-Each case goes to nginx, to Node, and to a Node that takes what it would refuse. Behind
+Each case goes to nginx, to Node, to a Node that takes what it would refuse, and to a
+FastCGI server of this process. Behind
 each, on the same connection and on another, a canary must get its own answer. A case is
 a desync unless it was refused, or the upstream saw it as one request.
 

@@ -111,6 +111,9 @@ pub(super) fn length(text: &str) -> usize {
 
 /// Hosts of the upstreams: nginx, Node, Node that takes more, and one that lies.
 pub(super) const HOSTS: [&str; 4] = ["nginx.test", "nodes.test", "loose.test", "liars.test"];
+/// Host whose requests an honest FastCGI server gets, and one whose server lies.
+pub(super) const SCRIPTS: &str = "fcgis.test";
+pub(super) const SCRIPT_LIAR: &str = "fakes.test";
 /// Host of another tenant, which answers 404.
 pub(super) const STRANGER: &str = "other.test";
 
@@ -122,6 +125,7 @@ mod tests {
     fn all_ids_and_hosts_have_one_length() {
         let lengths = HOSTS.map(str::len);
         assert_eq!(lengths, [10; 4]);
+        assert_eq!((SCRIPTS.len(), SCRIPT_LIAR.len()), (10, 10));
         assert_eq!(id(0).len(), id(99_999).len());
         assert_eq!(fill("{id}\u{ff}{host}", "a", "b"), b"a\xffb");
     }

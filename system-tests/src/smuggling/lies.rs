@@ -1,5 +1,6 @@
-//! Upstream that lies: answers that clients and servers may read differently.
+//! Upstreams that lie: answers that clients and servers may read differently.
 
+mod scripts;
 mod table;
 
 use std::net::SocketAddr;
@@ -12,9 +13,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use self::table::{LIES, Lie};
+pub(super) use self::table::Lie;
+
+use self::scripts::SCRIPT_LIES;
+use self::table::LIES;
 use super::attack::{Attack, Attacker, Told, source};
-use super::case::{Case, Expect, HOSTS, Piece, Request, Stream, id};
+use super::case::{Case, Expect, HOSTS, Piece, Request, SCRIPT_LIAR, Stream, id};
 
 /// Upstream of this process.
 pub(super) struct Liar {
@@ -64,11 +68,7 @@ async fn answer(mut socket: TcpStream) -> Result<()> {
         let mut words = head.split(' ');
         let method = words.next().unwrap_or_default();
         let target = words.next().unwrap_or_default();
-        let lie = target
-            .strip_prefix("/case/")
-            .and_then(|rest| rest.split('/').nth(1)?.parse::<usize>().ok())
-            .and_then(|number| LIES.get(number));
-        let Some(lie) = lie else {
+        let Some(lie) = asked_for(target, &LIES) else {
             let text = format!("{method} {target} 0\n");
             let answer = format!(
                 "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}",
@@ -90,16 +90,29 @@ async fn answer(mut socket: TcpStream) -> Result<()> {
     }
 }
 
+/// Returns the lie that a target of a script asks for, if any.
+pub(super) fn of_script(target: &str) -> Option<&'static Lie> {
+    asked_for(target, &SCRIPT_LIES)
+}
+
+fn asked_for(target: &str, lies: &'static [Lie]) -> Option<&'static Lie> {
+    let rest = target.strip_prefix("/case/")?;
+    lies.get(rest.split('/').nth(1)?.parse::<usize>().ok()?)
+}
+
 /// Runs all lies over both protocols; returns how many, and how many were believed.
 pub(super) async fn run(attacker: &Attacker, first: usize, only: &str) -> Result<(usize, usize)> {
     let (mut count, mut believed) = (0, 0);
-    for (number, lie) in LIES.iter().enumerate() {
+    let of_upstream = LIES.iter().enumerate().map(|it| ("lie", HOSTS[3], it));
+    let of_script = SCRIPT_LIES.iter().enumerate();
+    let of_script = of_script.map(|it| ("lie of a script", SCRIPT_LIAR, it));
+    for (group, host, (number, lie)) in of_upstream.chain(of_script) {
         for request in [text(lie, number), stream(lie, number)] {
             let protocol = match request {
                 Request::Text(_) => "HTTP/1.1",
                 Request::Stream(_) => "HTTP/2",
             };
-            let name = format!("lie: {} over {protocol}", lie.name);
+            let name = format!("{group}: {} over {protocol}", lie.name);
             if !name.contains(only) {
                 continue;
             }
@@ -114,7 +127,7 @@ pub(super) async fn run(attacker: &Attacker, first: usize, only: &str) -> Result
             let attack = Attack {
                 case: &case,
                 id: &id,
-                host: HOSTS[3],
+                host,
                 from: source(first + count)?,
                 cut: usize::MAX,
                 alone: lie.comes_later().then_some(4 * PAUSE),
@@ -178,4 +191,4 @@ fn stream(lie: &Lie, number: usize) -> Request {
 }
 
 /// Longer than a server takes to put a connection back into its pool.
-const PAUSE: Duration = Duration::from_millis(30);
+pub(super) const PAUSE: Duration = Duration::from_millis(30);

@@ -37,7 +37,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// Fields that a server strips, replaces or passes on.
-const SERVED: [&str; 29] = [
+const SERVED: [&str; 33] = [
     "X-Forwarded-For: 6.6.6.6",
     "X-Forwarded-For: 6.6.6.6|X-Forwarded-For: 6.6.6.6",
     "x-forwarded-for: 6.6.6.6, 127.0.0.1",
@@ -48,6 +48,10 @@ const SERVED: [&str; 29] = [
     "X-Forwarded-Host: 6.6.6.6",
     "X_Forwarded_Host: 6.6.6.6",
     "X-Real-IP: 6.6.6.6",
+    "Proxy: 6.6.6.6",
+    "pROXY: 6.6.6.6",
+    "Connection: Proxy|Proxy: 6.6.6.6",
+    "X.Forwarded.For: 6.6.6.6",
     "X_Real_IP: 6.6.6.6",
     "Forwarded: for=6.6.6.6",
     "Connection: X-Forwarded-For",

@@ -1,19 +1,19 @@
 //! Lies, with what of each a client may believe.
 
 /// Answer of an upstream. Each character is one byte; `{pause}` is a pause.
-pub(super) struct Lie {
+pub(in crate::smuggling) struct Lie {
     pub(super) name: &'static str,
     pub(super) method: &'static str,
     text: &'static str,
     /// Text that is sent many times behind it.
     again: Option<(&'static str, usize)>,
-    pub(super) closes: bool,
+    pub(in crate::smuggling) closes: bool,
     /// Body that a client may get as a whole answer, if any.
     pub(super) honest: Option<&'static str>,
 }
 
 impl Lie {
-    pub(super) fn bytes(&self) -> String {
+    pub(in crate::smuggling) fn bytes(&self) -> String {
         let (again, times) = self.again.unwrap_or_default();
         format!("{}{}", self.text, again.repeat(times))
     }
@@ -23,18 +23,18 @@ impl Lie {
         self.honest.is_some() && self.text.contains("{pause}")
     }
 
-    const fn closing(self) -> Self {
+    pub(super) const fn closing(self) -> Self {
         Self {
             closes: true,
             ..self
         }
     }
 
-    const fn to(self, method: &'static str) -> Self {
+    pub(super) const fn to(self, method: &'static str) -> Self {
         Self { method, ..self }
     }
 
-    const fn then(self, again: &'static str, times: usize) -> Self {
+    pub(super) const fn then(self, again: &'static str, times: usize) -> Self {
         Self {
             again: Some((again, times)),
             ..self
@@ -43,7 +43,7 @@ impl Lie {
 }
 
 /// Lie of which nothing may be believed.
-const fn lie(name: &'static str, text: &'static str) -> Lie {
+pub(super) const fn lie(name: &'static str, text: &'static str) -> Lie {
     Lie {
         name,
         method: "GET",
@@ -55,7 +55,7 @@ const fn lie(name: &'static str, text: &'static str) -> Lie {
 }
 
 /// Answer with this body that is true, and more.
-const fn more(name: &'static str, honest: &'static str, text: &'static str) -> Lie {
+pub(super) const fn more(name: &'static str, honest: &'static str, text: &'static str) -> Lie {
     Lie {
         honest: Some(honest),
         ..lie(name, text)
