@@ -91,6 +91,10 @@ impl<'a> Client<'a> {
         self.number
     }
 
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
     /// Returns how many requests there were.
     pub(super) fn asked(&self) -> usize {
         self.asked

@@ -63,7 +63,9 @@ fn clients(setting: &Setting, each: usize, first: usize) -> Vec<Client<'_>> {
     });
     let all = (0..each).flat_map(|_| kinds.clone()).zip(first..);
     let clients = all.map(|((tenant, protocol), number)| {
-        Client::new(setting, tenant, tenant.php, protocol, number)
+        // Four kinds of clients for one host, then four for the other one.
+        let host = [tenant.php, tenant.kept][(number - first) / 4 % 2];
+        Client::new(setting, tenant, host, protocol, number)
     });
     clients.collect()
 }

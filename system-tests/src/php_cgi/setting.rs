@@ -32,6 +32,8 @@ pub(super) struct Tenant {
     pub(super) name: &'static str,
     /// Host whose scripts php-fpm runs.
     pub(super) php: &'static str,
+    /// Host of the same application, some of whose connections to php-fpm are kept.
+    pub(super) kept: &'static str,
     /// Host whose programs fcgiwrap runs.
     pub(super) cgi: &'static str,
     /// User of its scripts, if this process is root: of no account of the machine.
@@ -42,12 +44,14 @@ pub(super) const TENANTS: [Tenant; 2] = [
     Tenant {
         name: "acme",
         php: "php.acme.test",
+        kept: "kept.acme.test",
         cgi: "cgi.acme.test",
         user: 61_001,
     },
     Tenant {
         name: "umbrella",
         php: "php.umbrella.test",
+        kept: "kept.umbrella.test",
         cgi: "cgi.umbrella.test",
         user: 61_002,
     },
@@ -193,14 +197,17 @@ fn hosts(folder: &Path, hosting: &Hosting, others: usize) -> Vec<Host> {
     };
     let mut hosts = Vec::new();
     for tenant in &TENANTS {
-        let php = json!({
-            "root": format!("{at}/www/{{tenant}}/public"),
-            "fastcgi": {
-                "servers": [format!("unix:{at}/run/{{tenant}}.sock")],
-                "connections": CHILDREN,
-            },
-            "try": ["{path}", "/index.php"],
-        });
+        let php = |keep: u32| {
+            json!({
+                "root": format!("{at}/www/{{tenant}}/public"),
+                "fastcgi": {
+                    "servers": [format!("unix:{at}/run/{{tenant}}.sock")],
+                    "connections": CHILDREN,
+                    "keep": keep,
+                },
+                "try": ["{path}", "/index.php"],
+            })
+        };
         let cgi = json!({
             "root": format!("{at}/www/{{tenant}}/cgi"),
             "fastcgi": {
@@ -209,7 +216,8 @@ fn hosts(folder: &Path, hosting: &Hosting, others: usize) -> Vec<Host> {
                 "connections": PROGRAMS,
             },
         });
-        hosts.push(host(tenant.php, tenant.name, php));
+        hosts.push(host(tenant.php, tenant.name, php(0)));
+        hosts.push(host(tenant.kept, tenant.name, php(KEPT)));
         hosts.push(host(tenant.cgi, tenant.name, cgi));
     }
     let pages = json!({ "root": hosting.pages() });
@@ -228,6 +236,8 @@ pub(super) fn other_host(number: usize) -> String {
 pub(super) const OTHER_PAGE: &str = "a page of another tenant\n";
 /// `pm.max_children` of each pool, and `connections` of its site.
 pub(super) const CHILDREN: u32 = 5;
+/// Unused connections to a pool that are kept for the host that keeps some.
+const KEPT: u32 = 2;
 /// Processes of each fcgiwrap.
 const PROGRAMS: u32 = 2;
 

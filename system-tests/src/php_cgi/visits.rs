@@ -5,7 +5,7 @@ use std::fs;
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
 use http::Request;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Collected};
 use serde_json::{Map, Value};
 
 use super::client::{Answer, Client, Outgoing, in_pieces, whole};
@@ -30,6 +30,8 @@ pub(super) enum Visit {
     File,
     /// Body of 50 MB
     LargeUpload,
+    /// Body of 50 MB that the script does not read
+    Unread,
     /// File of 20 MB in a form
     Form,
     /// Answer of 20 MB
@@ -48,8 +50,13 @@ impl Visit {
         Self::Pieces,
         Self::File,
     ];
-    pub(super) const TRANSFERS: [Self; 4] =
-        [Self::LargeUpload, Self::Form, Self::Download, Self::Events];
+    pub(super) const TRANSFERS: [Self; 5] = [
+        Self::LargeUpload,
+        Self::Unread,
+        Self::Form,
+        Self::Download,
+        Self::Events,
+    ];
 }
 
 impl Client<'_> {
@@ -66,6 +73,7 @@ impl Client<'_> {
             }
             Visit::File => self.file().await,
             Visit::LargeUpload => self.upload(&self.pattern(50_000_000), whole).await,
+            Visit::Unread => self.unread().await,
             Visit::Form => self.form().await,
             Visit::Download => self.download().await,
             Visit::Events => self.events().await,
@@ -74,6 +82,10 @@ impl Client<'_> {
 
     pub(super) async fn page(&mut self) -> Judged {
         let answer = self.get("/page.php").await?;
+        self.judge_page(&answer)
+    }
+
+    fn judge_page(&self, answer: &Answer) -> Judged {
         let text = format!("page of {} for {}\n", self.tenant.name, answer.nonce);
         answer.is(200, format!("{text:.<600}").as_bytes())
     }
@@ -137,7 +149,7 @@ impl Client<'_> {
             ("REQUEST_URI", "/params.php/some/info?a=b"),
             ("SCRIPT_NAME", "/params.php"),
             ("SCRIPT_FILENAME", &script.to_string_lossy()),
-            ("SERVER_NAME", self.tenant.php),
+            ("SERVER_NAME", self.host()),
             ("REMOTE_ADDR", &from),
             ("HTTP_X_FORWARDED_FOR", &from),
             ("HTTP_X_NONCE", &answer.nonce),
@@ -163,6 +175,13 @@ impl Client<'_> {
             Request::post("/upload.php").header("content-type", "application/octet-stream");
         let answer = self.ask(asking, make(body.clone())).await?;
         answer.is(200, receipt(body).as_bytes())
+    }
+
+    async fn unread(&mut self) -> Judged {
+        let asking = Request::post("/page.php").header("content-type", "application/octet-stream");
+        let body = self.pattern(50_000_000);
+        let answer = self.ask(asking, whole(body)).await?;
+        self.judge_page(&answer)
     }
 
     async fn form(&mut self) -> Judged {
@@ -218,7 +237,7 @@ impl Client<'_> {
             fs::write(told, "").map_err(|error| Fault::Wrong(error.to_string()))?;
         }
         let rest = body.collect().await;
-        match rest.map(|rest| rest.to_bytes()) {
+        match rest.map(Collected::to_bytes) {
             Ok(rest) if rest.is_empty() => Ok(()),
             more => Err(Fault::Wrong(format!("behind the last event {more:?}"))),
         }
@@ -252,10 +271,8 @@ impl Client<'_> {
 
 fn cookie_of(answer: &Answer) -> Result<String, Fault> {
     let cookies = answer.fields.get_all("set-cookie").iter();
-    let cookie = cookies
-        .filter_map(|cookie| cookie.to_str().ok()?.split(';').next())
-        .filter(|cookie| cookie.starts_with("PHPSESSID="))
-        .last();
+    let mut cookies = cookies.filter_map(|cookie| cookie.to_str().ok()?.split(';').next());
+    let cookie = cookies.rfind(|cookie| cookie.starts_with("PHPSESSID="));
     let cookie = cookie.ok_or_else(|| Fault::Wrong("a login without a cookie".to_owned()))?;
     Ok(cookie.to_owned())
 }
