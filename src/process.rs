@@ -4,6 +4,7 @@ mod activation;
 #[cfg(feature = "jemalloc")]
 mod allocator;
 mod code;
+mod descriptors;
 mod held_signals;
 mod memory;
 mod privileges;
@@ -20,6 +21,7 @@ use crate::config::{Config, HELD_BODIES};
 
 pub(crate) use activation::activated;
 pub(crate) use code::give_up_code_of_the_start;
+pub(crate) use descriptors::keep_out_of_programs;
 pub(crate) use held_signals::{SignalThread, execute_self, release_signals};
 pub(crate) use privileges::{check_user, give_up_binding, give_up_privileges, pass_on_binding};
 
@@ -117,5 +119,5 @@ const PER_WORKER: usize = 5;
 /// Most connections to upstreams. Each takes some 20 KB, without the bytes of bodies.
 const MOST_UPSTREAMS: usize = 2 << 16;
 /// Other descriptors: the store's files and threads, the admin listener with
-/// its connections, and files that are being opened.
-const OTHER_FILES: usize = 128;
+/// its connections, files that are being opened, and three pipes of each CGI program.
+const OTHER_FILES: usize = 128 + 3 * 64;

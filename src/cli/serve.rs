@@ -7,7 +7,7 @@ use anyhow::Context;
 
 use crate::config::{Config, Exposure};
 use crate::handover::{Taken, keeper};
-use crate::process::SignalThread;
+use crate::process::{SignalThread, keep_out_of_programs};
 use crate::terminal::failure::{Ended, Result};
 use crate::wiring::log::{self, Flush, Format};
 use crate::wiring::serving::Serving;
@@ -21,6 +21,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(config: Option<&Path>, args: &Args, begun: Instant) -> Result<Ended> {
+    keep_out_of_programs().context("the descriptors of this process can't be listed")?;
     // Before any other thread, which would receive signals too.
     let signals = SignalThread::start().context("no thread for signals")?;
     let taken = Taken::receive()?;
