@@ -2,8 +2,10 @@
 
 mod admission;
 mod fields;
+mod pass_on;
 mod passwords;
 mod programs;
+mod scripts;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -16,16 +18,15 @@ use sekisho_certs::metrics::Registry;
 use sekisho_certs::{HostName, Tenant};
 
 use crate::connection::request::RequestContext;
-use crate::files::{Asked, Files, Folder, OpenFiles, Opener, Scripted};
+use crate::files::{Asked, Files, Folder, OpenFiles, Opener};
 use crate::limits::rates::Rates;
 use crate::limits::rest;
 use crate::observe::metrics::RequestRefusal;
-use crate::site::body::{Body, method_not_allowed, plain};
-use crate::site::{
-    Action, Guard, Refusals, Root, Rule, RuleOptions, Scripts, Site, SitePath, Upstream,
-};
-use crate::upstream::{self, ForwardTo, Script, forward};
-use admission::{Admitted, Refused};
+use crate::site::body::{Body, plain};
+use crate::site::{Action, Guard, Refusals, Root, Rule, RuleOptions, Site, SitePath};
+use crate::upstream;
+use admission::Admitted;
+use pass_on::{To, pass_on};
 use passwords::Passwords;
 pub(crate) use passwords::threads as password_threads;
 
@@ -128,23 +129,11 @@ impl Responder {
                 answered.1
             }
             (Ok(Admitted { user }), Action::Scripts(root, scripts)) => {
-                let asked = Asked {
-                    head: &head,
-                    path: &path,
-                    rewritten: &path.rewritten(rule),
-                    options: rule.options.as_deref(),
-                };
-                let folder = folder_of(root, context);
-                let found = self
-                    .files
-                    .find_script(folder, asked, scripts, context.opener());
-                // Boxed: other requests have no room for it, nor for what follows.
-                let found = Box::pin(found).await;
-                let path = path.encoded().to_owned();
-                let rule = (rule, root, &**scripts);
-                let found = (found, &*path, user);
-                let answered = run(context, upstreams, rule, found, (head, body));
-                let answered = Box::pin(answered).await;
+                let uri = head.uri.clone();
+                let asked = (rule, root, &**scripts, user);
+                let ran = self.run_script(context, upstreams, asked, &uri, (head, body));
+                // Boxed: other requests have no room for it.
+                let answered = Box::pin(ran).await;
                 author = answered.0;
                 answered.1
             }
@@ -315,77 +304,6 @@ fn folder_of<'a>(root: &'a Root, context: &RequestContext<'a>) -> Folder<'a> {
         host: context.host,
         tenant: context.tenant,
     }
-}
-
-/// Place that a request is passed on to.
-struct To<'a> {
-    upstream: &'a Arc<Upstream>,
-    path: &'a str,
-    script: Option<&'a Script<'a>>,
-}
-
-/// Answers a request below a root with scripts by what was found. Returns whose the answer
-/// is.
-async fn run(
-    context: &RequestContext<'_>,
-    upstreams: &Arc<upstream::Worker>,
-    (rule, root, scripts): (&Rule, &Root, &Scripts),
-    (found, path, user): (Scripted, &str, Option<&str>),
-    (head, body): (Parts, Option<Incoming>),
-) -> (Author, Response<Body>) {
-    let script = match found {
-        Scripted::Script(script) => script,
-        Scripted::Answer(response) => {
-            discard(context, &head, body, None).await;
-            return (Author::Server, response);
-        }
-    };
-    let query = head.uri.query().unwrap_or_default().to_owned();
-    let script = Script {
-        root: &root.template.fill(context.host.as_str()),
-        name: script.name(rule),
-        file: &script.file,
-        info: &script.info,
-        path,
-        query: &query,
-        version: head.version,
-        user,
-    };
-    let to = To {
-        upstream: &scripts.upstream,
-        path,
-        script: Some(&script),
-    };
-    pass_on(context, upstreams, (rule, to), head, body).await
-}
-
-/// Passes a request on. Returns whose the answer is.
-async fn pass_on(
-    context: &RequestContext<'_>,
-    upstreams: &Arc<upstream::Worker>,
-    (rule, to): (&Rule, To<'_>),
-    head: Parts,
-    body: Option<Incoming>,
-) -> (Author, Response<Body>) {
-    if is_trace(&head.method) {
-        discard(context, &head, body, None).await;
-        return (Author::Server, method_not_allowed(PASSED_ON));
-    }
-    let of_host = to.upstream.of_host(context.host).map(Arc::new);
-    let to = ForwardTo {
-        upstream: of_host.as_ref().unwrap_or(to.upstream),
-        path: to.path,
-        options: rule.options.as_deref(),
-        script: to.script,
-    };
-    let response = match forward(context, upstreams, to, head, body).await {
-        Ok(response) => return (Author::Upstream, response),
-        Err(StatusCode::PAYLOAD_TOO_LARGE) => {
-            Refused::of(RequestRefusal::Body).answer(context.metrics)
-        }
-        Err(status) => plain(status),
-    };
-    (Author::Server, response)
 }
 
 /// Returns whether a method asks for the request itself: the answer would show a client

@@ -394,6 +394,6 @@ const ERRORS: &[(&str, &str)] = &[
     ),
     (
         r#"{"paths": [{"path": "/a", "root": "/a", "request": {"set": {"A": "b"}}}]}"#,
-        "`paths[0].request`: only `upstream` and `fastcgi` get request fields",
+        "`paths[0].request`: only `upstream`, `fastcgi` and `cgi` get request fields",
     ),
 ];

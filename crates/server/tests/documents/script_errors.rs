@@ -52,4 +52,20 @@ const ERRORS: &[(&str, &str)] = &[
         r#"{"root": "/a", "fastcgi": {"servers": ["fastcgi://a"], "underscores": true}}"#,
         "`fastcgi.underscores`: unknown key `underscores`",
     ),
+    (
+        r#"{"cgi": true}"#,
+        "`cgi`: write the `root` of its programs, and no `fastcgi`",
+    ),
+    (
+        r#"{"root": "/a", "fastcgi": "fastcgi://a", "cgi": true}"#,
+        "`cgi`: write the `root` of its programs, and no `fastcgi`",
+    ),
+    (
+        r#"{"root": "/srv/{tenant}", "cgi": true}"#,
+        "`root`: programs run as the server's user and are the operator's",
+    ),
+    (
+        r#"{"root": "/srv/cgi", "cgi": true, "try": ["/a"]}"#,
+        "`try`: only a `root` tries paths",
+    ),
 ];
