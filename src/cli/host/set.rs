@@ -183,6 +183,7 @@ Only the given fields change; a host that does not exist is created.
 
 Examples:
   sekisho host set shop.example --tenant anna --root /srv/www/shop
+  sekisho host set shop.example --root /srv/www/shop --fastcgi unix:/run/php/anna.sock
   sekisho host set shop.example --issue
   sekisho host set app.example --upstream http://127.0.0.1:3000
   sekisho host set shop.example --site site.json

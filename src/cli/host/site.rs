@@ -17,6 +17,9 @@ use crate::terminal::failure::{Result, Usage};
 pub(crate) struct SiteArgs {
     #[command(flatten)]
     action: ActionArgs,
+    /// Run the .php files of --root by this FastCGI server, such as unix:/run/php/{tenant}.sock
+    #[arg(long, value_name = "URL", requires = "root")]
+    fastcgi: Option<String>,
     /// Text of the answer with --status; '-' is standard input
     #[arg(long, value_name = "FILE", requires = "status")]
     text: Option<PathBuf>,
@@ -88,7 +91,10 @@ impl SiteArgs {
             let root = root
                 .to_str()
                 .context("--root: the folder's name is not UTF-8")?;
-            json!({ "root": root })
+            match &self.fastcgi {
+                Some(url) => json!({ "root": root, "fastcgi": url }),
+                None => json!({ "root": root }),
+            }
         } else if let Some(url) = &action.redirect {
             json!({ "redirect": url })
         } else if let Some(status) = action.status {
