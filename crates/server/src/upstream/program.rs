@@ -24,6 +24,7 @@ use super::answer::{self, InFlight};
 use super::connections::fastcgi::head::local_redirect;
 use super::failure::Failure;
 use super::parts::Worker;
+use super::request::exchange::{Exchange, FAILED, TOO_LARGE};
 use super::request::head;
 use super::request::params::Script;
 use super::request::upload::Upload;
@@ -101,6 +102,8 @@ async fn pass(
     if let Some(exchange) = &exchange {
         exchange.release();
     }
+    // From here on, the stream looks for the client's end.
+    let at_upstream = context.connection.timeouts.at_upstream();
     let environment = environment(&to, &head, &upload, context);
     let until = Instant::now() + towards.options.timeouts.connect;
     let whose = (context.host.as_str(), context.tenant);
@@ -110,7 +113,8 @@ async fn pass(
     let response = {
         let asked = pin!(conversation.head());
         let response = head_of(asked, exchange.as_ref(), LIMITS.first_byte).await;
-        response.ok_or(Failure::Late)?.map_err(Failure::Answer)?
+        let answered = response.ok_or(Failure::Late)?;
+        answered.map_err(|error| of_body(exchange.as_deref()).unwrap_or(Failure::Answer(error)))?
     };
     if let Some(target) = local_redirect(&response) {
         return Ok(Ran::Elsewhere(target));
@@ -122,13 +126,23 @@ async fn pass(
     let in_flight = InFlight {
         via: None,
         exchange,
-        at_upstream: context.connection.timeouts.at_upstream(),
+        at_upstream,
     };
     let host = StillServed::of(context, worker);
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let mut cx = Context::from_waker(&waker);
     let answer = answer::pass_back(&mut cx, response, &TIMEOUTS, in_flight, host);
     answer.map(Ran::Answer)
+}
+
+/// Returns the failure of the request's body, if there was one.
+fn of_body(exchange: Option<&Exchange>) -> Option<Failure> {
+    let exchange = exchange?;
+    match () {
+        () if exchange.is(TOO_LARGE) => Some(Failure::TooLarge),
+        () if exchange.is(FAILED) => Some(Failure::Client),
+        () => None,
+    }
 }
 
 /// Makes the whole environment of a program: nothing of the server's, which may hold secrets.

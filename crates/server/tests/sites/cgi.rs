@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{Method, Version};
 use http_body_util::{BodyExt, Full};
 
-use crate::world::{Answer, BOTH, HOST, Upload, World};
+use crate::world::{Answer, BOTH, HOST, Upload, World, channel};
 
 /// Site with programs below `/cgi-bin`, and a page.
 const SITE: &str = r#"{"root": "FOLDER/www", "paths": [
@@ -16,7 +16,11 @@ const SITE: &str = r#"{"root": "FOLDER/www", "paths": [
 
 /// Starts a server with these programs, each with its mode.
 fn start(programs: &[(&str, u32, &str)]) -> World {
-    let world = World::new(SITE, &[("www/page.html", "a page")]);
+    start_with(SITE, programs)
+}
+
+fn start_with(site: &str, programs: &[(&str, u32, &str)]) -> World {
+    let world = World::new(site, &[("www/page.html", "a page")]);
     for (name, mode, text) in programs {
         let path = world.programs.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -98,6 +102,26 @@ async fn a_program_reads_its_body() {
             let answer = Answer::of(answer.await.unwrap()).await.unwrap();
             assert_eq!(answer.body, format!("{bytes}\n{bytes}\n"), "{version:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_long_or_breaks_off_is_the_clients_fault() {
+    let site = SITE.replace(r#""cgi": true"#, r#""cgi": true, "body_limit": "1KiB""#);
+    let world = start_with(
+        &site,
+        &[("count", 0o755, "wc -c >/dev/null; echo A: b; echo")],
+    );
+    for version in BOTH {
+        let mut client = world.connect(version, HOST).await;
+        let answer = client.begin(Method::POST, "/cgi-bin/count", &[], full(1025));
+        assert_eq!(answer.await.unwrap().status(), 413, "{version:?}");
+        let mut client = world.connect(version, HOST).await;
+        let (sender, body) = channel();
+        sender.send(vec![b'x'; 2000].into()).await.unwrap();
+        drop(sender);
+        let answer = client.begin(Method::POST, "/cgi-bin/count", &[], body);
+        assert_eq!(answer.await.unwrap().status(), 413, "{version:?}");
     }
 }
 
