@@ -32,7 +32,7 @@ pub(crate) struct FastCgiServer {
 
 impl FastCgiServer {
     /// Answers each request with the bytes that `answer` makes, and then closes the
-    /// connection unless it is to stay open.
+    /// connection unless it is to stay open. Without an answer it is closed, too.
     pub(crate) fn start(
         socket: &Path,
         answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static,
@@ -83,7 +83,9 @@ impl FastCgiServer {
 fn serve(mut stream: UnixStream, all: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked) -> Vec<u8>) {
     while let Some(asked) = read(&mut stream) {
         all.lock().unwrap().push(asked.clone());
-        if stream.write_all(&answer(&asked)).is_err() || !asked.keep {
+        let answer = answer(&asked);
+        let is_sent = stream.write_all(&answer).is_ok();
+        if !is_sent || !asked.keep || answer.is_empty() {
             return;
         }
     }
