@@ -11,7 +11,7 @@ use crate::site::open::{locate_beneath, open_folder};
 /// Programs and folders of an entry that will not run.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// Those found, [`MOST_REFUSED`] at most.
+    /// Those found, 20 at most.
     pub refused: Vec<Refused>,
     /// The folder holds more files, or more that will not run.
     pub is_cut: bool,
