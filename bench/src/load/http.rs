@@ -1,16 +1,18 @@
 //! HTTP/1.1 client, just enough to tell whether a request was answered.
 
+use std::time::Instant;
+
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::failure::Failure;
 
-/// Returns the bytes of a request for one host.
-pub(crate) fn request(path: &str, host: &str, connection: Connection) -> Vec<u8> {
+/// Returns the bytes of a request for one host. `fields` are further lines of its head.
+pub(crate) fn request(path: &str, host: &str, connection: Connection, fields: &str) -> Vec<u8> {
     let close = match connection {
         Connection::Close => "Connection: close\r\n",
         Connection::KeepAlive => "",
     };
-    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{close}\r\n").into_bytes()
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{close}{fields}\r\n").into_bytes()
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -19,20 +21,23 @@ pub(crate) enum Connection {
     KeepAlive,
 }
 
-/// Reads one response, up to the last byte of its body. Its status must be 200.
+/// Reads one response, up to the last byte of its body. Its status must be 200. Returns when
+/// its first bytes came.
 pub(crate) async fn read_response<S: AsyncRead + Unpin>(
     stream: &mut S,
     buffer: &mut Vec<u8>,
-) -> Result<(), Failure> {
+) -> Result<Instant, Failure> {
     buffer.clear();
+    read_more(stream, buffer).await?;
+    let begun = Instant::now();
     let (head, start) = loop {
-        read_more(stream, buffer).await?;
         if let Some(found) = parse_head(buffer)? {
             break found;
         }
         if buffer.len() > HEAD_LIMIT {
             return Err(Failure::Response("head too long"));
         }
+        read_more(stream, buffer).await?;
     };
     if head.status != 200 {
         return Err(Failure::Status(head.status));
@@ -48,7 +53,7 @@ pub(crate) async fn read_response<S: AsyncRead + Unpin>(
     if received > length {
         return Err(Failure::Response("more bytes than the Content-Length"));
     }
-    Ok(())
+    Ok(begun)
 }
 
 /// Reads until the peer ends the connection.
@@ -111,6 +116,12 @@ const READ_SIZE: usize = 16 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn further_fields_end_the_head() {
+        let request = request("/", "a", Connection::KeepAlive, "X-A: b\r\n");
+        assert_eq!(request, b"GET / HTTP/1.1\r\nHost: a\r\nX-A: b\r\n\r\n");
+    }
 
     #[tokio::test]
     async fn complete_responses_pass() {

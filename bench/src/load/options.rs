@@ -115,6 +115,14 @@ pub struct Options {
     #[arg(long, requires = "keepalive", conflicts_with_all = ["http2", "websocket"])]
     pub any_host: bool,
 
+    /// Count the time of a request to the first byte of its response, not to the last
+    #[arg(long, requires = "keepalive", conflicts_with_all = ["http2", "websocket"])]
+    pub first_byte: bool,
+
+    /// Field to send with each request, such as 'Name: value'; HTTP/1.1 only
+    #[arg(long, value_name = "FIELD", conflicts_with_all = ["http2", "websocket"])]
+    pub field: Option<String>,
+
     /// Open C connections and hold them without traffic
     #[arg(long)]
     pub idle: bool,

@@ -30,6 +30,8 @@ pub(crate) struct Run {
     path: Option<String>,
     concurrency: usize,
     exchange: Exchange,
+    /// Whether the time of a request ends with the first byte of its response.
+    first_byte: bool,
 }
 
 /// Operation on a connection that stays open.
@@ -66,12 +68,17 @@ impl Run {
         } else {
             client
         };
+        let client = match &options.field {
+            Some(field) => client.with_field(field),
+            None => client,
+        };
         Ok(Self {
             exchange: Exchange::of(options),
             client: client.sources(options.sources),
             picker: RefCell::new(picker),
             path: (options.request != "none").then(|| options.request.clone()),
             concurrency: options.concurrency,
+            first_byte: options.first_byte,
             names,
         })
     }
@@ -194,20 +201,24 @@ impl Run {
         while budget.take() {
             let start = Instant::now();
             let done = match self.exchange {
-                Exchange::Echo => self.client.bounded(websocket::echo(&mut stream)).await,
+                Exchange::Echo => {
+                    let echo = self.client.bounded(websocket::echo(&mut stream)).await;
+                    echo.map(|()| start.elapsed())
+                }
                 Exchange::AnyHost => {
                     let host = self.next_name();
                     let request = self.client.request(&mut stream, path, &host, &mut buffer);
-                    request.await.map(drop)
+                    request.await
                 }
                 Exchange::Request => {
                     let client = &self.client;
                     let request = client.request(&mut stream, path, &held.host, &mut buffer);
-                    request.await.map(drop)
+                    request.await
                 }
             };
             match done {
-                Ok(()) => tally.borrow_mut().operation(start.elapsed()),
+                Ok(first) if self.first_byte => tally.borrow_mut().operation(first),
+                Ok(_) => tally.borrow_mut().operation(start.elapsed()),
                 Err(failure) => {
                     tally.borrow_mut().failure(&failure, &held.host);
                     return;

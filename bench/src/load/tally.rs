@@ -98,7 +98,7 @@ pub struct Outcome {
     pub seconds: f64,
     pub per_second: f64,
     /// Time from the connection's start to its response's last byte. With
-    /// `--keepalive`, it begins with the request.
+    /// `--keepalive`, it begins with the request, and with `--first-byte` it ends there.
     pub operation_us: Latency,
     /// Time from the connection's start to the handshake's end.
     pub handshake_us: Latency,

@@ -91,6 +91,23 @@ async fn requests_on_open_connections() {
 }
 
 #[tokio::test]
+async fn requests_carry_a_field() {
+    let arguments = ["--keepalive", "10", "--no-verify", "--request", "/secret"];
+    let field = ["--first-byte", "--field", "X-Secret: yes"];
+    for (field, answered) in [(&field[..], 40), (&[], 0)] {
+        let options = options(serve().await, &[&arguments, field].concat());
+        let run = std::rc::Rc::new(Run::new(&options).unwrap());
+        let outcome = LocalSet::new()
+            .run_until(async {
+                let connections = run.connections().await.unwrap();
+                run.requests(&connections, Some(40), None).await.unwrap()
+            })
+            .await;
+        assert_eq!(outcome.operations, answered, "{outcome:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_schedule_is_kept_and_its_lag_told() {
     let target = serve().await;
     let options = options(target, &["--rate", "200", "--no-verify"]);
@@ -225,7 +242,8 @@ async fn answer<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin>(
         if read == 0 {
             return stream.shutdown().await;
         }
-        let status = if request.starts_with("GET / ") {
+        let knows = request.starts_with("GET /secret ") && request.contains("X-Secret: yes\r\n");
+        let status = if request.starts_with("GET / ") || knows {
             "200 OK"
         } else {
             "404 Not Found"
