@@ -23,7 +23,11 @@ impl CpuTime {
     pub fn read(root: u32) -> Result<Self> {
         let mut time = Self::default();
         for pid in tree(root)? {
-            time.add_process(pid)?;
+            match time.add_process(pid) {
+                // A program that the server runs may have ended since it was listed.
+                Err(_) if pid != root => {}
+                added => added?,
+            }
         }
         ensure!(!time.threads.is_empty(), "process {root} is gone");
         Ok(time)
@@ -74,8 +78,11 @@ impl Memory {
         let mut sum = Self::default();
         for pid in tree(root)? {
             let file = format!("/proc/{pid}/smaps_rollup");
-            let text = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
-            let memory = parse_rollup(&text)?;
+            let memory = match fs::read_to_string(&file) {
+                // As above.
+                Err(_) if pid != root => continue,
+                text => parse_rollup(&text.with_context(|| format!("cannot read {file}"))?)?,
+            };
             sum.rss += memory.rss;
             sum.pss += memory.pss;
         }
