@@ -154,7 +154,7 @@ trained:
 
 .PHONY: bench
 bench: trained ## Compare with nginx; writes a report into bench/results
-	@tools/need build nginx openssl php
+	@tools/need build nginx openssl php apache
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench compare --sekisho target/release/sekisho $(WITH_TRAINED) --out bench/results
 

@@ -1,6 +1,7 @@
 //! Comparison of sekisho and nginx, with the same certificates and the same
 //! client.
 
+mod apache;
 mod browsers;
 mod catalog;
 mod client;
@@ -12,6 +13,7 @@ mod meter;
 mod nginx;
 mod options;
 mod pages;
+mod password;
 mod php;
 mod prepare;
 mod report;

@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use super::server::{LARGE_FILE, PAGE};
+use super::server::{LARGE_FILE, PAGE, PROGRAM};
 use sekisho_bench::load::Outcome;
 use sekisho_bench::load::gate::READY;
 use sekisho_bench::tls::{Group, Version};
@@ -27,6 +27,8 @@ pub(crate) struct Load {
     pub(crate) hosts: usize,
     pub(crate) start: usize,
     pub(crate) warmup: u64,
+    /// Field of each request beside its host, if there is one.
+    pub(crate) field: Option<&'static str>,
     pub(crate) work: Work,
 }
 
@@ -54,6 +56,10 @@ pub(crate) enum Work {
     Echoes {
         connections: usize,
         each: u64,
+    },
+    /// Requests for a CGI program, one after the other.
+    FirstByte {
+        count: u64,
     },
     Idle {
         connections: usize,
@@ -87,7 +93,8 @@ impl Load {
         match self.work {
             Work::Handshakes { count, .. }
             | Work::Streams { count, .. }
-            | Work::Downloads { count } => count,
+            | Work::Downloads { count }
+            | Work::FirstByte { count } => count,
             Work::Requests { connections, each }
             | Work::AnyHost { connections, each }
             | Work::Echoes { connections, each } => connections as u64 * each,
@@ -118,6 +125,8 @@ impl Load {
             format!("--deadline={}", self.deadline()),
             "--no-verify".to_owned(),
         ];
+        let field = self.field.map(|field| format!("--field={field}"));
+        arguments.extend(field);
         arguments.extend(self.work.arguments());
         arguments
     }
@@ -126,6 +135,7 @@ impl Load {
         match self.work {
             Work::Downloads { .. } => LARGE_FILE,
             Work::Echoes { .. } => "/ws",
+            Work::FirstByte { .. } => PROGRAM,
             _ => PAGE,
         }
     }
@@ -168,6 +178,11 @@ impl Work {
                 "--websocket".into(),
                 format!("--keepalive={each}"),
                 format!("--concurrency={connections}"),
+            ],
+            Self::FirstByte { count } => vec![
+                "--first-byte".into(),
+                format!("--keepalive={count}"),
+                "--concurrency=1".into(),
             ],
             Self::Idle { connections, http2 } => {
                 let http2 = http2.then(|| "--http2=1".to_owned());

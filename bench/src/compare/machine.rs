@@ -18,6 +18,7 @@ pub(crate) fn facts(options: &Options, support: &Support) -> Vec<(String, String
         ("memory", file_line("/proc/meminfo", "MemTotal:")),
         ("kernel", read("/proc/sys/kernel/osrelease")),
         ("nginx", output(&options.nginx, &["-V"], 2)),
+        ("Apache", output(&options.apache, &["-v"], 1)),
         (
             "Redis",
             output(Path::new("redis-server"), &["--version"], 1),

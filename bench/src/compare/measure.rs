@@ -1,6 +1,7 @@
 //! Measures samples of a case.
 
 mod beside;
+mod first_byte;
 mod herd;
 mod loaded;
 mod propagation;
@@ -18,7 +19,7 @@ use super::client::{Client, Load, Work};
 use super::meter::{Meter, Used};
 use super::options::Binary;
 use super::pages;
-use super::rows::{Asked, Case, Measure, Row, Setup, figure};
+use super::rows::{Asked, Case, Content, Measure, Row, Setup, figure};
 use super::server::Server;
 use super::setup::{self, Place};
 use crate::fixtures::HOST_PATTERN;
@@ -103,6 +104,7 @@ impl<'a> Subject<'a> {
                 let work = Work::Echoes { connections, each };
                 self.operations(work, 2 * connections as u64).await
             }
+            Measure::FirstByte { count } => self.first_byte(self.effort(count)).await,
             Measure::IdleMemory { connections, http2 } => {
                 self.idle_memory(connections, http2).await
             }
@@ -218,7 +220,8 @@ impl<'a> Subject<'a> {
         Ok(sample)
     }
 
-    /// Starts a server, and fills its Redis cache with all hosts if it has one.
+    /// Starts a server, and fills its Redis cache with all hosts if it has one; if it runs
+    /// programs, its memory cache.
     async fn launch_filled(&mut self) -> Result<Server> {
         let server = self.launch(None).await?;
         if self.case.setup.has_redis_cache() {
@@ -231,6 +234,9 @@ impl<'a> Subject<'a> {
                 };
                 self.run(&fill, &server).await?;
             }
+        }
+        if self.case.setup.is_sekisho() && matches!(self.case.content, Content::Programs(_)) {
+            self.fill_memory(&server).await?;
         }
         Ok(server)
     }
@@ -258,7 +264,13 @@ impl<'a> Subject<'a> {
         operations: u64,
         core: usize,
     ) -> Result<Client> {
-        let shown = arguments.join(" ");
+        let quoted = arguments
+            .iter()
+            .map(|argument| match argument.contains(' ') {
+                true => format!("'{argument}'"),
+                false => argument.clone(),
+            });
+        let shown = quoted.collect::<Vec<_>>().join(" ");
         self.commands
             .push(format!("taskset -c {core} sekisho-bench {shown}"));
         let log = self.place.log(&self.name, "client");
@@ -269,7 +281,10 @@ impl<'a> Subject<'a> {
     fn load(&mut self, work: Work, warmup: u64) -> Load {
         let hosts = match self.case.asked {
             Asked::Hundred => 100,
-            Asked::All => self.row.hosts.count(self.place.options.is_short()),
+            Asked::All => {
+                let short = self.place.options.is_short();
+                self.row.hosts_of(self.case.content, short)
+            }
         };
         let load = Load {
             version: self.row.version,
@@ -278,6 +293,7 @@ impl<'a> Subject<'a> {
             hosts,
             start: self.walked % hosts,
             warmup,
+            field: self.row.field(),
             work,
         };
         self.walked += (warmup + load.operations()) as usize;

@@ -35,6 +35,8 @@ pub(crate) struct Nginx<'a> {
     pub(crate) upstreams: Option<(u16, usize)>,
     /// Folder of php-fpm and its script, and whether connections are kept; None for none.
     pub(crate) scripts: Option<(PathBuf, bool)>,
+    /// File of users whose password each request needs, if there is one.
+    pub(crate) users: Option<PathBuf>,
     pub(crate) http2: bool,
     /// Key exchange groups, in OpenSSL's names.
     pub(crate) groups: &'static str,
@@ -85,6 +87,13 @@ impl Nginx<'_> {
         }
         if self.upstreams.is_some() {
             text.push_str(UPGRADES);
+        }
+        if let Some(users) = &self.users {
+            let users = users.display();
+            let _ = writeln!(
+                text,
+                "    auth_basic bench;\n    auth_basic_user_file {users};"
+            );
         }
         self.add_scripts(&mut text);
         self.add_servers(&mut text);
@@ -250,6 +259,7 @@ mod tests {
             file_cache: false,
             upstreams: None,
             scripts: None,
+            users: None,
             http2: false,
             groups: "X25519",
         };
@@ -257,6 +267,9 @@ mod tests {
         assert_eq!(text.matches("listen 127.0.0.1:443 ssl;").count(), 3);
         assert!(text.contains("ssl_certificate_key /f/hosts/h2.example.test.key;"));
         assert!(text.contains("ssl_ecdh_curve X25519;"));
+        assert!(!text.contains("auth_basic"));
+        nginx.users = Some("/users".into());
+        assert!(nginx.config().contains("auth_basic_user_file /users;"));
         nginx.certificates = Certificates::Variable;
         let text = nginx.config();
         assert!(text.contains("ssl_certificate /f/hosts/$ssl_server_name.crt;"));

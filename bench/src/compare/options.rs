@@ -30,6 +30,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", default_value = "nginx")]
     pub(crate) nginx: PathBuf,
 
+    /// The Apache binary, whose modules lie where Debian has them
+    #[arg(long, value_name = "FILE", default_value = "apache2")]
+    pub(crate) apache: PathBuf,
+
     /// Folder for the report
     #[arg(long, value_name = "DIR", default_value = "bench/results")]
     pub(crate) out: PathBuf,

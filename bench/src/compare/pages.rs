@@ -25,7 +25,7 @@ pub(crate) fn read(
     binary: Binary,
     load: &Load,
 ) -> Result<()> {
-    let hosts = row.hosts.count(place.options.is_short());
+    let hosts = row.hosts_of(case.content, place.options.is_short());
     match case.setup {
         Setup::Sekisho {
             store: Store::Sqlite,
@@ -54,9 +54,11 @@ pub(crate) fn read(
             })
         }
         // The hosts are in memory, or in another process.
-        Setup::Nginx { .. } | Setup::NginxLua | Setup::RedisClient | Setup::Sekisho { .. } => {
-            Ok(())
-        }
+        Setup::Nginx { .. }
+        | Setup::NginxLua
+        | Setup::Apache
+        | Setup::RedisClient
+        | Setup::Sekisho { .. } => Ok(()),
     }
 }
 

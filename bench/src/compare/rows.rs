@@ -1,5 +1,6 @@
 //! Rows, cases and goals: the types of the tables.
 
+use super::password;
 use super::sekisho::Store;
 use super::services::Service;
 use crate::fixtures::KeyKind;
@@ -47,6 +48,7 @@ impl Row {
             | Measure::HostMemory { .. }
             | Measure::WaitingMemory { .. }
             | Measure::WorkerMemory { .. }
+            | Measure::FirstByte { .. }
             | Measure::Soak { .. }
             | Measure::Loaded { .. }
             | Measure::Stuck { .. }
@@ -54,7 +56,7 @@ impl Row {
             | Measure::Herd { .. }
             | Measure::Propagation { .. } => false,
         };
-        // A build needs no PHP.
+        // A build needs neither PHP nor peers.
         works && !self.heavy && !self.needs_php()
     }
 
@@ -82,6 +84,27 @@ impl Row {
         self.cases.iter().any(is_script)
     }
 
+    /// Returns the number of hosts that a case with this content has.
+    pub(crate) fn hosts_of(&self, content: Content, quick: bool) -> usize {
+        let hosts = match content {
+            Content::Programs(hosts) => hosts,
+            Content::Files
+            | Content::Roots
+            | Content::Upstreams(_)
+            | Content::Tenants
+            | Content::Scripts { .. }
+            | Content::Password => self.hosts,
+        };
+        hosts.count(quick)
+    }
+
+    /// Returns the field that all requests of the row have. Cases without a password have
+    /// it, too: their requests are as long.
+    pub(crate) fn field(&self) -> Option<&'static str> {
+        let asks = |case: &Case| case.content == Content::Password;
+        self.cases.iter().any(asks).then_some(password::FIELD)
+    }
+
     pub(crate) fn needs_upstreams(&self) -> bool {
         self.cases.iter().any(|case| case.content.is_proxied())
     }
@@ -92,6 +115,7 @@ impl Row {
 pub(crate) enum Hosts {
     Hundred,
     Thousand,
+    TenThousand,
     /// 100,000, or 10,000 in a quick run.
     Many,
     HundredThousand,
@@ -103,6 +127,7 @@ impl Hosts {
         match self {
             Self::Hundred => 100,
             Self::Thousand => 1_000,
+            Self::TenThousand => 10_000,
             Self::Many if quick => 10_000,
             Self::Many | Self::HundredThousand => 100_000,
             Self::Million => 1_000_000,
@@ -125,6 +150,9 @@ pub(crate) enum Measure {
     Downloads { count: u64 },
     /// CPU time of the server per message of 64 bytes and its echo.
     Echoes { connections: usize, each: u64 },
+    /// Time from a request for a CGI program to the first byte of its answer, one after the
+    /// other on one connection.
+    FirstByte { count: u64 },
     /// Growth of memory per connection that has had one request.
     IdleMemory { connections: usize, http2: bool },
     /// Growth of memory per host that is ready to be served.
@@ -191,6 +219,8 @@ pub(crate) enum Setup {
         store: Store,
         memory: &'static str,
     },
+    /// Apache whose children start CGI programs (prefork and mod_cgi).
+    Apache,
     /// Redis client in the servers' place.
     RedisClient,
 }
@@ -207,7 +237,7 @@ impl Setup {
     /// Returns the services behind the server, the store first.
     pub(crate) fn services(self) -> &'static [Service] {
         match self {
-            Self::Nginx { .. } => &[],
+            Self::Nginx { .. } | Self::Apache => &[],
             Self::NginxLua | Self::RedisClient => &[Service::Redis],
             Self::Sekisho { store, .. } => store.services(),
         }
@@ -255,12 +285,22 @@ pub(crate) enum Content {
     /// A script in each host's record, which php-fpm runs; whether connections to it are
     /// kept. All hosts share one certificate.
     Scripts { keep: bool },
+    /// Files of a root in each host's record, behind a password of which the record has the
+    /// hash. All hosts share one certificate.
+    Password,
+    /// Files of a root in each host's record, and a CGI program below a path; the number of
+    /// hosts. Those of sekisho share one certificate.
+    Programs(Hosts),
 }
 
 impl Content {
     fn is_proxied(self) -> bool {
         match self {
-            Self::Files | Self::Roots | Self::Scripts { .. } => false,
+            Self::Files
+            | Self::Roots
+            | Self::Scripts { .. }
+            | Self::Password
+            | Self::Programs(_) => false,
             Self::Upstreams(_) | Self::Tenants => true,
         }
     }

@@ -44,6 +44,8 @@ pub(crate) struct Sekisho<'a> {
     pub(crate) memory: &'a str,
     pub(crate) site: &'a Path,
     pub(crate) php: &'a Path,
+    /// Folder of CGI programs, if host records may name it.
+    pub(crate) programs: Option<&'a Path>,
     /// Folder of the SQLite file and its master key.
     pub(crate) catalog: &'a Path,
     /// Remote store, if there is one.
@@ -99,7 +101,13 @@ impl Sekisho<'_> {
         // Roots in records lie in the folder of the bench, outside of the default.
         let sites = if self.proxies {
             let php = self.php.display();
-            format!("[sites]\nallow = [\"{site}\", \"{php}\", \"unix:{php}\", \"127.9.0.0/16\"]\n")
+            let programs = self.programs.map_or_else(String::new, |folder| {
+                format!(", \"cgi:{}\"", folder.display())
+            });
+            format!(
+                "[sites]\nallow = \
+                 [\"{site}\", \"{php}\", \"unix:{php}\", \"127.9.0.0/16\"{programs}]\n"
+            )
         } else {
             String::new()
         };
@@ -136,6 +144,7 @@ mod tests {
             memory: "1MiB",
             site: Path::new("/site"),
             php: Path::new("/php"),
+            programs: None,
             catalog: Path::new("/c"),
             remote: None,
             redis_cache: None,
@@ -161,5 +170,8 @@ mod tests {
         sekisho.redis_cache = Some("redis://cache".to_owned());
         let cache = "[cache]\nmemory = \"1MiB\"\ndisk = \"off\"\nredis = \"redis://cache\"\n";
         assert!(sekisho.config().contains(cache));
+        sekisho.proxies = true;
+        sekisho.programs = Some(Path::new("/programs"));
+        assert!(sekisho.config().contains(", \"cgi:/programs\"]\n"));
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Launch {
     pub(crate) authority: PathBuf,
     pub(crate) first_host: String,
     pub(crate) version: Version,
+    /// Field of the request that tells whether the server serves, if it needs one.
+    pub(crate) field: Option<&'static str>,
     pub(crate) bound: Duration,
 }
 
@@ -137,7 +139,11 @@ impl Launch {
             trust: Trust::Authority(self.authority.clone()),
             resume: None,
         };
-        Client::new(self.address, &offer, PROBE_DEADLINE)
+        let client = Client::new(self.address, &offer, PROBE_DEADLINE)?;
+        Ok(match self.field {
+            Some(field) => client.with_field(field),
+            None => client,
+        })
     }
 
     /// Returns the command with paths relative to the current folder, as one
@@ -175,6 +181,8 @@ fn is_alive(pid: u32) -> bool {
 
 /// Page that all measurements request.
 pub(crate) const PAGE: &str = "/index.html";
+/// CGI program.
+pub(crate) const PROGRAM: &str = "/cgi-bin/hello";
 /// File of 100 MB.
 pub(crate) const LARGE_FILE: &str = "/large.bin";
 const POLL: Duration = Duration::from_micros(200);

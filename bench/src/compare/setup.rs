@@ -9,9 +9,11 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use super::Options;
+use super::apache::Apache;
 use super::counters::Support;
 use super::nginx::{Certificates, Nginx};
 use super::options::Binary;
+use super::password;
 use super::rows::{Case, Content, Loaded, Measure, Row, Setup};
 use super::scripts;
 use super::sekisho::{Sekisho, Store};
@@ -51,12 +53,12 @@ pub(crate) fn launch(
     preload: Option<usize>,
     workers: usize,
 ) -> Result<Launch> {
-    let hosts = row.hosts.count(place.options.is_short());
+    let short = place.options.is_short();
     let frame = Frame {
         place,
         row,
-        hosts,
-        fixture: place.workspace.fixture(row.key, hosts),
+        hosts: row.hosts_of(case.content, short),
+        fixture: place.workspace.fixture(row.key, row.hosts.count(short)),
         site: place.workspace.site(),
         content: case.content,
         group: case.group,
@@ -70,6 +72,7 @@ pub(crate) fn launch(
         Setup::Nginx { loaded, file_cache } => frame.nginx(loaded, file_cache, preload),
         Setup::NginxLua => frame.nginx_lua(),
         Setup::Sekisho { store, memory } => frame.sekisho(binary, store, memory),
+        Setup::Apache => frame.apache(),
         Setup::RedisClient => bail!("a client is not started as a server"),
     }
 }
@@ -142,12 +145,17 @@ impl Frame<'_> {
             upstreams: match self.content {
                 Content::Upstreams(count) => Some((self.place.upstreams.port()?, count)),
                 Content::Tenants => Some((self.place.upstreams.port()?, 1)),
-                Content::Files | Content::Roots | Content::Scripts { .. } => None,
+                Content::Files
+                | Content::Roots
+                | Content::Scripts { .. }
+                | Content::Password
+                | Content::Programs(_) => None,
             },
             scripts: match self.content {
                 Content::Scripts { keep } => Some((self.place.workspace.php(), keep)),
                 _ => None,
             },
+            users: self.users()?,
             http2: self.row.measure.is_http2(),
             groups: match self.group {
                 Group::X25519 | Group::P256 => "X25519:prime256v1",
@@ -158,6 +166,34 @@ impl Frame<'_> {
         let prefix = self.scratch.display().to_string();
         let arguments = ["-e", "stderr", "-p", &prefix, "-c"].map(str::to_owned);
         let program = self.place.options.nginx.clone();
+        self.launch(program, arguments.to_vec(), &text, bound, None)
+    }
+
+    /// Writes nginx's file of users if the content asks for a password.
+    fn users(&self) -> Result<Option<PathBuf>> {
+        if self.content != Content::Password {
+            return Ok(None);
+        }
+        let file = self.scratch.join("users");
+        fs::write(&file, password::users())?;
+        Ok(Some(file))
+    }
+
+    fn apache(self) -> Result<Launch> {
+        let workspace = self.place.workspace;
+        let config = Apache {
+            fixture: Folder(&self.fixture),
+            hosts: self.hosts,
+            certificates: self.row.hosts.count(self.place.options.is_short()),
+            site: &self.site,
+            programs: &workspace.programs(),
+            scratch: &self.scratch,
+            address: self.address,
+        };
+        let text = config.config();
+        let arguments = ["-DFOREGROUND", "-f"].map(str::to_owned);
+        let program = self.place.options.apache.clone();
+        let bound = START_BOUND + PRELOAD_BOUND * u32::try_from(self.hosts)?;
         self.launch(program, arguments.to_vec(), &text, bound, None)
     }
 
@@ -180,12 +216,17 @@ impl Frame<'_> {
             true => hook + scripts::PLACES,
             false => hook,
         };
+        let programs = workspace.programs();
         let config = Sekisho {
             fixture: Folder(&self.fixture),
             store,
             memory,
             site: &self.site,
             php: &workspace.php(),
+            programs: match self.content {
+                Content::Programs(_) => Some(&programs),
+                _ => None,
+            },
             catalog: &match self.content {
                 Content::Files => workspace.catalog(binary, self.row.key, self.hosts),
                 content => workspace.sites(self.hosts, content),
@@ -227,6 +268,7 @@ impl Frame<'_> {
             authority: Folder(&self.fixture).root(),
             first_host: host_name(0),
             version: self.row.version,
+            field: self.row.field(),
             bound,
         })
     }
@@ -234,5 +276,5 @@ impl Frame<'_> {
 
 const HYBRID: &str = "X25519MLKEM768:X25519:prime256v1";
 const START_BOUND: Duration = Duration::from_secs(20);
-/// nginx takes 1 ms per host.
+/// nginx takes 1 ms per host, Apache twice as long.
 const PRELOAD_BOUND: Duration = Duration::from_millis(4);

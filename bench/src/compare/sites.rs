@@ -2,7 +2,7 @@
 
 use super::rows::{Asked, Case, Content, Goal, Hosts, Loaded, Measure, Row, Scale, Setup, figure};
 use super::sekisho::Store;
-use super::table::{BASE, NGINX, SEKISHO, ratio, sekisho};
+use super::table::{BASE, NGINX, SEKISHO, nginx, ratio, sekisho};
 
 pub(crate) const PROXY_10: Row = proxy("proxy-10", "Proxied request on one of 10 connections", 10);
 pub(crate) const PROXY_100: Row = proxy(
@@ -163,6 +163,65 @@ pub(crate) const PHP: Row = Row {
     ..BASE
 };
 
+/// The first case does the work of `keepalive-100`. nginx computes its hash in each request.
+pub(crate) const AUTH: Row = Row {
+    id: "auth",
+    title: "Request on one of 100 open connections, behind a password that is remembered",
+    hosts: Hosts::Hundred,
+    measure: Measure::Requests {
+        connections: 100,
+        each: 1_000,
+    },
+    cases: &[
+        SEKISHO,
+        Case {
+            content: Content::Password,
+            ..sekisho(SEKISHO_AUTH, Store::Sqlite, "64MiB")
+        },
+        Case {
+            content: Content::Password,
+            ..nginx("nginx, password hashed with SHA-1", Loaded::Hundred)
+        },
+    ],
+    goals: &[Goal {
+        case: Some(SEKISHO_AUTH),
+        ..ratio(1.1, None)
+    }],
+    ..BASE
+};
+
+/// A copy of the page table would grow with the hosts that are in memory. Apache's children
+/// have all hosts in memory; sekisho has as many as the cache holds.
+pub(crate) const FORK: Row = Row {
+    id: "fork",
+    title: "From a request to the first byte of a CGI program's answer",
+    hosts: Hosts::Hundred,
+    measure: Measure::FirstByte { count: 500 },
+    cases: &[
+        programs(FORK_1K, Hosts::Thousand),
+        programs(FORK_1M, Hosts::Million),
+        Case {
+            setup: Setup::Apache,
+            ..programs(APACHE_100, Hosts::Hundred)
+        },
+        Case {
+            setup: Setup::Apache,
+            ..programs("Apache, 10,000 hosts", Hosts::TenThousand)
+        },
+    ],
+    goals: &[
+        Goal {
+            figure: figure::P50,
+            case: Some(FORK_1M),
+            ..ratio(1.1, None)
+        },
+        of_apache(FORK_1K),
+        of_apache(FORK_1M),
+    ],
+    heavy: true,
+    ..BASE
+};
+
 pub(crate) const WEBSOCKET: Row = Row {
     id: "websocket",
     title: "Message of 64 bytes and its echo on one of 1,000 WebSockets",
@@ -194,6 +253,26 @@ const SEKISHO_PROXY: Case = Case {
     ..SEKISHO
 };
 
+/// Case with a cache that holds all hosts, as far as 1 GiB suffices.
+const fn programs(label: &'static str, hosts: Hosts) -> Case {
+    Case {
+        asked: Asked::All,
+        content: Content::Programs(hosts),
+        ..sekisho(label, Store::Sqlite, "1GiB")
+    }
+}
+
+/// Bounds a case's time by that of Apache with few hosts.
+const fn of_apache(label: &'static str) -> Goal {
+    Goal {
+        figure: figure::P50,
+        scale: Scale::Over(&[(1.0, APACHE_100)]),
+        must: 0.0,
+        aim: None,
+        case: Some(label),
+    }
+}
+
 const fn proxy(id: &'static str, title: &'static str, connections: usize) -> Row {
     Row {
         id,
@@ -220,6 +299,10 @@ const fn of_nginx_proxy(bound: &'static [(f64, &'static str)]) -> Goal {
     }
 }
 
+const SEKISHO_AUTH: &str = "sekisho, password remembered";
+const FORK_1K: &str = "sekisho, 1,000 hosts";
+const FORK_1M: &str = "sekisho, 1,000,000 hosts, memory = \"1GiB\"";
+const APACHE_100: &str = "Apache, 100 hosts";
 const SEKISHO_PHP: &str = "sekisho, PHP";
 const SEKISHO_KEPT: &str = "sekisho, PHP, kept connections";
 const CACHED_FILES: &str = "sekisho, files, cached";

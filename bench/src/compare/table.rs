@@ -5,7 +5,7 @@ use super::rows::{Asked, Case, Content, Goal, Hosts, Loaded, Measure, Row, Scale
 use super::scripts::{HOOK, HOOK_CACHED, HOOK_MEMORY, HOOK_STATE, HOOK_STUCK};
 use super::sekisho::Store;
 use super::sites::{
-    DOWNLOAD, H2_100, PHP, PROXIED_TENANTS, PROXY_10, PROXY_100, PROXY_COLD, WEBSOCKET,
+    AUTH, DOWNLOAD, FORK, H2_100, PHP, PROXIED_TENANTS, PROXY_10, PROXY_100, PROXY_COLD, WEBSOCKET,
 };
 use crate::fixtures::KeyKind;
 use sekisho_bench::tls::{Group, Version};
@@ -110,6 +110,8 @@ pub(crate) const ROWS: &[Row] = &[
     PROXY_COLD,
     PROXIED_TENANTS,
     PHP,
+    FORK,
+    AUTH,
     H2_100,
     DOWNLOAD,
     WEBSOCKET,

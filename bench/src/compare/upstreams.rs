@@ -22,10 +22,12 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use super::options::Options;
+use super::password;
 use super::php::{self, Php};
 use super::rows::{Content, Row};
+use super::server::PROGRAM;
 use super::workspace::Workspace;
-use crate::fixtures::{Authority, Folder, KeyKind, host_name};
+use crate::fixtures::{Authority, Folder, host_name};
 use crate::upstream;
 
 /// Running upstreams. Dropping them ends their process.
@@ -54,10 +56,13 @@ impl Upstreams {
         }
         let mut made = Vec::new();
         for row in rows {
-            let hosts = row.hosts.count(options.is_short());
+            let fixture = row.hosts.count(options.is_short());
+            let fixture = workspace.fixture(row.key, fixture);
             for content in row.contents() {
+                let hosts = row.hosts_of(content, options.is_short());
                 if !made.contains(&(hosts, content)) {
-                    upstreams.fill(workspace, row.key, hosts, content).await?;
+                    let fill = upstreams.fill(workspace, Folder(&fixture), hosts, content);
+                    fill.await?;
                     made.push((hosts, content));
                 }
             }
@@ -75,7 +80,7 @@ impl Upstreams {
     async fn fill(
         &self,
         workspace: &Workspace,
-        key: KeyKind,
+        fixture: Folder<'_>,
         hosts: usize,
         content: Content,
     ) -> Result<()> {
@@ -88,8 +93,7 @@ impl Upstreams {
         let ring = KeyRing::create_file(&folder.join("master.key"))?;
         let sealer = Sealer::create(Arc::new(catalog), ring).await?;
         let id = CredentialId::fresh(&Clock::System);
-        let fixture = workspace.fixture(key, hosts);
-        sealer.write(vec![wildcard(id, Folder(&fixture))?]).await?;
+        sealer.write(vec![wildcard(id, fixture)?]).await?;
         let numbers: Vec<usize> = (0..hosts).collect();
         for some in numbers.chunks(CHUNK) {
             let put = |number: &usize| {
@@ -116,6 +120,8 @@ impl Upstreams {
             Content::Upstreams(count) => (2, self.proxied(number % count)?),
             Content::Tenants => (2, self.proxied(0)?),
             Content::Scripts { keep } => (3, script(&workspace.php(), keep)),
+            Content::Password => (3, password::site(&workspace.site())),
+            Content::Programs(_) => (3, program(workspace)),
         };
         let json = json.to_string().into();
         Ok(Site { format, json })
@@ -134,6 +140,15 @@ fn script(folder: &Path, keep: bool) -> serde_json::Value {
     serde_json::json!({
         "root": folder,
         "fastcgi": { "servers": [url], "scripts": [".html"], "keep": keep },
+    })
+}
+
+/// Makes the site of files and a program.
+fn program(workspace: &Workspace) -> serde_json::Value {
+    let folder = PROGRAM.rsplit_once('/').map(|(folder, _)| folder);
+    serde_json::json!({
+        "root": workspace.site(),
+        "paths": [{ "path": folder, "root": workspace.programs(), "cgi": true, "strip": true }],
     })
 }
 

@@ -1,7 +1,8 @@
 //! Folder with certificates, stores and logs, which the next comparison uses
 //! again.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use tokio::time::timeout;
 use super::options::{Binary, Options};
 use super::rows::Content;
 use super::sekisho::{Copies, Sekisho, Store};
-use super::server::LARGE_FILE;
+use super::server::{LARGE_FILE, PROGRAM};
 use super::services::Remote;
 use crate::fixtures::{self, Folder, KeyKind};
 use crate::upstream::LARGE;
@@ -31,6 +32,7 @@ impl Workspace {
         };
         fs::create_dir_all(workspace.site())?;
         fs::create_dir_all(workspace.php())?;
+        write_program(&workspace.programs())?;
         fs::create_dir_all(workspace.log(""))?;
         fs::write(workspace.site().join("index.html"), page())?;
         // Without blocks on the disk: its pages are read as zeros.
@@ -46,6 +48,12 @@ impl Workspace {
     /// Returns the folder of the script, and of php-fpm's files.
     pub(crate) fn php(&self) -> PathBuf {
         self.root.join("php")
+    }
+
+    /// Returns the folder of the CGI program. Nothing else lies in it: no root of files may
+    /// hold programs.
+    pub(crate) fn programs(&self) -> PathBuf {
+        self.root.join("cgi")
     }
 
     pub(crate) fn log(&self, name: &str) -> PathBuf {
@@ -75,6 +83,8 @@ impl Workspace {
             Content::Tenants => format!("tenants-{hosts}"),
             Content::Scripts { keep: false } => format!("scripts-{hosts}"),
             Content::Scripts { keep: true } => format!("kept-scripts-{hosts}"),
+            Content::Password => format!("password-{hosts}"),
+            Content::Programs(_) => format!("programs-{hosts}"),
         };
         self.root.join("catalogs").join(name)
     }
@@ -184,6 +194,7 @@ impl Workspace {
             memory: "64MiB",
             site: &self.site(),
             php: &self.php(),
+            programs: None,
             catalog: folder,
             remote,
             redis_cache: None,
@@ -238,12 +249,27 @@ async fn run(mut command: Command, bound: Duration) -> Result<()> {
     Ok(())
 }
 
+/// Writes the CGI program. Others than the owner may not write it, or it does not run.
+fn write_program(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    let (_, name) = PROGRAM.rsplit_once('/').context("a path has a slash")?;
+    let program = folder.join(name);
+    fs::write(&program, PROGRAM_TEXT)?;
+    for path in [folder, &program] {
+        fs::set_permissions(path, Permissions::from_mode(0o755))?;
+    }
+    Ok(())
+}
+
 /// Returns a page of 612 bytes, the size of nginx's own welcome page.
 fn page() -> String {
     let head = "<!DOCTYPE html><title>A page to measure with</title>\n";
     format!("{head:x<width$}\n", width = PAGE_SIZE - 1)
 }
 
+/// Program that starts nothing: `printf` is part of the shell.
+const PROGRAM_TEXT: &str = "#!/bin/sh\n\
+    printf 'Content-Type: text/plain\\r\\nContent-Length: 6\\r\\n\\r\\nhello\\n'\n";
 const PAGE_SIZE: usize = 612;
 const CHECK_BOUND: Duration = Duration::from_secs(20);
 /// Longest import: a million pairs, each checked and sealed, on a slow disk.

@@ -49,6 +49,7 @@ impl Subject<'_> {
             hosts: 1,
             start: 0,
             warmup: 0,
+            field: None,
             work: Work::Herd { connections },
         }
     }

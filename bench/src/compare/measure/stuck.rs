@@ -56,6 +56,7 @@ impl Subject<'_> {
             hosts: CACHED,
             start: 0,
             warmup: 2 * CACHED as u64,
+            field: None,
             work: Work::Paced {
                 rate,
                 seconds,
@@ -106,6 +107,7 @@ impl Subject<'_> {
             hosts,
             start,
             warmup: 0,
+            field: None,
             work,
             version: self.row.version,
             group: self.case.group,

@@ -24,6 +24,7 @@ impl Subject<'_> {
             hosts: self.row.hosts.count(self.place.options.is_short()),
             start: NEVER_WAIT,
             warmup: 0,
+            field: None,
             work: Work::Hellos {
                 connections,
                 whole: self.case.hook.is_some(),

@@ -1,0 +1,121 @@
+//! Configuration of Apache with mod_cgi: each child starts programs itself.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use super::server::PROGRAM;
+use crate::fixtures::{Folder, host_name};
+
+#[derive(Debug)]
+pub(crate) struct Apache<'a> {
+    pub(crate) fixture: Folder<'a>,
+    /// Number of hosts, a `VirtualHost` for each.
+    pub(crate) hosts: usize,
+    /// Number of certificates, which the hosts use in turn. Each host has a TLS context of
+    /// its own all the same.
+    pub(crate) certificates: usize,
+    pub(crate) site: &'a Path,
+    pub(crate) programs: &'a Path,
+    pub(crate) scratch: &'a Path,
+    pub(crate) address: SocketAddr,
+}
+
+impl Apache<'_> {
+    pub(crate) fn config(&self) -> String {
+        let (scratch, address) = (self.scratch.display(), self.address);
+        let mut text = String::new();
+        for module in MODULES {
+            let _ = writeln!(
+                text,
+                "LoadModule {module}_module /usr/lib/apache2/modules/mod_{module}.so"
+            );
+        }
+        let _ = write!(
+            text,
+            "ServerRoot {scratch}\n\
+             DefaultRuntimeDir {scratch}\n\
+             PidFile {scratch}/apache.pid\n\
+             Mutex file:{scratch} default\n\
+             ErrorLog /dev/stderr\n\
+             ServerName localhost\n\
+             Listen {address}\n\
+             {SETTINGS}"
+        );
+        for number in 0..self.hosts {
+            self.add_host(&mut text, number);
+        }
+        text
+    }
+
+    fn add_host(&self, text: &mut String, number: usize) {
+        let certificate = host_name(number % self.certificates);
+        let path = PROGRAM.rsplit_once('/').map_or("", |(path, _)| path);
+        let _ = writeln!(
+            text,
+            "<VirtualHost {}>\n\
+             \x20   ServerName {}\n\
+             \x20   DocumentRoot {}\n\
+             \x20   ScriptAlias {path}/ {}/\n\
+             \x20   SSLEngine on\n\
+             \x20   SSLCertificateFile {}\n\
+             \x20   SSLCertificateKeyFile {}\n\
+             </VirtualHost>",
+            self.address,
+            host_name(number),
+            self.site.display(),
+            self.programs.display(),
+            self.fixture.chain(&certificate).display(),
+            self.fixture.key(&certificate).display(),
+        );
+    }
+}
+
+/// Modules at the paths of Debian's package.
+const MODULES: &[&str] = &["mpm_prefork", "authz_core", "alias", "cgi", "env", "ssl"];
+
+/// Children as for one core. Root's children run as Debian's user for web servers, since
+/// Apache refuses root. The length that a program states is passed on: the client needs it.
+const SETTINGS: &str = "\
+User www-data
+Group www-data
+StartServers 2
+MinSpareServers 1
+MaxSpareServers 4
+MaxRequestWorkers 16
+KeepAlive On
+KeepAliveTimeout 600
+MaxKeepAliveRequests 0
+SSLSessionCache none
+SSLProtocol -all +TLSv1.2 +TLSv1.3
+SSLCipherSuite ECDHE-ECDSA-AES128-GCM-SHA256
+SSLOpenSSLConfCmd Groups X25519:prime256v1
+SetEnv ap_trust_cgilike_cl 1
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_host_has_a_block_and_certificates_serve_in_turn() {
+        let apache = Apache {
+            fixture: Folder(Path::new("/f")),
+            hosts: 5,
+            certificates: 2,
+            site: Path::new("/site"),
+            programs: Path::new("/programs"),
+            scratch: Path::new("/scratch"),
+            address: "127.0.0.1:443".parse().unwrap(),
+        };
+        let text = apache.config();
+        assert_eq!(text.matches("<VirtualHost 127.0.0.1:443>").count(), 5);
+        assert_eq!(text.matches("</VirtualHost>").count(), 5);
+        assert_eq!(text.matches("ScriptAlias /cgi-bin/ /programs/").count(), 5);
+        assert!(text.contains("ServerName h4.example.test\n"));
+        assert_eq!(text.matches("/f/hosts/h0.example.test.crt").count(), 3);
+        assert!(!text.contains("h2.example.test.key"));
+        let module = "LoadModule mpm_prefork_module /usr/lib/apache2/modules/mod_mpm_prefork.so";
+        assert!(text.starts_with(module));
+    }
+}
