@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::answer::arriving::Arriving;
 use super::answer::still_served::StillServed;
-use super::answer::{self, InFlight};
+use super::answer::{self, InFlight, upgrade};
 use super::connections::fastcgi::head::local_redirect;
 use super::failure::Failure;
 use super::parts::Worker;
@@ -84,6 +84,10 @@ async fn pass(
     mut head: Parts,
     body: Option<Incoming>,
 ) -> Result<Ran, Failure> {
+    let connect = upgrade::extended_connect(&mut head).map_err(Failure::Refused)?;
+    if connect.is_some() {
+        return Err(Failure::Refused(StatusCode::NOT_IMPLEMENTED));
+    }
     let towards = Towards {
         options: UpstreamOptions::of_scheme(Scheme::FastCgi),
         rule: to.options,

@@ -216,6 +216,18 @@ async fn what_is_no_program_does_not_run() {
 }
 
 #[tokio::test]
+async fn a_program_gets_no_connect() {
+    let world = start(&[("fine", 0o755, "echo A: b; echo; echo $REQUEST_METHOD")]);
+    let mut client = world.connect(Version::HTTP_11, HOST).await;
+    let answer = client.send(Method::CONNECT, "/cgi-bin/fine", &[]).await;
+    assert_eq!(answer.status, 405, "{}", answer.body);
+    assert_eq!(
+        world.get(Version::HTTP_11, "/cgi-bin/fine").await.body,
+        "GET\n"
+    );
+}
+
+#[tokio::test]
 async fn a_program_ends_with_its_client() {
     let program = "trap '' TERM; echo A: b; echo; echo $$; while :; do echo x; done";
     let world = start(&[("endless", 0o755, program)]);
