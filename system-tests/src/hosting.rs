@@ -202,11 +202,14 @@ impl Client {
     }
 }
 
-/// Returns the document's format: 1 for what the first version read, 3 with scripts.
+/// Returns the document's format: 1 for what the first version read, 3 with scripts, programs
+/// or passwords.
 fn format_of(site: &Value) -> u32 {
+    let rules = site["paths"].as_array().into_iter().flatten();
+    let has = |rule: &Value| FORMAT_3.iter().any(|key| rule.get(key).is_some());
     let known = ["root", "redirect", "status"];
     let keys = site.as_object().into_iter().flat_map(|keys| keys.keys());
-    if site.get("fastcgi").is_some() {
+    if has(site) || rules.into_iter().any(has) {
         3
     } else if keys.into_iter().all(|key| known.contains(&key.as_str())) {
         1
@@ -215,6 +218,8 @@ fn format_of(site: &Value) -> u32 {
     }
 }
 
+/// Keys that servers of format 2 do not know.
+const FORMAT_3: [&str; 3] = ["auth", "cgi", "fastcgi"];
 /// Hosts in one transaction.
 const CHUNK: usize = 500;
 const HANDSHAKE: Duration = Duration::from_secs(10);

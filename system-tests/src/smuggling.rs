@@ -7,6 +7,9 @@ mod http1;
 mod http2;
 mod judge;
 mod lies;
+mod params;
+mod passwords;
+mod programs;
 mod scripts;
 
 use std::collections::BTreeMap;
@@ -19,9 +22,12 @@ use serde_json::{Value, json};
 use tokio::runtime;
 
 use self::attack::{Attack, Attacker, source};
-use self::case::{Case, HOSTS, Request, SCRIPT_LIAR, SCRIPTS, STRANGER, id};
+use self::case::{Case, HOSTS, LOCKED, PROGRAMS, Request, SCRIPT_LIAR, SCRIPTS, STRANGER, id};
 use self::judge::{Run, id_in};
+use self::passwords::Passwords;
+use self::programs::Programs;
 use self::scripts::Scripts;
+use crate::hosting::answers::Answer;
 use crate::hosting::{Host, Hosting, Kind, Seen, Upstream};
 
 /// Which server, and which cases.
@@ -56,51 +62,122 @@ async fn smuggle(options: &Options) -> Result<()> {
     let mut cases = [http1::cases(), http2::cases()].concat();
     cases.retain(|case| case.name.contains(&options.only));
     let hosting = Hosting::new(&options.sekisho).await?;
-    let mut upstreams = Vec::new();
-    for kind in Kind::ALL {
-        upstreams.push(Upstream::start(kind, &hosting.upstreams()).await?);
-    }
-    let liar = lies::Liar::start().await?;
-    let addresses = upstreams.iter().map(|upstream| upstream.address);
-    let mut hosts: Vec<_> = HOSTS
-        .iter()
-        .zip(addresses.chain([liar.address()]))
-        .map(|(name, address)| {
-            host(
-                name,
-                "a",
-                json!({ "upstream": format!("http://{address}") }),
-            )
-        })
-        .collect();
-    let scripts = Scripts::start(scripts::Kind::Honest, &hosting.pages()).await?;
-    let lying = Scripts::start(scripts::Kind::Liar, &hosting.pages()).await?;
-    hosts.push(host(SCRIPTS, "a", scripts.site()));
-    hosts.push(host(SCRIPT_LIAR, "a", lying.site()));
-    hosts.push(host(STRANGER, "b", json!({ "status": 404 })));
-    hosting.put(&hosts).await?;
+    let peers = Peers::start(&hosting).await?;
+    hosting.put(&peers.hosts()).await?;
+    let pages = hosting.pages().display().to_string();
+    let allow = [pages, "127.0.0.0/8".to_owned(), peers.programs.allow()];
     // One worker: all connections share its pool.
-    let server = hosting.serve("workers = 1").await?;
+    let server = hosting.serve_allowing(&allow, "workers = 1").await?;
     let attacker = Attacker::new(&hosting, &server)?;
     let runs = attack(options, &attacker, &cases).await?;
-    let mut seen = vec![("FastCGI", scripts.seen())];
-    for upstream in &upstreams {
-        seen.push((upstream.kind.name(), upstream.seen()?));
-    }
-    let mut desyncs = judge(options, &runs, seen);
-    let (lies, lied) = lies::run(&attacker, runs.len(), &options.only).await?;
-    desyncs += lied;
-    for fault in [scripts.faults(), lying.faults()].concat() {
+    let (open, locked): (Vec<_>, Vec<_>) = runs.into_iter().partition(|run| run.host != LOCKED);
+    let mut desyncs = judge(options, &open, peers.seen()?);
+    desyncs += locked_out(&locked, &peers.passwords);
+    let first = open.len() + locked.len();
+    let (lies, lied) = lies::run(&attacker, first, &options.only).await?;
+    let pairs = peers.passwords.run(&attacker, first + lies, &options.only);
+    let (pairs, let_in) = pairs.await?;
+    desyncs += lied + let_in;
+    for fault in peers.faults()? {
         desyncs += 1;
-        println!("desync: FastCGI got {fault}");
+        println!("desync: {fault}");
     }
     ensure!(server.pid().is_ok(), "the server ended:\n{}", server.tail());
     server.tell_to_end()?;
     server.ended().await?;
-    let count = runs.len() + lies;
+    let count = first + lies + pairs;
     println!("{count} cases, {desyncs} desyncs");
     ensure!(desyncs == 0, "servers understood requests differently");
     Ok(())
+}
+
+/// Servers and programs behind the server.
+struct Peers {
+    upstreams: Vec<Upstream>,
+    liar: lies::Liar,
+    scripts: Scripts,
+    lying: Scripts,
+    programs: Programs,
+    passwords: Passwords,
+}
+
+impl Peers {
+    async fn start(hosting: &Hosting) -> Result<Self> {
+        let mut upstreams = Vec::new();
+        for kind in Kind::ALL {
+            upstreams.push(Upstream::start(kind, &hosting.upstreams()).await?);
+        }
+        let pages = hosting.pages();
+        Ok(Self {
+            upstreams,
+            liar: lies::Liar::start().await?,
+            scripts: Scripts::start(scripts::Kind::Honest, &pages, &[]).await?,
+            lying: Scripts::start(scripts::Kind::Liar, &pages, &[]).await?,
+            programs: Programs::new(hosting.folder())?,
+            passwords: Passwords::start(&pages).await?,
+        })
+    }
+
+    fn hosts(&self) -> Vec<Host> {
+        let addresses = self.upstreams.iter().map(|upstream| upstream.address);
+        let addresses = addresses.chain([self.liar.address()]);
+        let upstream = |address| json!({ "upstream": format!("http://{address}") });
+        let mut hosts: Vec<_> = HOSTS
+            .iter()
+            .zip(addresses)
+            .map(|(name, address)| host(name, "a", upstream(address)))
+            .collect();
+        hosts.push(host(SCRIPTS, "a", self.scripts.site()));
+        hosts.push(host(SCRIPT_LIAR, "a", self.lying.site()));
+        hosts.push(host(PROGRAMS, "a", self.programs.site()));
+        hosts.push(host(STRANGER, "b", json!({ "status": 404 })));
+        hosts.extend(self.passwords.hosts());
+        hosts
+    }
+
+    /// Returns the requests so far, by who got them.
+    fn seen(&self) -> Result<Vec<(&'static str, Vec<Seen>)>> {
+        let mut seen = vec![
+            ("FastCGI", self.scripts.seen()),
+            ("CGI", self.programs.seen()?.0),
+        ];
+        for upstream in &self.upstreams {
+            seen.push((upstream.kind.name(), upstream.seen()?));
+        }
+        Ok(seen)
+    }
+
+    /// Returns what was wrong with requests, or with their parameters.
+    fn faults(&self) -> Result<Vec<String>> {
+        let scripts = [self.scripts.faults(), self.lying.faults()].concat();
+        let programs = self.programs.seen()?.1;
+        let scripts = scripts
+            .into_iter()
+            .map(|fault| format!("FastCGI got {fault}"));
+        let programs = programs.into_iter().map(|fault| format!("CGI got {fault}"));
+        Ok(scripts.chain(programs).collect())
+    }
+}
+
+/// Looks for framing cases that came to a host with passwords; returns how many did.
+fn locked_out(runs: &[Run<'_>], passwords: &Passwords) -> usize {
+    let mut desyncs = 0;
+    for seen in passwords.seen() {
+        desyncs += 1;
+        println!("desync: without a password came {seen:?}");
+    }
+    for run in runs {
+        let status = |answer: &Option<Answer>| answer.as_ref().map_or(0, |answer| answer.status);
+        let told = [&run.told.case, &run.told.same, &run.told.other].map(status);
+        if told[..2].iter().any(|status| (200..400).contains(status)) || told[2] != 401 {
+            desyncs += 1;
+            println!(
+                "desync: {} [{}]: told {told:?} without a password",
+                run.case.name, run.host
+            );
+        }
+    }
+    desyncs
 }
 
 fn host(name: &str, tenant: &str, site: Value) -> Host {
@@ -125,7 +202,8 @@ async fn attack<'a>(
             _ => &cuts[..1],
         };
         let each = cuts.iter().flat_map(|cut| {
-            let hosts = HOSTS[..Kind::ALL.len()].iter().chain([&SCRIPTS]);
+            let more = [&SCRIPTS, &PROGRAMS, &LOCKED];
+            let hosts = HOSTS[..Kind::ALL.len()].iter().chain(more);
             hosts.map(|host| (*cut, *host))
         });
         each.map(move |(cut, host)| (case, cut, host))
@@ -193,10 +271,11 @@ fn judge(options: &Options, runs: &[Run<'_>], all: Vec<(&str, Vec<Seen>)>) -> us
 
 /// Text below `--help`.
 pub(crate) const EXAMPLES: &str = "\
-Each case goes to nginx, to Node, to a Node that takes what it would refuse, and to a
-FastCGI server of this process. Behind
-each, on the same connection and on another, a canary must get its own answer. A case is
-a desync unless it was refused, or the upstream saw it as one request.
+Each case goes to nginx, to Node, to a Node that takes what it would refuse, to a FastCGI
+server of this process, to CGI programs, and to a host with passwords. Behind each, on the
+same connection and on another, a canary must get its own answer. A case is a desync unless
+it was refused, or the upstream saw it as one request. Cases of passwords are let in only
+with a user's.
 
 Examples:
   sekisho-system-tests smuggling

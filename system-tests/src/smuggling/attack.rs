@@ -123,6 +123,27 @@ impl Attacker {
         Ok((streams.answer(1).cloned(), streams.answer(3).cloned()))
     }
 
+    /// Asks a host with a pair of name and password.
+    pub(super) async fn visit(&self, host: &str, pair: &str) -> Result<()> {
+        let mut stream = self.one.connect(VISITOR, host).await?;
+        let fields = format!("Host: {host}\r\nAuthorization: Basic {pair}\r\nConnection: close");
+        send(
+            &mut stream,
+            format!("GET / HTTP/1.1\r\n{fields}\r\n\r\n").as_bytes(),
+        )
+        .await?;
+        let mut received = Vec::new();
+        let reading = read_until(&mut stream, &mut received, b"\0");
+        timeout(DEADLINE, reading).await?;
+        let answer = answers::parse(&received, &[]).into_iter().next();
+        let status = answer.map(|answer| answer.status);
+        ensure!(
+            matches!(status, Some(200 | 404)),
+            "a user was told {status:?}"
+        );
+        Ok(())
+    }
+
     /// Asks on another connection.
     async fn canary(&self, attack: Attack<'_>) -> Result<Option<Answer>> {
         let Attack { id, host, .. } = attack;
@@ -192,6 +213,8 @@ pub(super) fn source(number: usize) -> Result<Ipv4Addr> {
     ))
 }
 
+/// Source address of users.
+const VISITOR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 /// How long a case may be without its answers. What is refused, and what is whole, takes
 /// milliseconds.
 const PATIENCE: Duration = Duration::from_millis(600);

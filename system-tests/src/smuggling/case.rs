@@ -114,6 +114,10 @@ pub(super) const HOSTS: [&str; 4] = ["nginx.test", "nodes.test", "loose.test", "
 /// Host whose requests an honest FastCGI server gets, and one whose server lies.
 pub(super) const SCRIPTS: &str = "fcgis.test";
 pub(super) const SCRIPT_LIAR: &str = "fakes.test";
+/// Host whose requests CGI programs get.
+pub(super) const PROGRAMS: &str = "progs.test";
+/// Host whose FastCGI server gets requests with a password alone.
+pub(super) const LOCKED: &str = "locks.test";
 /// Host of another tenant, which answers 404.
 pub(super) const STRANGER: &str = "other.test";
 
@@ -125,7 +129,8 @@ mod tests {
     fn all_ids_and_hosts_have_one_length() {
         let lengths = HOSTS.map(str::len);
         assert_eq!(lengths, [10; 4]);
-        assert_eq!((SCRIPTS.len(), SCRIPT_LIAR.len()), (10, 10));
+        let more = [SCRIPTS, SCRIPT_LIAR, PROGRAMS, LOCKED].map(str::len);
+        assert_eq!(more, [10; 4]);
         assert_eq!(id(0).len(), id(99_999).len());
         assert_eq!(fill("{id}\u{ff}{host}", "a", "b"), b"a\xffb");
     }

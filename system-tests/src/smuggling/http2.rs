@@ -152,7 +152,7 @@ fn told((name, value): &(&str, &str)) -> String {
 }
 
 /// Fields that are stripped, replaced or passed on.
-const SERVED: [(&str, &str); 13] = [
+const SERVED: [(&str, &str); 17] = [
     ("x-value", "y"),
     ("x-value", ""),
     ("te", "trailers"),
@@ -166,6 +166,10 @@ const SERVED: [(&str, &str); 13] = [
     ("transfer_encoding", "chunked"),
     ("x-forwarded-host", "6.6.6.6"),
     ("proxy-authorization", "6.6.6.6"),
+    ("proxy", "6.6.6.6"),
+    ("http_proxy", "6.6.6.6"),
+    ("script-filename", "/etc/passwd"),
+    ("script_filename", "6.6.6.6"),
 ];
 
 const EITHER: [(&str, &str); 11] = [

@@ -13,6 +13,7 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use super::lies::{self, Lie, PAUSE};
+use super::params::{faults, seen};
 use crate::hosting::Seen;
 use crate::hosting::fastcgi::{END, Request, STDERR, STDOUT, answer, record};
 
@@ -39,8 +40,12 @@ struct Noted {
 }
 
 impl Scripts {
-    /// Listens for the script of a root.
-    pub(super) async fn start(kind: Kind, root: &Path) -> Result<Self> {
+    /// Listens for the script of a root, which also gets the parameters `more`.
+    pub(super) async fn start(
+        kind: Kind,
+        root: &Path,
+        more: &'static [&'static str],
+    ) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let script = root.join(SCRIPT);
@@ -51,7 +56,7 @@ impl Scripts {
             while let Ok((socket, _)) = listener.accept().await {
                 let (script, noted) = (script.clone(), Arc::clone(&all));
                 tokio::spawn(async move {
-                    if let Err(error) = serve(kind, socket, &script, &noted).await {
+                    if let Err(error) = serve(kind, socket, (&script, more), &noted).await {
                         add(&noted.faults, [error.to_string()]);
                     }
                 });
@@ -105,9 +110,14 @@ fn all<T: Clone>(list: &Mutex<Vec<T>>) -> Vec<T> {
 ///
 /// # Errors
 /// If the server sends what is no FastCGI.
-async fn serve(kind: Kind, mut socket: TcpStream, script: &Path, noted: &Noted) -> io::Result<()> {
+async fn serve(
+    kind: Kind,
+    mut socket: TcpStream,
+    (script, more): (&Path, &[&str]),
+    noted: &Noted,
+) -> io::Result<()> {
     while let Some(request) = Request::read(&mut socket).await? {
-        add(&noted.faults, faults(&request, script));
+        add(&noted.faults, faults(&request, script, more));
         add(&noted.seen, [seen(&request)]);
         let lie = match kind {
             Kind::Honest => None,
@@ -164,103 +174,8 @@ async fn lie_to(socket: &mut TcpStream, lie: &Lie) -> io::Result<()> {
     Ok(())
 }
 
-/// Says what is wrong with a request's parameters and its length.
-fn faults(request: &Request, script: &Path) -> Vec<String> {
-    let mut faults = Vec::new();
-    let length = request.param("CONTENT_LENGTH");
-    let bytes = request.body.len();
-    let promised = if length.is_empty() {
-        Ok(0)
-    } else {
-        length.parse()
-    };
-    match promised {
-        Ok(promised) if bytes == promised || !request.is_whole && bytes < promised => {}
-        _ => faults.push(format!("CONTENT_LENGTH {length:?}, and {bytes} bytes")),
-    }
-    let client = request.param("HTTP_X_FORWARDED_FOR");
-    for (name, want) in [
-        ("SCRIPT_FILENAME", &*script.to_string_lossy()),
-        ("GATEWAY_INTERFACE", "CGI/1.1"),
-        ("HTTPS", "on"),
-        ("REMOTE_ADDR", client),
-    ] {
-        let value = request.param(name);
-        if value != want {
-            faults.push(format!("{name} {value:?}, not {want:?}"));
-        }
-    }
-    for (name, value) in &request.params {
-        let field = name.strip_prefix("HTTP_");
-        let is_field = field.is_some_and(|field| {
-            let mut letters = field.bytes();
-            let is_plain = letters.all(|one| matches!(one, b'A'..=b'Z' | b'0'..=b'9' | b'_'));
-            is_plain && !FORGED.contains(&field)
-        });
-        if !(is_field || KNOWN.contains(&name.as_str())) || value.contains(['\r', '\n', '\0']) {
-            faults.push(format!("a parameter {name:?} {value:?}"));
-        }
-    }
-    let id = request.param("REQUEST_URI");
-    faults
-        .iter()
-        .map(|fault| format!("{fault} in {id}"))
-        .collect()
-}
-
-/// Returns a request as a server of HTTP would note it.
-fn seen(request: &Request) -> Seen {
-    let (method, target) = (
-        request.param("REQUEST_METHOD"),
-        request.param("REQUEST_URI"),
-    );
-    let mut head = format!("{method} {target} HTTP/1.1\r\n");
-    for (name, value) in &request.params {
-        let field = match name.as_str() {
-            "CONTENT_LENGTH" | "CONTENT_TYPE" => Some(name.as_str()),
-            _ => name.strip_prefix("HTTP_"),
-        };
-        if let Some(field) = field {
-            let field = field.to_ascii_lowercase().replace('_', "-");
-            head += &format!("{field}: {value}\r\n");
-        }
-    }
-    Seen {
-        head: head + "\r\n",
-        body: request.is_whole.then(|| request.body.clone()),
-        said: format!("200 {target}"),
-    }
-}
-
 /// Script of all requests.
 const SCRIPT: &str = "index.php";
 /// Unused connections that are kept.
 const KEPT: u32 = 8;
 const MAX_RECORD: usize = 60_000;
-/// Fields that a script must never see.
-const FORGED: [&str; 3] = ["PROXY", "CONTENT_LENGTH", "TRANSFER_ENCODING"];
-/// Parameters that no client sends.
-const KNOWN: [&str; 22] = [
-    "CONTENT_LENGTH",
-    "CONTENT_TYPE",
-    "DOCUMENT_ROOT",
-    "DOCUMENT_URI",
-    "GATEWAY_INTERFACE",
-    "HTTPS",
-    "PATH_INFO",
-    "PATH_TRANSLATED",
-    "QUERY_STRING",
-    "REDIRECT_STATUS",
-    "REMOTE_ADDR",
-    "REMOTE_PORT",
-    "REQUEST_METHOD",
-    "REQUEST_SCHEME",
-    "REQUEST_URI",
-    "SCRIPT_FILENAME",
-    "SCRIPT_NAME",
-    "SERVER_ADDR",
-    "SERVER_NAME",
-    "SERVER_PORT",
-    "SERVER_PROTOCOL",
-    "SERVER_SOFTWARE",
-];

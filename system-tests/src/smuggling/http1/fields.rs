@@ -37,7 +37,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// Fields that a server strips, replaces or passes on.
-const SERVED: [&str; 33] = [
+const SERVED: [&str; 41] = [
     "X-Forwarded-For: 6.6.6.6",
     "X-Forwarded-For: 6.6.6.6|X-Forwarded-For: 6.6.6.6",
     "x-forwarded-for: 6.6.6.6, 127.0.0.1",
@@ -71,9 +71,17 @@ const SERVED: [&str; 33] = [
     "Proxy-Authorization: 6.6.6.6",
     "TE: trailers",
     "TE: 6.6.6.6",
+    "Script-Filename: /etc/passwd",
+    "script_filename: 6.6.6.6",
+    "SCRIPT_FILENAME: 6.6.6.6|SCRIPT_NAME: 6.6.6.6|PATH_INFO: 6.6.6.6",
+    "HTTP_PROXY: 6.6.6.6|Http-Proxy: 127.0.0.1",
+    "Remote-User: ann|REMOTE_USER: 6.6.6.6",
+    "Content-Type: a/b|Content_Type: 6.6.6.6",
+    "PATH: 127.0.0.1|LD-Preload: x.so|LD_PRELOAD: 6.6.6.6",
+    "X: HTTP_PROXY=127.0.0.1",
 ];
 
-const EITHER: [&str; 22] = [
+const EITHER: [&str; 23] = [
     "Connection: close",
     "Connection: close, keep-alive",
     "Connection: Upgrade",
@@ -96,6 +104,7 @@ const EITHER: [&str; 22] = [
     "X-Original-URL: /smuggled/{id}",
     "X-Rewrite-URL: /smuggled/{id}",
     "Cookie: a=b|Cookie: c=d",
+    "HTTP_PROXY=6.6.6.6: y",
 ];
 
 /// Fields beside a body of five bytes.
