@@ -105,6 +105,9 @@ impl Sending<'_> {
         chosen: &Chosen,
         connecting: &mut Connecting,
     ) -> Result<Lease, Failure> {
+        if key.protocol == Protocol::FastCgi {
+            return Box::pin(self.connect_to_pool(key, chosen, connecting)).await;
+        }
         let mut opening = None;
         let mut found = self.found(key, connecting);
         if let Found::Missing(Some(openings)) = found {
@@ -131,6 +134,26 @@ impl Sending<'_> {
                 Box::pin(opened).await
             }
         }
+    }
+
+    /// Takes a connection to a FastCGI server, or opens one. The permit comes first: a request
+    /// that waited for it with an unused connection would bind a child, for which those with
+    /// permits may wait.
+    async fn connect_to_pool(
+        &self,
+        key: &Key,
+        chosen: &Chosen,
+        connecting: &mut Connecting,
+    ) -> Result<Lease, Failure> {
+        let permit = match chosen.permit_at_once() {
+            Some(permit) => permit,
+            None => chosen.permit(connecting.until).await?,
+        };
+        let connection = match self.found(key, connecting) {
+            Found::Unused(connection) => connection,
+            Found::Missing(_) => self.connect_anew(key, None, chosen, connecting).await?,
+        };
+        Ok(Lease::new(self.worker, key, connection, Some(permit)))
     }
 
     fn found(&self, key: &Key, connecting: &Connecting) -> Found {

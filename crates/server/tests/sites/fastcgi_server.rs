@@ -64,6 +64,33 @@ impl FastCgiServer {
         server
     }
 
+    /// As [`Self::start`], but with so many children as php-fpm has: each serves one
+    /// connection, until its end.
+    pub(crate) fn start_children(
+        socket: &Path,
+        children: usize,
+        answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
+        let listener = UnixListener::bind(socket).unwrap();
+        let server = Self {
+            asked: Arc::default(),
+            connections: Arc::default(),
+        };
+        let answer = Arc::new(answer);
+        for _ in 0..children {
+            let (listener, answer) = (listener.try_clone().unwrap(), Arc::clone(&answer));
+            let (asked, connections) = (Arc::clone(&server.asked), Arc::clone(&server.connections));
+            thread::spawn(move || {
+                for stream in listener.incoming().flatten() {
+                    connections.fetch_add(1, Relaxed);
+                    serve(stream, &asked, &*answer);
+                }
+            });
+        }
+        server
+    }
+
     /// Returns the requests so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()

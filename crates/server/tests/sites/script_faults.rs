@@ -157,3 +157,29 @@ async fn a_kept_connection_that_has_ended_is_not_used() {
         assert_eq!(server.connections(), connections, "{query}");
     }
 }
+
+#[tokio::test]
+async fn requests_that_wait_bind_no_child() {
+    // One network has half of the connections: as many as there are children.
+    let site = SITE.replace(
+        "\"timeouts\"",
+        "\"keep\": 1, \"connections\": 4, \"timeouts\"",
+    );
+    let world = World::new(&site, &[("www/index.php", "<?php")]);
+    let socket = world.folder.path().join("run/acme/php.sock");
+    let _server = FastCgiServer::start_children(&socket, 2, |_| {
+        // Long enough that others wait meanwhile.
+        std::thread::sleep(Duration::from_millis(2));
+        output("A: b\n\nc")
+    });
+    let asking = (0..16).map(async |_| {
+        let mut client = world.connect(Version::HTTP_11, HOST).await;
+        let mut statuses = Vec::new();
+        for _ in 0..20 {
+            statuses.push(client.get("/index.php").await.status);
+        }
+        statuses
+    });
+    let statuses = futures_util::future::join_all(asking).await.concat();
+    assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
+}
