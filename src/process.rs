@@ -114,8 +114,9 @@ pub(crate) fn check_memory(config: &Config) {
 /// process (docs/performance.md) and the kernel's memory for its socket; not all are idle.
 const PER_CONNECTION: usize = 16 << 10;
 /// Descriptors of a worker: those with which its runtime polls and wakes
-/// itself, and its connections to the store and the Redis cache.
-const PER_WORKER: usize = 5;
+/// itself, its connections to the store and the Redis cache, and the sockets of FastCGI
+/// servers that it has just judged.
+const PER_WORKER: usize = 5 + 256;
 /// Most connections to upstreams. Each takes some 20 KB, without the bytes of bodies.
 const MOST_UPSTREAMS: usize = 2 << 16;
 /// Other descriptors: the store's files and threads, the admin listener with

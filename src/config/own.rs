@@ -61,7 +61,8 @@ impl Config {
 
     /// Makes what judges sites by `[sites]`, and refuses upstreams these addresses.
     pub(crate) fn guard(&self, addresses: Arc<OwnAddresses>) -> Guard {
-        Guard::new(self.allowed.clone(), self.own_files())
+        let programs = self.site.programs().map(PathBuf::from).collect();
+        Guard::new(self.allowed.clone(), self.own_files().with_keys(programs))
             .with_fields(self.named_fields.clone())
             .with_addresses(addresses)
     }

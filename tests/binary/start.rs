@@ -167,7 +167,7 @@ fn a_limit_of_files_below_the_connections_is_told() {
         ));
         let mut command = Command::new("sh");
         command
-            .args(["-c", "ulimit -n 9700 && exec \"$0\" serve --log json"])
+            .args(["-c", "ulimit -n 10000 && exec \"$0\" serve --log json"])
             .arg(binary())
             .current_dir(sandbox.root());
         let server = Server::start(command);

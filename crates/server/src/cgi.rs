@@ -24,13 +24,12 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
+use crate::limits::budget::Prefix;
 use crate::limits::log_limiter::LogLimits;
 pub use libc_fork::starts_by_fork;
 pub(crate) use program::Program;
 pub use program::{Refused, Survey, survey};
-#[cfg(test)]
-use running::Failure;
-pub(crate) use running::{Input, Output, Running};
+pub(crate) use running::{Failure, Input, Output, Running};
 use spawn::Spawned;
 use watch::Watch;
 
@@ -42,6 +41,8 @@ pub(crate) struct Programs(Arc<Shared>);
 struct Shared {
     most_of_tenant: usize,
     running: Gate<Share>,
+    /// Half of a tenant's at most are those of one client network.
+    of_client: Gate<(Tenant, Prefix)>,
     /// A start that hangs, as on a file system that hangs, keeps its thread.
     starting: Gate<Tenant>,
     log_limits: LogLimits,
@@ -110,6 +111,8 @@ impl Programs {
         Self(Arc::new(Shared {
             most_of_tenant: most.of_tenant,
             running: Gate::new(most.in_total, share, MAX_WAITING),
+            // Only the share of a client counts: `running` bounds them all.
+            of_client: Gate::new(MAX_WAITING, Sharing::AtMost(|_| OF_CLIENT), MAX_WAITING),
             starting: Gate::new(
                 STARTS_AT_ONCE,
                 Sharing::AtMost(|_| STARTS_OF_TENANT),
@@ -163,10 +166,16 @@ impl Programs {
         &self,
         program: Program,
         environment: Environment,
-        (host, tenant): (&str, &Tenant),
+        (host, tenant, client): (&str, &Tenant, Prefix),
         limits: Limits,
         until: Instant,
     ) -> Result<Running, StartError> {
+        let entered = self
+            .0
+            .of_client
+            .enter_until((tenant.clone(), client), until)
+            .await;
+        let of_client = entered.map_err(|denied| StartError::of(denied, true))?;
         let share = Share {
             tenant: tenant.clone(),
             most: self.0.most_of_tenant,
@@ -183,7 +192,7 @@ impl Programs {
             limits,
             host: host.into(),
             tenant: tenant.clone(),
-            _permit: permit,
+            _permits: (permit, of_client),
             starting,
             shared: Arc::clone(&self.0),
         };
@@ -216,7 +225,7 @@ struct Job {
     host: Box<str>,
     tenant: Tenant,
     /// Held to the end of the program.
-    _permit: Permit<Share>,
+    _permits: (Permit<Share>, Permit<(Tenant, Prefix)>),
     starting: Permit<Tenant>,
     shared: Arc<Shared>,
 }
@@ -274,6 +283,8 @@ impl Job {
 pub(crate) const STARTS_AT_ONCE: usize = 4;
 /// Programs that are being started of one tenant.
 const STARTS_OF_TENANT: usize = 2;
+/// Programs of one tenant for one client network.
+const OF_CLIENT: usize = 8;
 /// Requests that wait for a program's end.
 const MAX_WAITING: usize = 1024;
 

@@ -203,14 +203,17 @@ impl Site {
         self.bound_folders().all(|root| guard.keeps_apart(root))
     }
 
-    /// Returns the FastCGI servers that are not a tenant's own: the tenant's name is in no
-    /// part of their addresses. Other tenants' scripts may run there.
+    /// Returns the FastCGI servers that are not a tenant's own: their sockets neither have the
+    /// tenant's name, as `acme.sock` has, nor lie in a folder of that name, and their hosts do
+    /// not begin with it. Other tenants' scripts may run there. Hosts without a tenant are
+    /// the operator's.
     #[must_use]
     pub fn common_pools(&self, tenant: &Tenant) -> Vec<String> {
         let upstreams = self.upstreams().filter(|it| it.scheme == Scheme::FastCgi);
-        let addresses = upstreams.flat_map(|it| it.servers.iter().map(|it| it.address.to_string()));
+        let addresses = upstreams.flat_map(|it| it.servers.iter().map(|it| &it.address));
         let name = tenant.as_str();
-        addresses.filter(|it| !it.contains(name)).collect()
+        let common = addresses.filter(|it| !name.is_empty() && !it.is_named_by(name));
+        common.map(ToString::to_string).collect()
     }
 
     /// Returns roots, and folders of error pages.

@@ -66,6 +66,7 @@
 //!  answer.rs           the answer's head, cleaned, and its body as it comes
 //!    │                   (answer/arriving.rs); its end gives the connection back
 //!    ├─ answer/still_served.rs    whether the host of a long answer is still served so
+//!    ├─ answer/drain.rs     reads what a script sends behind its answer
 //!    └─ answer/upgrade.rs         101 if it was asked for: answer/tunnel.rs copies bytes
 //!                                   both ways, behind an HTTP/1.1 connection or a stream
 //!                                   of HTTP/2
@@ -250,8 +251,8 @@ async fn take_body(
     }
     let until = Instant::now() + to.options.timeouts.connect;
     let collecting = &worker.upstreams.collecting;
-    let prefix = context.client.into();
-    let whole = collecting.collect(prefix, until, upload, (&exchange, limit));
+    let whose = (context.client.into(), context.tenant);
+    let whole = collecting.collect(whose, until, upload, (&exchange, limit));
     // Boxed: other requests have no room for it.
     Ok((None, Box::pin(whole).await?))
 }

@@ -6,6 +6,7 @@ mod starts;
 
 use std::fs::{self, Permissions};
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,6 +14,11 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use super::*;
+
+/// Makes the network of a client.
+fn client(number: u8) -> Prefix {
+    IpAddr::from([192, 0, number, 1]).into()
+}
 
 /// Folder with one program, `run`.
 struct Script(TempDir);
@@ -68,7 +74,7 @@ impl Script {
         limits: Limits,
     ) -> Result<Running, StartError> {
         let tenant = Tenant::default();
-        let whose = ("a.example", &tenant);
+        let whose = ("a.example", &tenant, client(1));
         programs
             .start(self.program(), environment, whose, limits, soon(20))
             .await

@@ -120,7 +120,9 @@ impl Files {
             Err(NoScript::Other) => {}
         }
         // A script that comes about at this moment is no file either.
-        if scripts.contain(path.as_str()) {
+        let is_folder = path.as_str().is_empty() || path.as_str().ends_with('/');
+        let named = if is_folder { INDEX_FILE } else { path.as_str() };
+        if scripts.contain(named) {
             return Err(NoFile::Missing);
         }
         if !asked.is_read() {
@@ -178,6 +180,8 @@ impl Files {
     }
 }
 
+/// File of a folder that is served for it.
+const INDEX_FILE: &str = "index.html";
 /// Name of a folder's script, before its suffix.
 const INDEX: &str = "index";
 /// Segments of a path that are looked for: each may take a look at the disk.

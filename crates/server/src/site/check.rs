@@ -49,9 +49,30 @@ pub(super) fn rules(raw: RawSite, base: Option<&Path>) -> Checked<Arc<[Rule]>> {
         rules.push(rule.below(&index.to_string()).below("paths")?);
     }
     reach_upstreams(&rules, shared.as_deref())?;
+    share_scripts(&mut rules);
     // The longest prefix that matches counts: `Site::rule` takes the first.
     rules.sort_by_key(|rule| std::cmp::Reverse(rule.prefix.len()));
     Ok(rules.into())
+}
+
+/// Runs scripts also below the roots of other rules that lie in one with scripts: else they
+/// would be served as text there.
+fn share_scripts(rules: &mut [Rule]) {
+    let with_scripts = rules.iter().filter_map(|rule| match &rule.action {
+        Action::Scripts(root, scripts) => Some((root.clone(), Arc::clone(scripts))),
+        _ => None,
+    });
+    let with_scripts: Vec<_> = with_scripts.collect();
+    for rule in rules {
+        if let Action::Files(root) = &rule.action {
+            let folder = Path::new(&*root.template.text);
+            let mut above = with_scripts.iter();
+            let shared = above.find(|(root, _)| folder.starts_with(&*root.template.text));
+            if let Some((_, scripts)) = shared {
+                rule.action = Action::Scripts(root.clone(), Arc::clone(scripts));
+            }
+        }
+    }
 }
 
 /// Checks the options of the top level, which all paths share.

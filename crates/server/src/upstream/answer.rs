@@ -1,6 +1,7 @@
 //! Answer of an upstream on its way back: head changed in place, body streamed.
 
 pub(in crate::upstream) mod arriving;
+mod drain;
 pub(in crate::upstream) mod still_served;
 pub(in crate::upstream) mod tunnel;
 pub(in crate::upstream) mod upgrade;
@@ -345,6 +346,18 @@ fn clean_frame(mut frame: Frame<Bytes>) -> Frame<Bytes> {
         fields::clean_trailers(trailers, |_| false);
     }
     frame
+}
+
+impl Drop for Passed {
+    fn drop(&mut self) {
+        // hyper takes no more of a body than its length.
+        if self.body.is_delivered()
+            && let Some(mut in_flight) = self.in_flight.take()
+        {
+            let body = std::mem::replace(&mut self.body, Arriving::Nothing);
+            drain::drain(body, in_flight.via.take(), self.keep);
+        }
+    }
 }
 
 impl Drop for InFlight {

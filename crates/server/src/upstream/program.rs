@@ -30,11 +30,11 @@ use super::request::params::Script;
 use super::request::upload::Upload;
 use super::send::head_of;
 use super::{Towards, take_body};
-use crate::cgi::{Environment, Limits, Program, StartError};
+use crate::cgi::{self, Environment, Limits, Program, StartError};
 use crate::connection::request::RequestContext;
 use crate::site::body::Body;
 use crate::site::{RuleOptions, Scheme, UpstreamOptions, UpstreamTimeouts};
-pub(in crate::upstream) use conversation::Conversation;
+pub(in crate::upstream) use conversation::{Broken, Conversation};
 
 /// Program that answers a request.
 pub(crate) struct ProgramTo<'a> {
@@ -66,15 +66,34 @@ pub(crate) async fn run(
 ) -> Result<Ran, StatusCode> {
     let file = to.program.file().display().to_string();
     let ran = pass(context, worker, to, head, body).await;
-    ran.map_err(|failure| {
-        let (status, whose) = (failure.status(), (context.host.as_str(), context.tenant));
-        let limits = &worker.upstreams.hosts.log_limits;
-        match failure.hint() {
-            Some(hint) => limits.upstream_failed(whose, &file, &failure, status, hint),
-            None => tracing::debug!(host = whose.0, %failure, "program not run"),
-        }
-        status
-    })
+    ran.map_err(|failure| log(context, worker, &file, &failure))
+}
+
+/// Looks for a program on a thread for blocking calls.
+///
+/// # Errors
+/// 503 if there is no room, or the file system hangs.
+pub(crate) async fn look<T: Send + 'static>(
+    context: &RequestContext<'_>,
+    worker: &Worker,
+    root: &str,
+    look: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, StatusCode> {
+    let until = Instant::now() + UpstreamTimeouts::DEFAULT.connect;
+    let programs = &worker.upstreams.programs;
+    let looked = programs.look(context.tenant, until, look).await;
+    looked.map_err(|error| log(context, worker, root, &error.into()))
+}
+
+/// Logs a failure, and returns its status.
+fn log(context: &RequestContext<'_>, worker: &Worker, what: &str, failure: &Failure) -> StatusCode {
+    let (status, whose) = (failure.status(), (context.host.as_str(), context.tenant));
+    let limits = &worker.upstreams.hosts.log_limits;
+    match failure.hint() {
+        Some(hint) => limits.upstream_failed(whose, &what, failure, status, hint),
+        None => tracing::debug!(host = whose.0, %failure, "program not run"),
+    }
+    status
 }
 
 async fn pass(
@@ -110,7 +129,7 @@ async fn pass(
     let at_upstream = context.connection.timeouts.at_upstream();
     let environment = environment(&to, &head, &upload, context);
     let until = Instant::now() + towards.options.timeouts.connect;
-    let whose = (context.host.as_str(), context.tenant);
+    let whose = (context.host.as_str(), context.tenant, context.client.into());
     let programs = &worker.upstreams.programs;
     let running = programs.start(to.program, environment, whose, LIMITS, until);
     let mut conversation = Box::new(Conversation::new(running.await?, upload));
@@ -118,7 +137,7 @@ async fn pass(
         let asked = pin!(conversation.head());
         let response = head_of(asked, exchange.as_ref(), LIMITS.first_byte).await;
         let answered = response.ok_or(Failure::Late)?;
-        answered.map_err(|error| of_body(exchange.as_deref()).unwrap_or(Failure::Answer(error)))?
+        answered.map_err(|error| failure(error, exchange.as_deref()))?
     };
     if let Some(target) = local_redirect(&response) {
         return Ok(Ran::Elsewhere(target));
@@ -139,13 +158,15 @@ async fn pass(
     answer.map(Ran::Answer)
 }
 
-/// Returns the failure of the request's body, if there was one.
-fn of_body(exchange: Option<&Exchange>) -> Option<Failure> {
-    let exchange = exchange?;
-    match () {
-        () if exchange.is(TOO_LARGE) => Some(Failure::TooLarge),
-        () if exchange.is(FAILED) => Some(Failure::Client),
-        () => None,
+/// Tells whose fault it is that there is no head: the client's, by its body, or the program's.
+fn failure(error: Broken, exchange: Option<&Exchange>) -> Failure {
+    use cgi::Failure::{FirstByte, Total};
+    let is = |flag| exchange.is_some_and(|exchange| exchange.is(flag));
+    match error.downcast_ref() {
+        _ if is(TOO_LARGE) => Failure::TooLarge,
+        _ if is(FAILED) => Failure::Client,
+        Some(FirstByte | Total) => Failure::Late,
+        _ => Failure::Answer(error),
     }
 }
 

@@ -146,6 +146,11 @@ async fn a_program_says_the_status_or_where_the_answer_is() {
             0o755,
             "printf 'Status: 302 Found\\nLocation: /page.html\\n\\n'",
         ),
+        (
+            "cookie",
+            0o755,
+            "printf 'Set-Cookie: a=b\\nLocation: /page.html\\n\\n'",
+        ),
         ("host", 0o755, "printf 'Location: //evil.example/\\n\\n'"),
     ]);
     for version in BOTH {
@@ -157,6 +162,7 @@ async fn a_program_says_the_status_or_where_the_answer_is() {
             ("endless", 502, "502 Bad Gateway\n"),
             ("client", 302, ""),
             ("host", 302, ""),
+            ("cookie", 302, ""),
         ] {
             let answer = world.get(version, &format!("/cgi-bin/{program}")).await;
             assert_eq!(
@@ -299,4 +305,29 @@ async fn a_record_names_no_programs_outside_of_the_entries() {
     let world = World::new(files, &[]);
     fs::write(world.programs.path().join("a"), "secret").unwrap();
     assert_eq!(world.get(Version::HTTP_11, "/a").await.status, 503);
+}
+
+#[tokio::test]
+async fn a_program_that_goes_on_behind_its_answer_is_not_cut_off() {
+    let program = "cat >/dev/null; printf 'Content-Length: 4\\n\\nbody'; sleep 0.5; echo x >done";
+    let world = start(&[("work", 0o755, program)]);
+    let done = world.programs.path().join("done");
+    for (version, method) in [
+        (Version::HTTP_11, Method::GET),
+        (Version::HTTP_11, Method::HEAD),
+        (Version::HTTP_2, Method::HEAD),
+    ] {
+        let mut client = world.connect(version, HOST).await;
+        let answer = client.send(method.clone(), "/cgi-bin/work", &[]).await;
+        assert_eq!(answer.status, 200);
+        let begun = Instant::now();
+        while !done.exists() {
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "{version:?} {method}"
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        fs::remove_file(&done).unwrap();
+    }
 }

@@ -84,6 +84,17 @@ async fn a_path_leads_to_a_script_or_a_file() {
 }
 
 #[tokio::test]
+async fn scripts_are_no_files_of_another_path_either() {
+    let paths =
+        r#""paths": [{"path": "/static", "root": "FOLDER/www/blog", "strip": true}], "fastcgi""#;
+    let (world, server) = start(&SITE.replace("\"fastcgi\"", paths), echo);
+    let answer = world.get(Version::HTTP_11, "/static/index.php").await;
+    assert_eq!(answer.body, "/static/index.php|");
+    let script = server.last().param("SCRIPT_FILENAME").to_owned();
+    assert!(script.ends_with("/www/blog/index.php"), "{script}");
+}
+
+#[tokio::test]
 async fn a_front_controller_answers_what_is_no_file() {
     let site = SITE.replace(
         "\"fastcgi\"",

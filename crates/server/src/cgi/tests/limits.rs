@@ -124,28 +124,33 @@ async fn a_tenant_with_programs_that_hang_delays_no_other() {
     );
     let [hung, well] = ["hung", "well"].map(|name| Tenant::parse(name).unwrap());
     let programs = Programs::new(Most::default());
-    let start = |script: &Script, tenant: &Tenant, until| {
+    let start = |script: &Script, tenant: &Tenant, of, until| {
         let (program, programs, tenant) = (script.program(), programs.clone(), tenant.clone());
         async move {
-            let whose = ("a.example", &tenant);
+            let whose = ("a.example", &tenant, client(of));
             programs
                 .start(program, Vec::new(), whose, LONG, until)
                 .await
         }
     };
     let mut held = Vec::new();
-    for _ in 0..16 {
-        held.push(start(&hangs, &hung, soon(20)).await.unwrap());
+    let late = || Instant::now() + Duration::from_millis(100);
+    for of in [1, 2] {
+        for _ in 0..8 {
+            held.push(start(&hangs, &hung, of, soon(20)).await.unwrap());
+        }
+        // One client network has half of a tenant's.
+        let refused = start(&hangs, &hung, of, late()).await.unwrap_err();
+        assert!(matches!(refused, StartError::TenantBusy), "{refused}");
     }
-    let until = Instant::now() + Duration::from_millis(100);
-    let refused = start(&hangs, &hung, until).await.unwrap_err();
+    let refused = start(&hangs, &hung, 3, late()).await.unwrap_err();
     assert!(matches!(refused, StartError::TenantBusy), "{refused}");
     for _ in 0..3 {
-        let running = start(&answers, &well, soon(20)).await.unwrap();
+        let running = start(&answers, &well, 1, soon(20)).await.unwrap();
         assert_eq!(all(running.output).await.unwrap(), "answer\n");
     }
     held.pop();
-    start(&hangs, &hung, soon(20)).await.unwrap();
+    start(&hangs, &hung, 3, soon(20)).await.unwrap();
 }
 
 #[tokio::test]
@@ -162,7 +167,7 @@ async fn all_tenants_share_the_total() {
         .unwrap();
     let tenant = Tenant::parse("other").unwrap();
     let until = Instant::now() + Duration::from_millis(50);
-    let whose = ("a.example", &tenant);
+    let whose = ("a.example", &tenant, client(1));
     let refused = programs.start(script.program(), Vec::new(), whose, LONG, until);
     let refused = refused.await.unwrap_err();
     assert!(matches!(refused, StartError::Late), "{refused}");

@@ -153,7 +153,13 @@ async fn a_program_that_cannot_start_says_why() {
     fs::rename(script.path().join("other"), script.path().join("run")).unwrap();
     let programs = Programs::new(Most::default());
     let tenant = Tenant::default();
-    let start = programs.start(program, Vec::new(), ("a.example", &tenant), LONG, soon(20));
+    let start = programs.start(
+        program,
+        Vec::new(),
+        ("a.example", &tenant, client(1)),
+        LONG,
+        soon(20),
+    );
     let error = start.await.unwrap_err();
     assert!(matches!(error, StartError::System(..)), "{error}");
     assert_eq!(programs.0.running.used(), 0);

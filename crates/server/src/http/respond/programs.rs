@@ -7,7 +7,6 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
-use tokio::time::Instant;
 
 use super::{Author, PASSED_ON, Responder, discard, is_trace};
 use crate::cgi::{Program, Refused};
@@ -15,8 +14,8 @@ use crate::connection::request::RequestContext;
 use crate::files::{FilePath, ScriptPath};
 use crate::limits::log_limiter::File;
 use crate::site::body::{Body, method_not_allowed, plain};
-use crate::site::{Root, Rule, SitePath, UpstreamTimeouts};
-use crate::upstream::program::{ProgramTo, Ran, run};
+use crate::site::{Root, Rule, SitePath};
+use crate::upstream::program::{self, ProgramTo, Ran, run};
 use crate::upstream::{self, Script};
 
 impl Responder {
@@ -100,25 +99,21 @@ impl Responder {
                 (program, ScriptPath { file, info })
             })
         };
-        let until = Instant::now() + UpstreamTimeouts::DEFAULT.connect;
-        let programs = &upstreams.upstreams.programs;
-        let looked = programs.look(context.tenant, until, look).await;
-        looked
-            .map_err(|_| unavailable())?
-            .map_err(|refused| match refused {
-                Refused::Absent => plain(StatusCode::NOT_FOUND),
-                refused => {
-                    let file = File {
-                        host: context.host.as_str(),
-                        tenant: context.tenant,
-                        root: &root.template.text,
-                        path: uri.path(),
-                    };
-                    let limits = &upstreams.upstreams.hosts.log_limits;
-                    limits.file_refused(file, &refused);
-                    unavailable()
-                }
-            })
+        let looked = program::look(context, upstreams, &root.template.text, look).await;
+        looked.map_err(plain)?.map_err(|refused| {
+            if let Refused::Absent = refused {
+                return plain(StatusCode::NOT_FOUND);
+            }
+            let file = File {
+                host: context.host.as_str(),
+                tenant: context.tenant,
+                root: &root.template.text,
+                path: uri.path(),
+            };
+            let limits = &upstreams.upstreams.hosts.log_limits;
+            limits.file_refused(file, &refused);
+            unavailable()
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Addresses of upstream servers, with their placeholders.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
@@ -29,6 +30,19 @@ impl Address {
             Self::Tcp { host, .. } => host,
             // Documents are UTF-8.
             Self::Unix(path) => path.to_str().unwrap_or_default(),
+        }
+    }
+
+    /// Returns whether a name is that of the socket or of its folder, or the first part of
+    /// the host.
+    pub(in crate::site) fn is_named_by(&self, name: &str) -> bool {
+        match self {
+            Self::Tcp { host, .. } => host.split('.').next() == Some(&*name.to_ascii_lowercase()),
+            Self::Unix(path) => {
+                let folder = path.parent().and_then(Path::file_name);
+                let is_named = |part: Option<&OsStr>| part == Some(OsStr::new(name));
+                is_named(path.file_stem()) || is_named(path.file_name()) || is_named(folder)
+            }
         }
     }
 

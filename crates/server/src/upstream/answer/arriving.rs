@@ -23,6 +23,8 @@ pub(in crate::upstream) enum Arriving {
     FastCgi(Output),
     /// Output of a program.
     Program(Box<Conversation>, Output),
+    /// The body was taken away.
+    Nothing,
 }
 
 /// What is known of a script's output.
@@ -84,6 +86,7 @@ impl Arriving {
             Self::Program(conversation, output) => {
                 output.poll_frame(cx, |cx| conversation.poll_body(cx))
             }
+            Self::Nothing => Poll::Ready(None),
         }
     }
 
@@ -91,6 +94,17 @@ impl Arriving {
         match self {
             Self::Http(body) => body.is_end_stream(),
             Self::FastCgi(output) | Self::Program(_, output) => output.has_ended,
+            Self::Nothing => true,
+        }
+    }
+
+    /// Returns whether a script goes on, though its answer needs no more of its output.
+    pub(super) fn is_delivered(&self) -> bool {
+        match self {
+            Self::FastCgi(output) | Self::Program(_, output) => {
+                !output.has_ended && (output.is_bodiless || output.left == Some(0))
+            }
+            Self::Http(_) | Self::Nothing => false,
         }
     }
 
@@ -100,6 +114,7 @@ impl Arriving {
             Self::FastCgi(Output { left, .. }) | Self::Program(_, Output { left, .. }) => {
                 left.map_or_else(SizeHint::default, SizeHint::with_exact)
             }
+            Self::Nothing => SizeHint::with_exact(0),
         }
     }
 }

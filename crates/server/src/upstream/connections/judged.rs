@@ -33,7 +33,8 @@ impl Judged {
         if sockets.len() >= MOST {
             sockets.retain(|_, (_, since)| now < *since + FRESH);
         }
-        if sockets.len() < MOST {
+        let own = sockets.keys().filter(|other| other.owner == key.owner);
+        if sockets.len() < MOST && own.count() < OF_OWNER {
             sockets.insert(key.clone(), (Arc::clone(socket), now));
         }
     }
@@ -57,3 +58,5 @@ impl Judged {
 const FRESH: Duration = Duration::from_secs(1);
 /// Sockets of one worker, each of which takes a descriptor.
 const MOST: usize = 256;
+/// Sockets of one owner: those of a tenant with a socket for each host leave room for others'.
+const OF_OWNER: usize = 16;

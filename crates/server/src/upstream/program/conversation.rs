@@ -29,7 +29,7 @@ pub(in crate::upstream) struct Conversation {
 }
 
 /// Error of a conversation.
-type Broken = Box<dyn Error + Send + Sync>;
+pub(in crate::upstream) type Broken = Box<dyn Error + Send + Sync>;
 
 impl Conversation {
     pub(super) fn new(running: Running, upload: Upload) -> Self {

@@ -90,7 +90,7 @@ fn parse(head: &[u8]) -> Result<Response<()>, &'static str> {
         response.headers_mut().append(name, value);
     }
     let by_location = response.headers().contains_key(LOCATION);
-    if status.is_none() && by_location {
+    if status.is_none() && by_location && response.headers().len() == 1 {
         response.extensions_mut().insert(ByLocation);
     }
     *response.status_mut() = status.unwrap_or(match by_location {
@@ -100,7 +100,7 @@ fn parse(head: &[u8]) -> Result<Response<()>, &'static str> {
     Ok(response)
 }
 
-/// Marks an answer whose `Location` alone sets the status.
+/// Marks an answer that says no more than `Location`.
 #[derive(Clone, Copy, Debug)]
 struct ByLocation;
 
