@@ -4,6 +4,7 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
@@ -23,7 +24,7 @@ pub(super) fn drain(mut body: Arriving, via: Option<(Lease, Chosen)>, keep: Dura
             let mut lease = via.as_mut().map(|(lease, _)| lease);
             let next = poll_fn(|cx| body.poll_frame(cx, lease.as_deref_mut()));
             match next.await {
-                Some(Ok(frame)) => read += frame.data_ref().map_or(0, |data| data.len()),
+                Some(Ok(frame)) => read += frame.data_ref().map_or(0, Bytes::len),
                 Some(Err(_)) => return,
                 None => break,
             }
