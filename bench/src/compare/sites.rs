@@ -196,7 +196,7 @@ pub(crate) const FORK: Row = Row {
     id: "fork",
     title: "From a request to the first byte of a CGI program's answer",
     hosts: Hosts::Hundred,
-    measure: Measure::FirstByte { count: 500 },
+    measure: Measure::FirstByte { count: 200 },
     cases: &[
         programs(FORK_1K, Hosts::Thousand),
         programs(FORK_1M, Hosts::Million),

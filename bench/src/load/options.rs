@@ -119,6 +119,10 @@ pub struct Options {
     #[arg(long, requires = "keepalive", conflicts_with_all = ["http2", "websocket"])]
     pub first_byte: bool,
 
+    /// Seconds that a connection rests before each request
+    #[arg(long, value_name = "S", requires = "keepalive", default_value_t = 0.0)]
+    pub pause: f64,
+
     /// Field to send with each request, such as 'Name: value'; HTTP/1.1 only
     #[arg(long, value_name = "FIELD", conflicts_with_all = ["http2", "websocket"])]
     pub field: Option<String>,
@@ -186,7 +190,10 @@ impl Options {
         if !bounded && self.keepalive.is_none() && !holds {
             bail!("--handshakes or --seconds is needed, so that the run ends");
         }
-        for seconds in [Some(self.deadline), self.seconds].into_iter().flatten() {
+        for seconds in [Some(self.deadline), Some(self.pause), self.seconds]
+            .into_iter()
+            .flatten()
+        {
             if Duration::try_from_secs_f64(seconds).is_err() {
                 bail!("{seconds} is no number of seconds");
             }

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::client::TlsStream;
 
 use super::client::{Client, is_resumed};
@@ -32,6 +32,8 @@ pub(crate) struct Run {
     exchange: Exchange,
     /// Whether the time of a request ends with the first byte of its response.
     first_byte: bool,
+    /// Rest before each request on an open connection.
+    pause: Duration,
 }
 
 /// Operation on a connection that stays open.
@@ -79,6 +81,7 @@ impl Run {
             path: (options.request != "none").then(|| options.request.clone()),
             concurrency: options.concurrency,
             first_byte: options.first_byte,
+            pause: Duration::from_secs_f64(options.pause),
             names,
         })
     }
@@ -199,6 +202,9 @@ impl Run {
             return;
         };
         while budget.take() {
+            if !self.pause.is_zero() {
+                sleep(self.pause).await;
+            }
             let start = Instant::now();
             let done = match self.exchange {
                 Exchange::Echo => {
@@ -236,7 +242,7 @@ impl Run {
         seconds: Option<f64>,
     ) -> Result<Outcome> {
         let start = Instant::now();
-        tokio::time::sleep(Duration::from_secs_f64(seconds.unwrap_or(0.0))).await;
+        sleep(Duration::from_secs_f64(seconds.unwrap_or(0.0))).await;
         let mut tally = connections.tally.clone();
         for held in &connections.open {
             let stream = held.stream.take();
