@@ -72,6 +72,7 @@ async fn measure(options: &Options) -> Result<()> {
         address: options.target,
         host: options.name.clone(),
         path: options.path.clone(),
+        fields: String::new(),
         net: None,
         per_prefix: usize::MAX,
     };
@@ -128,12 +129,8 @@ pub(crate) async fn neighbours(target: &Target, over: Duration) -> Result<Outcom
             break;
         }
         ticks.tick().await;
-        let asked = client.request(
-            &mut connections[turn],
-            &target.path,
-            &target.host,
-            &mut buffer,
-        );
+        let (path, host, fields) = (&target.path, &target.host, &target.fields);
+        let asked = client.request_with(&mut connections[turn], path, host, fields, &mut buffer);
         tally.operation(asked.await.map_err(|failure| failed(&failure))?);
     }
     Ok(tally.outcome(begun.elapsed()))
@@ -153,6 +150,19 @@ pub(crate) async fn newcomers(target: &Target, over: Duration) -> Result<Outcome
         tally.operation(visit.await.map_err(|failure| failed(&failure))?.whole);
     }
     Ok(tally.outcome(begun.elapsed()))
+}
+
+/// Sends one request on a connection of its own; returns how long that took.
+pub(crate) async fn visitor(target: &Target) -> Result<Duration> {
+    let client = client(target)?;
+    let begun = Instant::now();
+    let opened = client.open(&target.host).await;
+    let mut connection = opened.map_err(|failure| failed(&failure))?;
+    let (path, host, fields) = (&target.path, &target.host, &target.fields);
+    let mut buffer = Vec::new();
+    let asked = client.request_with(&mut connection, path, host, fields, &mut buffer);
+    asked.await.map_err(|failure| failed(&failure))?;
+    Ok(begun.elapsed())
 }
 
 fn client(target: &Target) -> Result<Client> {

@@ -2,7 +2,9 @@
 //! are measured, five times, and the server's memory. Clients attack, and upstreams.
 
 mod hostile;
+mod locked;
 mod pool;
+mod programs;
 mod setting;
 mod spoilt;
 
@@ -16,6 +18,7 @@ use tokio::time::sleep;
 
 use self::hostile::Hostile;
 use self::pool::Pool;
+use self::programs::Program;
 use self::setting::Setting;
 use crate::flood::attacker::{Flooding, Kind, Target};
 use crate::flood::{neighbours, newcomers};
@@ -93,6 +96,23 @@ enum Place {
     Shared,
     /// Passes it on to an upstream that attacks
     Scripted(Hostile),
+    /// Asks for a password, whose hash takes long
+    Locked(Beside),
+    /// Has a CGI program answer, which harms
+    Program(Program, Beside),
+}
+
+/// What is measured of the other tenant.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Beside {
+    /// A page
+    Page,
+    /// Pages with a password or a program of its own, as the attacked tenant's
+    Like,
+}
+
+impl Beside {
+    const BOTH: [(Self, &str); 2] = [(Self::Page, ""), (Self::Like, ", beside its like")];
 }
 
 fn attacks() -> Vec<(String, Kind, Place)> {
@@ -154,6 +174,14 @@ fn attacks() -> Vec<(String, Kind, Place)> {
         Kind::RapidReset,
         Place::Silent,
     ));
+    for (beside, suffix) in Beside::BOTH {
+        let name = format!("{}{suffix}", Kind::Passwords.name());
+        attacks.push((name, Kind::Passwords, Place::Locked(beside)));
+        for (program, kind) in programs::ATTACKS {
+            let name = format!("{}{suffix}", program.name());
+            attacks.push((name, kind, Place::Program(program, beside)));
+        }
+    }
     attacks
 }
 
@@ -190,9 +218,9 @@ impl Judged {
             return Some("TOO SLOW");
         }
         let (pieces, bodies) = match (self.kind, self.place) {
-            (_, Place::Scripted(Hostile::Stuck | Hostile::Lavish)) | (Kind::LateEnds, _) => {
-                (0, MOST_OF_BODIES)
-            }
+            (_, Place::Scripted(Hostile::Stuck | Hostile::Lavish))
+            | (_, Place::Program(Program::Deaf, _))
+            | (Kind::LateEnds, _) => (0, MOST_OF_BODIES),
             _ => (self.kind.streams() as u64 * MOST_PER_STREAM, 0),
         };
         let each = MOST_PER_CONNECTION + pieces;
@@ -214,12 +242,21 @@ async fn judge(options: &Options, kind: Kind, place: Place) -> Result<Judged> {
     let (mut quiet, mut flood) = (Vec::new(), Vec::new());
     let (mut most, mut frames, mut connections) = (0, 0, 0);
     let (mut asked, mut pages) = (0, 0);
+    let mut users = locked::Users::default();
     for _ in 0..options.rounds {
         quiet.push(clients(kind, &neighbour, over).await?.operation_us.p99);
+        if matches!(place, Place::Locked(_)) {
+            locked::remember(&target).await?;
+        }
         let flooding = Flooding::start(&target, kind)?;
         let answered = setting.hostile.pages();
         let measured = measure(kind, &neighbour, over, pid, &mut most).await;
+        let visited = match place {
+            Place::Locked(_) => locked::visit(&neighbour, &target, &mut users).await,
+            _ => Ok(()),
+        };
         let sent = flooding.stop()?;
+        visited?;
         let measured = measured?;
         flood.push(measured.operation_us.p99);
         asked += measured.operations;

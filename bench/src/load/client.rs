@@ -90,8 +90,8 @@ impl Client {
             let mut stream = self.handshake(host).await?;
             let handshake = start.elapsed();
             if let Some(path) = path {
-                self.ask(&mut stream, path, host, Connection::Close, buffer)
-                    .await?;
+                let request = http::request(path, host, Connection::Close, &self.fields);
+                exchange(&mut stream, &request, buffer).await?;
             } else {
                 stream.shutdown().await.map_err(Failure::Exchange)?;
             }
@@ -123,10 +123,22 @@ impl Client {
         host: &str,
         buffer: &mut Vec<u8>,
     ) -> Result<Duration, Failure> {
+        self.request_with(stream, path, host, "", buffer).await
+    }
+
+    /// Sends a request with more fields, each with CRLF, on a connection that stays open.
+    pub async fn request_with(
+        &self,
+        stream: &mut TlsStream<TcpStream>,
+        path: &str,
+        host: &str,
+        fields: &str,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Duration, Failure> {
         let start = Instant::now();
-        let begun = self
-            .bounded(self.ask(stream, path, host, Connection::KeepAlive, buffer))
-            .await?;
+        let fields = format!("{}{fields}", self.fields);
+        let request = http::request(path, host, Connection::KeepAlive, &fields);
+        let begun = self.bounded(exchange(stream, &request, buffer)).await?;
         Ok(begun.saturating_duration_since(start))
     }
 
@@ -138,23 +150,6 @@ impl Client {
         timeout(self.deadline, exchange)
             .await
             .unwrap_or(Err(Failure::Deadline))
-    }
-
-    async fn ask(
-        &self,
-        stream: &mut TlsStream<TcpStream>,
-        path: &str,
-        host: &str,
-        connection: Connection,
-        buffer: &mut Vec<u8>,
-    ) -> Result<Instant, Failure> {
-        let request = http::request(path, host, connection, &self.fields);
-        stream
-            .write_all(&request)
-            .await
-            .map_err(Failure::Exchange)?;
-        stream.flush().await.map_err(Failure::Exchange)?;
-        http::read_response(stream, buffer).await
     }
 
     async fn handshake(&self, host: &str) -> Result<TlsStream<TcpStream>, Failure> {
@@ -200,6 +195,17 @@ impl Client {
         let host = (number % 250) as u8 + 1;
         Some(Ipv4Addr::new(127, high.wrapping_add(self.net), low, host).into())
     }
+}
+
+async fn exchange(
+    stream: &mut TlsStream<TcpStream>,
+    request: &[u8],
+    buffer: &mut Vec<u8>,
+) -> Result<Instant, Failure> {
+    let sent = stream.write_all(request).await;
+    sent.map_err(Failure::Exchange)?;
+    stream.flush().await.map_err(Failure::Exchange)?;
+    http::read_response(stream, buffer).await
 }
 
 /// Times of a finished connection.

@@ -1,6 +1,7 @@
 //! Client that floods, on its own thread.
 
 mod frames;
+mod passwords;
 mod slow;
 mod spoils;
 mod uploads;
@@ -75,6 +76,8 @@ pub(crate) enum Kind {
     Spoils,
     /// Chunked bodies of almost a megabyte, whose last chunk comes late
     LateEnds,
+    /// A thousand wrong passwords a second, of client networks that have sent few
+    Passwords,
 }
 
 impl Kind {
@@ -129,6 +132,7 @@ impl Kind {
             Self::Visits => "visits",
             Self::Spoils => "spoils",
             Self::LateEnds => "late ends",
+            Self::Passwords => "wrong passwords",
         }
     }
 
@@ -140,6 +144,7 @@ impl Kind {
             // More than all connections to a server, with those that wait.
             Self::SlowStreams => 13,
             Self::Connections | Self::Handshakes => 1000,
+            Self::Passwords => passwords::CONNECTIONS,
             Self::FullWindows | Self::Requests => 64,
             Self::PingingConnections => 230,
             Self::SilentConnections => 6000,
@@ -188,6 +193,8 @@ pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     pub(crate) host: String,
     pub(crate) path: String,
+    /// More fields of its requests, each with CRLF.
+    pub(crate) fields: String,
     /// Second number of the source addresses; None for any address.
     pub(crate) net: Option<u8>,
     /// Connections from one /24.
@@ -300,10 +307,16 @@ impl Attacker {
     async fn connect(&self, number: usize) -> io::Result<TcpStream> {
         let socket = TcpSocket::new_v4()?;
         if let Some(net) = self.target.net {
-            let prefix = u8::try_from(number / self.target.per_prefix).unwrap_or(u8::MAX);
-            let low = u8::try_from(number % 250).unwrap_or_default() + 1;
+            let source = match self.kind {
+                Kind::Passwords => self.next_network(net),
+                _ => {
+                    let prefix = u8::try_from(number / self.target.per_prefix);
+                    let low = u8::try_from(number % 250).unwrap_or_default() + 1;
+                    Ipv4Addr::new(127, net, prefix.unwrap_or(u8::MAX), low)
+                }
+            };
             socket.set_reuseaddr(true)?;
-            socket.bind(SocketAddr::from((Ipv4Addr::new(127, net, prefix, low), 0)))?;
+            socket.bind(SocketAddr::from((source, 0)))?;
         }
         if self.kind == Kind::SlowReading {
             socket.set_recv_buffer_size(SMALL_BUFFER)?;
@@ -332,6 +345,7 @@ impl Attacker {
             Kind::TinyFrames => self.tiny_frames(stream).await,
             Kind::HugeHeads => self.huge_heads(stream).await,
             Kind::SlowStreams => self.slow_streams(stream).await,
+            Kind::Passwords => self.wrong_passwords(stream).await,
             Kind::ClosedWindows => self.closed_windows(&mut stream).await,
             Kind::FullWindows => self.full_windows(stream).await,
             Kind::HugeHeadsHttp1 => self.huge_head(stream).await,

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::hostile::{Attacking, Hostile};
-use super::{Place, spoilt};
+use super::programs::Programs;
+use super::{Beside, Place, locked, spoilt};
 use crate::flood::attacker::Target;
 use crate::hosting::{Host, Hosting, Kind, Upstream};
 use crate::server::Server;
@@ -18,6 +19,7 @@ use crate::server::Server;
 pub(super) struct Setting {
     pub(super) server: Server,
     pub(super) hostile: Attacking,
+    pub(super) programs: Programs,
     _upstream: Upstream,
     _hosting: Hosting,
 }
@@ -34,11 +36,19 @@ impl Setting {
             _ => Hostile::Silent,
         };
         let hostile = Attacking::start(hostile, &pages)?;
+        let programs = Programs::new(hosting.folder())?;
+        let attacked = match place {
+            Place::Locked(_) => locked::site(&pages, locked::SLOW),
+            Place::Program(program, _) => programs.site(program)?,
+            _ => hostile.site.clone(),
+        };
         let files = json!({ "root": pages });
         let neighbour = match place {
             Place::Scripted(Hostile::Spoilt) => {
                 spoilt::other_site(hostile.address, upstream.address)
             }
+            Place::Locked(_) => locked::beside(&pages),
+            Place::Program(..) => programs.beside(&pages)?,
             _ => files.clone(),
         };
         let proxied = json!({ "upstream": format!("http://{}", upstream.address) });
@@ -53,33 +63,43 @@ impl Setting {
                 host("neighbour.test", "good", &neighbour),
                 host("files.test", "bad", &files),
                 host("proxied.test", "bad", &proxied),
-                host("hostile.test", "bad", &hostile.site),
+                host("hostile.test", "bad", &attacked),
             ])
             .await?;
         // Fewer than the attackers' connections, so that these must make room.
         let limits = format!("workers = 1\nconnections = {connections}");
-        let server = hosting.serve(&limits).await?;
+        let allow = [
+            pages.display().to_string(),
+            "127.0.0.0/8".to_owned(),
+            programs.allow(),
+        ];
+        let server = hosting.serve_allowing(&allow, &limits).await?;
         pin(server.pid()?, SERVER_CORE).await?;
         pin(std::process::id(), CLIENT_CORE).await?;
         Ok(Self {
             server,
             hostile,
+            programs,
             _upstream: upstream,
             _hosting: hosting,
         })
     }
 
     /// Returns what is measured: a page of the other tenant, half of whose requests go to a
-    /// spoilt upstream, or the attacked host itself.
+    /// spoilt upstream, what the other tenant has of the attacked kind, or the attacked host
+    /// itself.
     pub(super) fn neighbour(&self, place: Place) -> Result<Target> {
-        let host = match place {
-            Place::Shared => "proxied.test",
-            _ => "neighbour.test",
+        let (host, path, fields) = match place {
+            Place::Shared => ("proxied.test", "/", String::new()),
+            Place::Locked(Beside::Like) => ("neighbour.test", "/own/", locked::fields("ann")),
+            Place::Program(_, Beside::Like) => ("neighbour.test", "/own/it", String::new()),
+            _ => ("neighbour.test", "/", String::new()),
         };
         Ok(Target {
             address: self.address()?,
             host: host.to_owned(),
-            path: "/".to_owned(),
+            path: path.to_owned(),
+            fields,
             net: None,
             per_prefix: usize::MAX,
         })
@@ -91,12 +111,14 @@ impl Setting {
             Place::Page => ("files.test", "/"),
             Place::Download => ("files.test", "/large"),
             Place::Upstream | Place::Shared => ("proxied.test", "/"),
-            Place::Silent | Place::Scripted(_) => ("hostile.test", "/"),
+            Place::Silent | Place::Scripted(_) | Place::Locked(_) => ("hostile.test", "/"),
+            Place::Program(..) => ("hostile.test", "/it"),
         };
         Ok(Target {
             address: self.address()?,
             host: host.to_owned(),
             path: path.to_owned(),
+            fields: String::new(),
             net: Some(ATTACKERS),
             per_prefix: PER_PREFIX,
         })
@@ -111,6 +133,7 @@ impl Setting {
     pub(super) async fn end(self) -> Result<()> {
         let server = &self.server;
         ensure!(server.pid().is_ok(), "the server ended:\n{}", server.tail());
+        self.programs.are_gone().await?;
         server.tell_to_end()?;
         server.ended().await
     }
