@@ -120,13 +120,13 @@ async fn pass(
         (context, &worker.upstreams),
     );
     let outgoing = outgoing.map_err(Failure::Refused)?;
+    // From now on a client that leaves ends its request, before the head of the answer, too.
+    let at_upstream = context.connection.timeouts.at_upstream();
     let body = (body, (outgoing.ours, outgoing.expects));
     let (exchange, upload) = take_body(context, worker, towards, body).await?;
     if let Some(exchange) = &exchange {
         exchange.release();
     }
-    // From here on, the stream looks for the client's end.
-    let at_upstream = context.connection.timeouts.at_upstream();
     let environment = environment(&to, &head, &upload, context);
     let until = Instant::now() + towards.options.timeouts.connect;
     let whose = (context.host.as_str(), context.tenant, context.client.into());

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{Method, Version};
 use http_body_util::{BodyExt, Full};
+use sekisho_testkit::client;
+use tokio::io::AsyncWriteExt as _;
 
 use crate::world::{Answer, BOTH, HOST, Upload, World, channel};
 
@@ -258,6 +260,36 @@ async fn a_program_ends_with_its_client() {
             begun.elapsed() < Duration::from_secs(20),
             "the program goes on"
         );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_program_without_a_head_ends_with_its_client() {
+    let program = "trap '' TERM; echo $$ > \"$QUERY_STRING\"; exec sleep 600";
+    let world = start(&[("hung", 0o755, program)]);
+    let noted = world.folder.path().join("pid");
+    let config = client::config(&world.ca);
+    let connected = client::connect(world.running.address, HOST, config).await;
+    let mut connection = connected.unwrap();
+    let path = format!("/cgi-bin/hung?{}", noted.display());
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let pid = || fs::read_to_string(&noted).ok();
+    let pid = until(|| pid().filter(|pid| pid.ends_with('\n'))).await;
+    drop(connection);
+    let program = format!("/proc/{}/exe", pid.trim());
+    until(|| fs::read_link(&program).is_err().then_some(())).await;
+}
+
+/// Waits until there is a value, 20 s at most.
+async fn until<T>(mut value: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(value) = value() {
+            return value;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "nothing changed");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
