@@ -298,12 +298,14 @@ impl hyper::rt::Write for Stream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Tickets wait for the first answer; a small last answer for
-        // close_notify.
-        if self.delays_tickets || self.timeouts.is_closing_soon() {
+        // A small last answer waits for close_notify.
+        if self.timeouts.is_closing_soon() {
             return Poll::Ready(Ok(()));
         }
-        ready!(self.poll_send(cx))?;
+        // Tickets wait for the first answer. Meanwhile its client may leave.
+        if !self.delays_tickets {
+            ready!(self.poll_send(cx))?;
+        }
         if self.frames.is_none() && self.timeouts.is_at_upstream() {
             self.look_for_end(cx);
         }

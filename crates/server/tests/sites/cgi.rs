@@ -1,14 +1,17 @@
 //! Tests sites whose answers CGI programs make.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, Version};
 use http_body_util::{BodyExt, Full};
 use sekisho_testkit::client;
-use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
 use crate::world::{Answer, BOTH, HOST, Upload, World, channel};
 
@@ -269,12 +272,15 @@ async fn a_program_without_a_head_ends_with_its_client() {
     let program = "trap '' TERM; echo $$ > \"$QUERY_STRING\"; exec sleep 600";
     let world = start(&[("hung", 0o755, program)]);
     let noted = world.folder.path().join("pid");
-    let config = client::config(&world.ca);
-    let connected = client::connect(world.running.address, HOST, config).await;
-    let mut connection = connected.unwrap();
     let path = format!("/cgi-bin/hung?{}", noted.display());
     let request = format!("GET {path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
-    connection.write_all(request.as_bytes()).await.unwrap();
+    let connector = TlsConnector::from(Arc::new(client::config(&world.ca)));
+    let socket = TcpStream::connect(world.running.address).await.unwrap();
+    // In one flight with the end of the handshake: session tickets wait for the answer.
+    let connecting = connector.connect_with(HOST.try_into().unwrap(), socket, |tls| {
+        tls.writer().write_all(request.as_bytes()).unwrap();
+    });
+    let connection = connecting.await.unwrap();
     let pid = || fs::read_to_string(&noted).ok();
     let pid = until(|| pid().filter(|pid| pid.ends_with('\n'))).await;
     drop(connection);
