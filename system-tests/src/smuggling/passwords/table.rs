@@ -113,7 +113,7 @@ fn hidden() -> Vec<Entry> {
     ]
     .iter()
     .map(|(fields, body)| {
-        let what = format!("hidden behind {fields}{:.20}", body);
+        let what = format!("hidden behind {fields}{body:.20}");
         Entry::new(LOCKED, &what, post(fields, body), IsUser::No)
     })
     .collect();
