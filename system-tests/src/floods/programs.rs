@@ -136,6 +136,7 @@ impl Programs {
     }
 }
 
-/// Longest time until all are gone: SIGKILL comes 2 s after SIGTERM.
-const ENDED: Duration = Duration::from_secs(10);
+/// Longest time until all are gone: SIGTERM comes 5 s after the clients left, SIGKILL 2 s
+/// later.
+const ENDED: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(50);

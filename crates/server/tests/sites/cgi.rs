@@ -288,6 +288,30 @@ async fn a_program_without_a_head_ends_with_its_client() {
     until(|| fs::read_link(&program).is_err().then_some(())).await;
 }
 
+#[tokio::test]
+async fn a_program_leads_to_no_page_without_its_password() {
+    let site = SITE.replace(
+        r#""paths": ["#,
+        r#""paths": [{"path": "/private", "root": "FOLDER/www", "strip": true, "auth": {
+            "users": {"ann": "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ="}}},"#,
+    );
+    let world = World::new(&site, &[("www/page.html", "a page")]);
+    let program = world.programs.path().join("away");
+    fs::write(
+        &program,
+        "#!/bin/sh\nprintf 'Location: /private/page.html\\n\\n'",
+    )
+    .unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    for version in BOTH {
+        let mut client = world.connect(version, HOST).await;
+        assert_eq!(client.get("/cgi-bin/away").await.status, 401);
+        let ann = [("authorization", "Basic YW5uOnNlY3JldA==")];
+        let answer = client.send(Method::GET, "/cgi-bin/away", &ann).await;
+        assert_eq!(answer.body, "a page");
+    }
+}
+
 /// Waits until there is a value, 20 s at most.
 async fn until<T>(mut value: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
