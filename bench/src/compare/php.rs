@@ -2,18 +2,19 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use tokio::net::UnixStream;
-use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
-/// Running php-fpm with one pool. Dropping it ends the process.
+use super::server::terminate;
+
+/// Running php-fpm with one pool. Dropping it ends the process and its children.
 #[derive(Debug)]
 pub(crate) struct Php {
-    _process: Child,
+    process: Child,
 }
 
 impl Php {
@@ -32,7 +33,6 @@ impl Php {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
-            .kill_on_drop(true)
             .spawn()
             .context("cannot run taskset")?;
         let begun = Instant::now();
@@ -44,7 +44,14 @@ impl Php {
             );
             sleep(Duration::from_millis(10)).await;
         }
-        Ok(Self { _process: process })
+        Ok(Self { process })
+    }
+}
+
+impl Drop for Php {
+    /// Sends SIGTERM: children of a master that is killed go on.
+    fn drop(&mut self) {
+        terminate(&mut self.process);
     }
 }
 

@@ -114,20 +114,7 @@ impl Drop for Server {
     /// Sends SIGTERM, on which an nginx master ends its workers, then SIGKILL
     /// to what is left.
     fn drop(&mut self) {
-        let family = tree(self.child.id()).unwrap_or_default();
-        signal("-TERM", &[self.child.id()]);
-        let patience = Instant::now() + START_TIMEOUT;
-        while Instant::now() < patience {
-            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
-                break;
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-        let left: Vec<u32> = family.into_iter().filter(|pid| is_alive(*pid)).collect();
-        if !left.is_empty() {
-            signal("-KILL", &left);
-        }
-        let _ = self.child.wait();
+        terminate(&mut self.child);
     }
 }
 
@@ -163,6 +150,25 @@ impl Launch {
 pub(crate) fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok(listener.local_addr()?)
+}
+
+/// Sends SIGTERM to a process, waits for its end, and kills what is left of it and of its
+/// children.
+pub(crate) fn terminate(child: &mut Child) {
+    let family = tree(child.id()).unwrap_or_default();
+    signal("-TERM", &[child.id()]);
+    let patience = Instant::now() + START_TIMEOUT;
+    while Instant::now() < patience {
+        if matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    let left: Vec<u32> = family.into_iter().filter(|pid| is_alive(*pid)).collect();
+    if !left.is_empty() {
+        signal("-KILL", &left);
+    }
+    let _ = child.wait();
 }
 
 fn signal(signal: &str, pids: &[u32]) {
