@@ -3,11 +3,13 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 /// Opens the folder `below` of `part`; None if a link below `part` leads out of it. The
 /// links of `part` itself are followed.
@@ -64,6 +66,19 @@ pub(crate) fn real_path(open: &impl AsFd) -> io::Result<PathBuf> {
 /// Returns a path that leads to an open file, wherever it lies.
 pub(crate) fn descriptor(open: &impl AsFd) -> PathBuf {
     format!("/proc/self/fd/{}", open.as_fd().as_raw_fd()).into()
+}
+
+/// Returns whether only root and this process's user can put something else at a path without
+/// links. The sticky bit of a folder does not help: what lies there may be another user's.
+/// Rights of an access control list show in the group's bits.
+pub(crate) fn is_ours(path: &Path) -> bool {
+    let user = geteuid().as_raw();
+    path.ancestors().skip(1).all(|folder| {
+        let metadata = fs::symlink_metadata(folder);
+        metadata.is_ok_and(|metadata| {
+            [0, user].contains(&metadata.uid()) && metadata.mode() & 0o022 == 0
+        })
+    })
 }
 
 /// Opens `relative` below `root` for reading.
@@ -176,6 +191,15 @@ mod tests {
         ] {
             assert!(open_stepwise(path).is_err(), "{path}");
         }
+    }
+
+    #[test]
+    fn a_path_is_ours_if_nobody_else_may_change_its_folders() {
+        assert!(is_ours(Path::new("/usr/bin/env")));
+        // All users may write /tmp.
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!is_ours(&folder.path().join("php.sock")));
+        assert!(!is_ours(Path::new("/usr/there/is/no/such/folder")));
     }
 
     /// Returns the name of the file in a folder that was opened, if it was.

@@ -25,7 +25,7 @@ use crate::upstream::failure::Failure;
 /// Server to connect to.
 pub(in crate::upstream) struct Target<'a> {
     pub(in crate::upstream) endpoint: &'a Endpoint,
-    /// Socket that was judged, whatever its path leads to by now.
+    /// Socket that was judged, wherever the endpoint's path leads by now.
     pub(in crate::upstream) socket: Option<&'a OpenSocket>,
     /// Header of the PROXY protocol; empty for none.
     pub(in crate::upstream) header: Vec<u8>,
@@ -65,7 +65,7 @@ pub(in crate::upstream) fn share(now: Instant, until: Instant, others: usize) ->
 async fn connect(target: &Target<'_>) -> io::Result<Transport> {
     let transport = match (target.endpoint, target.socket) {
         (Endpoint::Tcp(address), _) => Transport::tcp(*address).await,
-        (Endpoint::Unix(_), Some(socket)) => Transport::unix(&socket.path()),
+        (Endpoint::Unix(_), Some(socket)) => Transport::unix(socket.path()),
         (Endpoint::Unix(path), None) => Transport::unix(path),
     };
     Ok(transport?.with(target.descriptor.clone()))
