@@ -306,6 +306,16 @@ bench-stores: trained ## Measure Redis and PostgreSQL as stores; writes such a r
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench compare --stores --sekisho target/release/sekisho $(WITH_TRAINED) --out bench/results
 
+# PART=… runs some parts alone, QUICK=1 a small evaluation of the plain build; WITHOUT=…
+# names peers that may be missing.
+.PHONY: paper
+paper: WITHOUT ?=
+paper: $(if $(QUICK),,trained) ## Repeat the papers' evaluation; PART=…, QUICK=1, WITHOUT=caddy
+	@tools/need build nginx nginx-lua openssl redis postgresql apache haproxy
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-bench paper $(PART) $(if $(QUICK),--quick,$(WITH_TRAINED)) \
+		$(if $(WITHOUT),--without $(WITHOUT)) --out target/paper$(if $(QUICK),-quick)
+
 # Least glibc that packages start on, and the CPU of the trained build to pack, if any.
 PACKAGE_GLIBC ?= 2.28
 PACKAGE_TRAINED ?=

@@ -99,6 +99,19 @@ pub fn resident(pid: u32) -> Result<u64> {
     kib_of(&text, "VmRSS:")
 }
 
+/// Returns the bytes of address space of the process and its descendants, shared pages for
+/// each of them.
+pub fn address_space(root: u32) -> Result<u64> {
+    let mut sum = 0;
+    for pid in tree(root)? {
+        // A process may end after it was listed.
+        if let Ok(text) = fs::read_to_string(format!("/proc/{pid}/status")) {
+            sum += kib_of(&text, "VmSize:")?;
+        }
+    }
+    Ok(sum)
+}
+
 /// Returns all threads of the process and of its descendants.
 pub fn threads(root: u32) -> Result<BTreeSet<u32>> {
     let mut threads = BTreeSet::new();

@@ -13,7 +13,9 @@ mod meter;
 mod nginx;
 mod options;
 mod pages;
+mod paper;
 mod password;
+mod peers;
 mod php;
 mod prepare;
 mod report;
@@ -40,6 +42,7 @@ use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) use self::options::{EXAMPLES, Options};
+pub(crate) use self::paper::{EXAMPLES as PAPER_EXAMPLES, PaperOptions, run as paper};
 
 use self::counters::Support;
 use self::prepare::{StoreKey, Unprepared, prepare, store_of};
@@ -63,6 +66,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
         return Ok(());
     }
+    block_on(compare(options))
+}
+
+/// Runs a comparison until it ends or a signal ends it.
+fn block_on(comparison: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -70,7 +78,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     // ends.
     let outcome = runtime.block_on(async {
         tokio::select! {
-            outcome = compare(options) => outcome,
+            outcome = comparison => outcome,
             stopped = stop() => stopped,
         }
     });

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Command::Redis(options) => redis::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
         Command::Compare(options) => compare::run(&options),
+        Command::Paper(options) => compare::paper(&options),
         Command::Claims(options) => claims::run(&options),
         Command::RenewalYear(options) => renewal_year::run(&options),
         Command::Scale(options) => scale::run(&options),
@@ -57,6 +58,9 @@ enum Command {
     /// Run sekisho and nginx side by side and write a report.
     #[command(after_help = compare::EXAMPLES)]
     Compare(compare::Options),
+    /// Repeat the papers' evaluation, part by part.
+    #[command(after_help = compare::PAPER_EXAMPLES)]
+    Paper(compare::PaperOptions),
     /// Claim due lineages among millions and judge how long that takes.
     #[command(after_help = claims::EXAMPLES)]
     Claims(claims::Options),

@@ -1,4 +1,5 @@
-//! Configuration of Apache with mod_cgi: each child starts programs itself.
+//! Configuration of Apache: with prefork and mod_cgi, each child starts programs itself; for
+//! files, one process of the event MPM serves all connections.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -16,7 +17,8 @@ pub(crate) struct Apache<'a> {
     /// its own all the same.
     pub(crate) certificates: usize,
     pub(crate) site: &'a Path,
-    pub(crate) programs: &'a Path,
+    /// Folder of CGI programs, if it runs any.
+    pub(crate) programs: Option<&'a Path>,
     pub(crate) scratch: &'a Path,
     pub(crate) address: SocketAddr,
 }
@@ -25,7 +27,11 @@ impl Apache<'_> {
     pub(crate) fn config(&self) -> String {
         let (scratch, address) = (self.scratch.display(), self.address);
         let mut text = String::new();
-        for module in MODULES {
+        let (modules, workers) = match self.programs {
+            Some(_) => (PREFORK, CHILDREN),
+            None => (EVENT, THREADS),
+        };
+        for module in modules.iter().chain(MODULES) {
             let _ = writeln!(
                 text,
                 "LoadModule {module}_module /usr/lib/apache2/modules/mod_{module}.so"
@@ -40,7 +46,7 @@ impl Apache<'_> {
              ErrorLog /dev/stderr\n\
              ServerName localhost\n\
              Listen {address}\n\
-             {SETTINGS}"
+             {SETTINGS}{workers}"
         );
         for number in 0..self.hosts {
             self.add_host(&mut text, number);
@@ -51,12 +57,15 @@ impl Apache<'_> {
     fn add_host(&self, text: &mut String, number: usize) {
         let certificate = host_name(number % self.certificates);
         let path = PROGRAM.rsplit_once('/').map_or("", |(path, _)| path);
+        let alias = self.programs.map_or_else(String::new, |programs| {
+            format!("    ScriptAlias {path}/ {}/\n", programs.display())
+        });
         let _ = writeln!(
             text,
             "<VirtualHost {}>\n\
              \x20   ServerName {}\n\
              \x20   DocumentRoot {}\n\
-             \x20   ScriptAlias {path}/ {}/\n\
+             {alias}\
              \x20   SSLEngine on\n\
              \x20   SSLCertificateFile {}\n\
              \x20   SSLCertificateKeyFile {}\n\
@@ -64,7 +73,6 @@ impl Apache<'_> {
             self.address,
             host_name(number),
             self.site.display(),
-            self.programs.display(),
             self.fixture.chain(&certificate).display(),
             self.fixture.key(&certificate).display(),
         );
@@ -72,25 +80,41 @@ impl Apache<'_> {
 }
 
 /// Modules at the paths of Debian's package.
-const MODULES: &[&str] = &["mpm_prefork", "authz_core", "alias", "cgi", "env", "ssl"];
+const MODULES: &[&str] = &["authz_core", "mime", "ssl"];
+const PREFORK: &[&str] = &["mpm_prefork", "alias", "cgi", "env"];
+const EVENT: &[&str] = &["mpm_event"];
 
-/// Children as for one core. Root's children run as Debian's user for web servers, since
+/// Root's children run as Debian's user for web servers, since
 /// Apache refuses root. The length that a program states is passed on: the client needs it.
 const SETTINGS: &str = "\
 User www-data
 Group www-data
-StartServers 2
-MinSpareServers 1
-MaxSpareServers 4
-MaxRequestWorkers 16
 KeepAlive On
 KeepAliveTimeout 600
 MaxKeepAliveRequests 0
 SSLSessionCache none
 SSLProtocol -all +TLSv1.2 +TLSv1.3
-SSLCipherSuite ECDHE-ECDSA-AES128-GCM-SHA256
+SSLCipherSuite ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256
 SSLOpenSSLConfCmd Groups X25519:prime256v1
+TypesConfig /etc/mime.types
+";
+
+/// Children as for one core.
+const CHILDREN: &str = "\
+StartServers 2
+MinSpareServers 1
+MaxSpareServers 4
+MaxRequestWorkers 16
 SetEnv ap_trust_cgilike_cl 1
+";
+
+/// One process, whose idle connections take no thread.
+const THREADS: &str = "\
+StartServers 1
+ServerLimit 1
+ThreadsPerChild 64
+MaxRequestWorkers 64
+AsyncRequestWorkerFactor 40
 ";
 
 #[cfg(test)]
@@ -99,12 +123,12 @@ mod tests {
 
     #[test]
     fn each_host_has_a_block_and_certificates_serve_in_turn() {
-        let apache = Apache {
+        let mut apache = Apache {
             fixture: Folder(Path::new("/f")),
             hosts: 5,
             certificates: 2,
             site: Path::new("/site"),
-            programs: Path::new("/programs"),
+            programs: Some(Path::new("/programs")),
             scratch: Path::new("/scratch"),
             address: "127.0.0.1:443".parse().unwrap(),
         };
@@ -117,5 +141,9 @@ mod tests {
         assert!(!text.contains("h2.example.test.key"));
         let module = "LoadModule mpm_prefork_module /usr/lib/apache2/modules/mod_mpm_prefork.so";
         assert!(text.starts_with(module));
+        apache.programs = None;
+        let text = apache.config();
+        assert!(text.contains("LoadModule mpm_event_module"));
+        assert!(!text.contains("ScriptAlias"));
     }
 }

@@ -19,6 +19,8 @@ pub(crate) fn facts(options: &Options, support: &Support) -> Vec<(String, String
         ("kernel", read("/proc/sys/kernel/osrelease")),
         ("nginx", output(&options.nginx, &["-V"], 2)),
         ("Apache", output(&options.apache, &["-v"], 1)),
+        ("HAProxy", output(&options.haproxy, &["-v"], 1)),
+        ("Caddy", output(&options.caddy, &["version"], 1)),
         (
             "Redis",
             output(Path::new("redis-server"), &["--version"], 1),

@@ -53,7 +53,7 @@ fn grade(verdict: &Verdict) -> String {
         Grade::Must => "must",
         Grade::Missed => "**missed**",
     };
-    let (reached, figure) = (number(verdict.reached), verdict.figure);
+    let (reached, figure) = (number(verdict.reached), &verdict.figure);
     if verdict.ratio {
         format!("{grade} (ratio {reached}, {figure})")
     } else {
@@ -164,8 +164,8 @@ mod tests {
             command: "sekisho-bench compare".to_owned(),
             facts: vec![("CPU".to_owned(), "fast".to_owned())],
             rows: vec![RowResult {
-                id: "cached",
-                title: "handshakes",
+                id: "cached".into(),
+                title: "handshakes".into(),
                 hosts: 100,
                 seconds: 1.0,
                 load: "0.5".to_owned(),

@@ -203,6 +203,7 @@ impl<'a> Subject<'a> {
             (figure::START_CPU, millis(used)),
             (figure::RSS, mib(memory.rss)),
             (figure::PSS, mib(memory.pss)),
+            (figure::VIRTUAL, mib(server.address_space()?)),
         ])
     }
 

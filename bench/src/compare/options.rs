@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
-use clap::Args;
+use clap::{Args, Command, FromArgMatches};
 
 use super::rows::Row;
 use super::stores::STORE_ROWS;
@@ -33,6 +33,14 @@ pub(crate) struct Options {
     /// The Apache binary, whose modules lie where Debian has them
     #[arg(long, value_name = "FILE", default_value = "apache2")]
     pub(crate) apache: PathBuf,
+
+    /// The HAProxy binary
+    #[arg(long, value_name = "FILE", default_value = "haproxy")]
+    pub(crate) haproxy: PathBuf,
+
+    /// The Caddy binary
+    #[arg(long, value_name = "FILE", default_value = "caddy")]
+    pub(crate) caddy: PathBuf,
 
     /// Folder for the report
     #[arg(long, value_name = "DIR", default_value = "bench/results")]
@@ -83,6 +91,15 @@ pub(crate) struct Options {
     /// Core of the client
     #[arg(long, value_name = "CORE", default_value_t = 1)]
     pub(crate) client_core: usize,
+}
+
+impl Default for Options {
+    /// Returns the options of a command line without any.
+    fn default() -> Self {
+        let command = Self::augment_args(Command::new("compare"));
+        let parsed = Self::from_arg_matches(&command.get_matches_from(["compare"]));
+        parsed.expect("each option has a default")
+    }
 }
 
 impl Options {

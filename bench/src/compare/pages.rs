@@ -57,6 +57,8 @@ pub(crate) fn read(
         Setup::Nginx { .. }
         | Setup::NginxLua
         | Setup::Apache
+        | Setup::HaProxy
+        | Setup::Caddy
         | Setup::RedisClient
         | Setup::Sekisho { .. } => Ok(()),
     }

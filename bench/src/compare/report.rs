@@ -1,6 +1,8 @@
 //! Results of a comparison, as they are stored.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use super::measure::Sample;
 use super::rows::{Goal, Scale, figure};
@@ -14,10 +16,10 @@ pub(crate) struct Report {
     pub(crate) rows: Vec<RowResult>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct RowResult {
-    pub(crate) id: &'static str,
-    pub(crate) title: &'static str,
+    pub(crate) id: Cow<'static, str>,
+    pub(crate) title: Cow<'static, str>,
     pub(crate) hosts: usize,
     pub(crate) seconds: f64,
     /// Load average of the machine at the end of the row, which shows other
@@ -28,7 +30,7 @@ pub(crate) struct RowResult {
     pub(crate) left_out: Vec<String>,
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(crate) struct CaseResult {
     pub(crate) label: String,
     pub(crate) commands: Vec<String>,
@@ -38,9 +40,9 @@ pub(crate) struct CaseResult {
 }
 
 /// Figure of a case, with its values in all rounds.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Figure {
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     pub(crate) values: Vec<f64>,
     pub(crate) median: f64,
     /// Ratio to the first case, or to the baseline: the median of each round's
@@ -48,9 +50,9 @@ pub(crate) struct Figure {
     pub(crate) ratio: Option<f64>,
 }
 
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Verdict {
-    pub(crate) figure: &'static str,
+    pub(crate) figure: Cow<'static, str>,
     pub(crate) reached: f64,
     pub(crate) ratio: bool,
     pub(crate) must: f64,
@@ -58,7 +60,7 @@ pub(crate) struct Verdict {
     pub(crate) grade: Grade,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Grade {
     Aim,
@@ -68,6 +70,33 @@ pub(crate) enum Grade {
 
 /// End of the label of a trained build's case.
 pub(crate) const TRAINED: &str = " (trained)";
+
+impl RowResult {
+    /// Returns the result of a row none of whose cases could begin.
+    pub(crate) fn failed(id: &'static str, title: &'static str, error: &str) -> Self {
+        let case = CaseResult::new("all cases", &[], Some(error.to_owned()));
+        Self {
+            id: id.into(),
+            title: title.into(),
+            hosts: 0,
+            seconds: 0.0,
+            load: String::new(),
+            cases: vec![case],
+            left_out: Vec::new(),
+        }
+    }
+
+    /// Returns the cases whose main figure differs between rounds by more than this part of
+    /// its median.
+    pub(crate) fn unsteady(&self, part: f64) -> Vec<String> {
+        let differs = |case: &&CaseResult| {
+            let main = case.figures.first();
+            main.is_some_and(|figure| figure.spread() > part)
+        };
+        let cases = self.cases.iter().filter(differs);
+        cases.map(|case| case.label.clone()).collect()
+    }
+}
 
 impl CaseResult {
     pub(crate) fn new(label: impl Into<String>, samples: &[Sample], error: Option<String>) -> Self {
@@ -89,7 +118,7 @@ impl CaseResult {
     /// disturbance slows both cases of a round.
     pub(crate) fn divide_by(&mut self, other: &Self) {
         for figure in &mut self.figures {
-            figure.ratio = other.figure(figure.name).map(|divisor| {
+            figure.ratio = other.figure(&figure.name).map(|divisor| {
                 let rounds = figure.values.iter().zip(&divisor.values);
                 let ratios: Vec<f64> = rounds.map(|(value, other)| value / other).collect();
                 median(&ratios)
@@ -148,7 +177,7 @@ impl CaseResult {
             Grade::Missed
         };
         Some(Verdict {
-            figure: figure.name,
+            figure: figure.name.clone(),
             reached,
             ratio: goal.scale == Scale::Ratio,
             must,
@@ -159,6 +188,17 @@ impl CaseResult {
 }
 
 impl Figure {
+    /// Returns by which part of the median the rounds differ.
+    fn spread(&self) -> f64 {
+        let (least, most) = self
+            .values
+            .iter()
+            .fold((f64::MAX, f64::MIN), |(least, most), value| {
+                (value.min(least), value.max(most))
+            });
+        (most - least) / self.median
+    }
+
     fn new(name: &'static str, samples: &[Sample]) -> Self {
         let values: Vec<f64> = samples
             .iter()
@@ -167,7 +207,7 @@ impl Figure {
             .map(|(_, value)| *value)
             .collect();
         Self {
-            name,
+            name: name.into(),
             median: median(&values),
             values,
             ratio: None,
@@ -238,7 +278,7 @@ mod tests {
             let mut ours = case(second);
             ours.divide_by(&case(first));
             let verdict = ours.verdict(&goal, &[]).unwrap();
-            assert_eq!((verdict.figure, verdict.reached), (figure, reached));
+            assert_eq!((&*verdict.figure, verdict.reached), (figure, reached));
         }
     }
 

@@ -52,8 +52,8 @@ pub(crate) async fn measure(
         }
     }
     RowResult {
-        id: row.id,
-        title: row.title,
+        id: row.id.into(),
+        title: row.title.into(),
         hosts: {
             let cases = row.cases.iter();
             let hosts = cases.map(|case| row.hosts_of(case.content, options.is_short()));

@@ -113,24 +113,18 @@ impl Row {
 /// Number of hosts in the store.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Hosts {
-    Hundred,
-    Thousand,
-    TenThousand,
+    /// This many in each run.
+    Exactly(usize),
     /// 100,000, or 10,000 in a quick run.
     Many,
-    HundredThousand,
-    Million,
 }
 
 impl Hosts {
     pub(crate) fn count(self, quick: bool) -> usize {
         match self {
-            Self::Hundred => 100,
-            Self::Thousand => 1_000,
-            Self::TenThousand => 10_000,
+            Self::Exactly(hosts) => hosts,
             Self::Many if quick => 10_000,
-            Self::Many | Self::HundredThousand => 100_000,
-            Self::Million => 1_000_000,
+            Self::Many => 100_000,
         }
     }
 }
@@ -219,8 +213,12 @@ pub(crate) enum Setup {
         store: Store,
         memory: &'static str,
     },
-    /// Apache whose children start CGI programs (prefork and mod_cgi).
+    /// Apache with all hosts. Its children start CGI programs if the content says so.
     Apache,
+    /// HAProxy with all hosts' certificates, which answers with the page itself.
+    HaProxy,
+    /// Caddy with all hosts' certificates from a folder.
+    Caddy,
     /// Redis client in the servers' place.
     RedisClient,
 }
@@ -237,7 +235,7 @@ impl Setup {
     /// Returns the services behind the server, the store first.
     pub(crate) fn services(self) -> &'static [Service] {
         match self {
-            Self::Nginx { .. } | Self::Apache => &[],
+            Self::Nginx { .. } | Self::Apache | Self::HaProxy | Self::Caddy => &[],
             Self::NginxLua | Self::RedisClient => &[Service::Redis],
             Self::Sekisho { store, .. } => store.services(),
         }
@@ -389,6 +387,7 @@ pub(crate) mod figure {
     pub(crate) const EACH: &str = "KiB each";
     pub(crate) const RSS: &str = "RSS MiB";
     pub(crate) const PSS: &str = "PSS MiB";
+    pub(crate) const VIRTUAL: &str = "virtual MiB";
     pub(crate) const START: &str = "start ms";
     pub(crate) const START_CPU: &str = "start CPU ms";
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use sekisho_bench::accounting::{CpuTime, Memory, tree};
+use sekisho_bench::accounting::{CpuTime, Memory, address_space, tree};
 use sekisho_bench::load::client::Client;
 use sekisho_bench::metrics::Metrics;
 use sekisho_bench::tls::{Group, Offer, Trust, Version};
@@ -107,6 +107,11 @@ impl Server {
 
     pub(crate) fn memory(&self) -> Result<Memory> {
         Memory::read(self.child.id())
+    }
+
+    /// Returns the bytes of address space of all its processes.
+    pub(crate) fn address_space(&self) -> Result<u64> {
+        address_space(self.child.id())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Setup of a server for a case.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,6 +15,7 @@ use super::counters::Support;
 use super::nginx::{Certificates, Nginx};
 use super::options::Binary;
 use super::password;
+use super::peers::{self, Peer};
 use super::rows::{Case, Content, Loaded, Measure, Row, Setup};
 use super::scripts;
 use super::sekisho::{Sekisho, Store};
@@ -73,17 +75,41 @@ pub(crate) fn launch(
         Setup::NginxLua => frame.nginx_lua(),
         Setup::Sekisho { store, memory } => frame.sekisho(binary, store, memory),
         Setup::Apache => frame.apache(),
+        Setup::HaProxy => {
+            let program = place.options.haproxy.clone();
+            frame.peer(program, &["-db", "-f"], peers::HAPROXY)
+        }
+        Setup::Caddy => {
+            let program = place.options.caddy.clone();
+            frame.peer(program, &["run", "--config"], peers::CADDY)
+        }
         Setup::RedisClient => bail!("a client is not started as a server"),
     }
 }
 
-/// Returns what a peer lacks to run a case: whether nginx has a key exchange group depends on
-/// its OpenSSL. It reads its configuration, and says what it refuses.
+/// Returns what a peer lacks to run a case.
 pub(crate) fn lacks(place: Place<'_>, row: &Row, case: &Case) -> Option<&'static str> {
-    match (case.setup, case.group) {
-        (Setup::Nginx { .. }, Group::X25519mlkem768) => {}
-        _ => return None,
+    let options = place.options;
+    let program = match case.setup {
+        Setup::Nginx { .. } | Setup::NginxLua => &options.nginx,
+        Setup::Apache => &options.apache,
+        Setup::HaProxy => &options.haproxy,
+        Setup::Caddy => &options.caddy,
+        Setup::Sekisho { .. } | Setup::RedisClient => return None,
+    };
+    let run = Command::new(program).arg("-v").output();
+    if run.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Some("it is not installed");
     }
+    match (case.setup, case.group) {
+        (Setup::Nginx { .. }, Group::X25519mlkem768) => lacks_group(place, row, case),
+        _ => None,
+    }
+}
+
+/// Whether nginx has a key exchange group depends on its OpenSSL. It reads its configuration,
+/// and says what it refuses.
+fn lacks_group(place: Place<'_>, row: &Row, case: &Case) -> Option<&'static str> {
     let name = format!("{}-peer", row.id);
     let launch = launch(place, row, case, Binary::Measured, &name, None, 1).ok()?;
     let mut test = Command::new(&launch.program);
@@ -180,13 +206,16 @@ impl Frame<'_> {
     }
 
     fn apache(self) -> Result<Launch> {
-        let workspace = self.place.workspace;
+        let programs = self.place.workspace.programs();
         let config = Apache {
             fixture: Folder(&self.fixture),
             hosts: self.hosts,
             certificates: self.row.hosts.count(self.place.options.is_short()),
             site: &self.site,
-            programs: &workspace.programs(),
+            programs: match self.content {
+                Content::Programs(_) => Some(&programs),
+                _ => None,
+            },
             scratch: &self.scratch,
             address: self.address,
         };
@@ -195,6 +224,22 @@ impl Frame<'_> {
         let program = self.place.options.apache.clone();
         let bound = START_BOUND + PRELOAD_BOUND * u32::try_from(self.hosts)?;
         self.launch(program, arguments.to_vec(), &text, bound, None)
+    }
+
+    /// Prepares a peer that reads all certificates from one folder.
+    fn peer(self, program: PathBuf, arguments: &[&str], template: &str) -> Result<Launch> {
+        let certificates = self.row.hosts.count(self.place.options.is_short());
+        let bundles = peers::bundles(Folder(&self.fixture), certificates)?;
+        let peer = Peer {
+            address: self.address,
+            bundles: &bundles,
+            site: &self.site,
+            scratch: &self.scratch,
+        };
+        let text = peer.config(template);
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned());
+        let bound = START_BOUND + PRELOAD_BOUND * u32::try_from(certificates)?;
+        self.launch(program, arguments.collect(), &text, bound, None)
     }
 
     fn sekisho(self, binary: Binary, store: Store, memory: &str) -> Result<Launch> {
@@ -276,5 +321,5 @@ impl Frame<'_> {
 
 const HYBRID: &str = "X25519MLKEM768:X25519:prime256v1";
 const START_BOUND: Duration = Duration::from_secs(20);
-/// nginx takes 1 ms per host, Apache twice as long.
-const PRELOAD_BOUND: Duration = Duration::from_millis(4);
+/// nginx takes 1 ms per host, Apache twice as long, with RSA keys up to ten times.
+const PRELOAD_BOUND: Duration = Duration::from_millis(20);

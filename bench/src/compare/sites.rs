@@ -56,7 +56,7 @@ pub(crate) const PROXY_COLD: Row = Row {
 pub(crate) const PROXIED_TENANTS: Row = Row {
     id: "proxied-tenants",
     title: "Proxied requests of 1,000 tenants in turn, a host each, to one upstream",
-    hosts: Hosts::Thousand,
+    hosts: Hosts::Exactly(1_000),
     measure: Measure::Requests {
         connections: 1_000,
         each: 50,
@@ -85,7 +85,7 @@ pub(crate) const PROXIED_TENANTS: Row = Row {
 pub(crate) const H2_100: Row = Row {
     id: "h2-100",
     title: "Request on one of 100 streams of an HTTP/2 connection",
-    hosts: Hosts::Hundred,
+    hosts: Hosts::Exactly(100),
     measure: Measure::Streams {
         streams: 100,
         count: 100_000,
@@ -104,7 +104,7 @@ pub(crate) const H2_100: Row = Row {
 pub(crate) const DOWNLOAD: Row = Row {
     id: "download",
     title: "File of 100 MB, from the disk cache and through the proxy",
-    hosts: Hosts::Hundred,
+    hosts: Hosts::Exactly(100),
     measure: Measure::Downloads { count: 10 },
     cases: &[NGINX, NGINX_PROXY, SEKISHO, SEKISHO_PROXY],
     goals: &[
@@ -121,7 +121,7 @@ pub(crate) const DOWNLOAD: Row = Row {
 pub(crate) const PHP: Row = Row {
     id: "php",
     title: "Page of a PHP script on one of 10 connections, over FastCGI",
-    hosts: Hosts::Hundred,
+    hosts: Hosts::Exactly(100),
     measure: Measure::Requests {
         connections: 10,
         each: 2_000,
@@ -167,7 +167,7 @@ pub(crate) const PHP: Row = Row {
 pub(crate) const AUTH: Row = Row {
     id: "auth",
     title: "Request on one of 100 open connections, behind a password that is remembered",
-    hosts: Hosts::Hundred,
+    hosts: Hosts::Exactly(100),
     measure: Measure::Requests {
         connections: 100,
         each: 1_000,
@@ -195,18 +195,18 @@ pub(crate) const AUTH: Row = Row {
 pub(crate) const FORK: Row = Row {
     id: "fork",
     title: "From a request to the first byte of a CGI program's answer",
-    hosts: Hosts::Hundred,
+    hosts: Hosts::Exactly(100),
     measure: Measure::FirstByte { count: 200 },
     cases: &[
-        programs(FORK_1K, Hosts::Thousand),
-        programs(FORK_1M, Hosts::Million),
+        programs(FORK_1K, Hosts::Exactly(1_000)),
+        programs(FORK_1M, Hosts::Exactly(1_000_000)),
         Case {
             setup: Setup::Apache,
-            ..programs(APACHE_100, Hosts::Hundred)
+            ..programs(APACHE_100, Hosts::Exactly(100))
         },
         Case {
             setup: Setup::Apache,
-            ..programs("Apache, 10,000 hosts", Hosts::TenThousand)
+            ..programs("Apache, 10,000 hosts", Hosts::Exactly(10_000))
         },
     ],
     goals: &[
@@ -225,7 +225,7 @@ pub(crate) const FORK: Row = Row {
 pub(crate) const WEBSOCKET: Row = Row {
     id: "websocket",
     title: "Message of 64 bytes and its echo on one of 1,000 WebSockets",
-    hosts: Hosts::Hundred,
+    hosts: Hosts::Exactly(100),
     measure: Measure::Echoes {
         connections: 1_000,
         each: 100,
@@ -277,7 +277,7 @@ const fn proxy(id: &'static str, title: &'static str, connections: usize) -> Row
     Row {
         id,
         title,
-        hosts: Hosts::Hundred,
+        hosts: Hosts::Exactly(100),
         measure: Measure::Requests {
             connections,
             each: 50_000 / connections as u64,

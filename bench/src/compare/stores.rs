@@ -59,30 +59,8 @@ pub(crate) const STORE_ROWS: &[Row] = &[
         ..BASE
     },
     HOOK_REDIS,
-    Row {
-        cases: &[
-            sekisho("sekisho, Redis", Store::Redis(Copies::Kept), "64MiB"),
-            Case {
-                setup: Setup::NginxLua,
-                ..nginx("nginx, Lua and Redis, blocking", Loaded::Hundred)
-            },
-        ],
-        ..stuck(
-            "stuck-redis",
-            "Cached hosts while Redis stands still (SIGSTOP)",
-        )
-    },
-    Row {
-        cases: &[sekisho(
-            "sekisho, PostgreSQL",
-            Store::Postgres(Copies::Kept),
-            "64MiB",
-        )],
-        ..stuck(
-            "stuck-postgres",
-            "Cached hosts while PostgreSQL stands still (SIGSTOP)",
-        )
-    },
+    STUCK_REDIS,
+    STUCK_POSTGRES,
     Row {
         id: "herd",
         title: "Store calls when 1,000 connections want the same uncached host at once",
@@ -119,6 +97,32 @@ pub(crate) const STORE_ROWS: &[Row] = &[
         ..BASE
     },
 ];
+
+pub(crate) const STUCK_REDIS: Row = Row {
+    cases: &[
+        sekisho("sekisho, Redis", Store::Redis(Copies::Kept), "64MiB"),
+        Case {
+            setup: Setup::NginxLua,
+            ..nginx("nginx, Lua and Redis, blocking", Loaded::Hundred)
+        },
+    ],
+    ..stuck(
+        "stuck-redis",
+        "Cached hosts while Redis stands still (SIGSTOP)",
+    )
+};
+
+pub(crate) const STUCK_POSTGRES: Row = Row {
+    cases: &[sekisho(
+        "sekisho, PostgreSQL",
+        Store::Postgres(Copies::Kept),
+        "64MiB",
+    )],
+    ..stuck(
+        "stuck-postgres",
+        "Cached hosts while PostgreSQL stands still (SIGSTOP)",
+    )
+};
 
 /// Case whose cache holds a few hundred of the many hosts.
 const fn cold(label: &'static str, store: Store) -> Case {

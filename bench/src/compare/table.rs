@@ -81,7 +81,7 @@ pub(crate) const ROWS: &[Row] = &[
         id: "rsa4096",
         title: "Full TLS 1.3 handshake and one request, RSA 4096, cached",
         key: KeyKind::Rsa4096,
-        hosts: Hosts::Hundred,
+        hosts: Hosts::Exactly(100),
         measure: Measure::Handshakes {
             count: 1_000,
             resumed: false,
@@ -145,25 +145,33 @@ pub(crate) const ROWS: &[Row] = &[
         goals: &[absolute(figure::EACH, 4.0, Some(2.5))],
         ..BASE
     },
-    start_up("start-1k", "Start-up with 1,000 hosts", Hosts::Thousand),
+    start_up(
+        "start-1k",
+        "Start-up with 1,000 hosts",
+        Hosts::Exactly(1_000),
+    ),
     Row {
         heavy: true,
         cases: &[NGINX_ALL, SEKISHO],
         ..start_up(
             "start-100k",
             "Start-up with 100,000 hosts",
-            Hosts::HundredThousand,
+            Hosts::Exactly(100_000),
         )
     },
     Row {
         heavy: true,
         cases: &[SEKISHO],
-        ..start_up("start-1m", "Start-up with 1,000,000 hosts", Hosts::Million)
+        ..start_up(
+            "start-1m",
+            "Start-up with 1,000,000 hosts",
+            Hosts::Exactly(1_000_000),
+        )
     },
     Row {
         id: "soak-1m",
         title: "Memory after 1,000,000 handshakes with as many hosts, memory = \"64MiB\"",
-        hosts: Hosts::Million,
+        hosts: Hosts::Exactly(1_000_000),
         measure: Measure::Soak {
             handshakes: 1_000_000,
         },

@@ -41,6 +41,12 @@ impl Workspace {
         Ok(workspace)
     }
 
+    /// Returns the bytes that are left where the folder lies.
+    pub(crate) fn free_space(&self) -> Result<u64> {
+        let found = rustix::fs::statvfs(&self.root)?;
+        Ok(found.f_bavail * found.f_frsize)
+    }
+
     pub(crate) fn site(&self) -> PathBuf {
         self.root.join("site")
     }

@@ -1,0 +1,285 @@
+//! The evaluation of the papers, part by part: each part is rows of this comparison, whose
+//! results are kept in files of their own, so that a run that ended goes on where it stopped.
+
+mod against;
+mod fork;
+mod kept;
+mod part;
+mod preload;
+mod stuck;
+mod throughput;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use self::kept::{Kept, Results};
+use self::part::{PARTS, Part};
+use super::counters::Support;
+use super::options::Options;
+use super::prepare::{prepare, store_of};
+use super::report::RowResult;
+use super::rows::Row;
+use super::setup::Place;
+use super::upstreams::Upstreams;
+use super::workspace::Workspace;
+use super::{machine, round};
+
+/// Which parts to run, and where their results lie.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PaperOptions {
+    /// Parts to run, in this order; --list shows all [default: all]
+    #[arg(value_name = "PART")]
+    parts: Vec<String>,
+
+    /// List the parts with the time that each takes
+    #[arg(long)]
+    list: bool,
+
+    /// Folder of the results. What it holds of this machine and these versions is kept, and not
+    /// measured again
+    #[arg(long, value_name = "DIR", default_value = "target/paper")]
+    out: PathBuf,
+
+    /// Peers that may be missing, separated by commas: apache, caddy, haproxy, nginx
+    #[arg(long, value_name = "PEERS", value_delimiter = ',')]
+    without: Vec<String>,
+
+    /// Compare the results of --out with those of another run, and measure nothing
+    #[arg(long, value_name = "DIR")]
+    against: Option<PathBuf>,
+
+    /// A small run: fewer hosts, a fifth of the work, one round
+    #[arg(long)]
+    quick: bool,
+
+    /// Rounds of which the median counts [default: 5, or 1 with --quick]
+    #[arg(long, value_name = "N")]
+    rounds: Option<usize>,
+
+    /// The sekisho binary
+    #[arg(long, value_name = "FILE", default_value = "target/release/sekisho")]
+    sekisho: PathBuf,
+
+    /// A trained build of the same sources (make release): runs beside the first
+    #[arg(long, value_name = "FILE")]
+    trained: Option<PathBuf>,
+
+    /// Folder for certificates, stores and logs, used again by the next run
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    work: PathBuf,
+}
+
+pub(crate) fn run(options: &PaperOptions) -> Result<()> {
+    if options.list {
+        for part in PARTS {
+            let minutes = part.minutes(false);
+            println!("{:12} {:3} min  {}", part.id, minutes, part.title);
+        }
+        return Ok(());
+    }
+    if let Some(other) = &options.against {
+        return against::compare(&options.out, other);
+    }
+    let parts = options.selected()?;
+    super::block_on(evaluate(options, &parts))
+}
+
+async fn evaluate(options: &PaperOptions, parts: &[&'static Part]) -> Result<()> {
+    let compared = options.compared();
+    let workspace = Workspace::open(&compared.work)?;
+    let support = Support::probe();
+    let facts = machine::facts(&compared, &support);
+    let results = Results::open(&options.out, facts, options.quick)?;
+    announce(options, parts, &workspace)?;
+    super::settle(compared.client_core);
+    let mut tally = Tally::default();
+    for part in parts {
+        for row in part.rows(options.quick) {
+            let result = match results.find(part.id, row)? {
+                Some(kept) => kept,
+                None => {
+                    let measured = steady(&compared, &workspace, &support, row).await;
+                    results.keep(part.id, measured)?
+                }
+            };
+            tally.add(&result);
+        }
+        results.render(part)?;
+    }
+    tally.judge(parts.len(), &options.without)
+}
+
+/// Says what the parts will take, and refuses to begin without the room for it.
+fn announce(options: &PaperOptions, parts: &[&Part], workspace: &Workspace) -> Result<()> {
+    let minutes: u32 = parts.iter().map(|part| part.minutes(options.quick)).sum();
+    let needed = parts.iter().map(|part| part.disk(options.quick)).max();
+    let needed = needed.unwrap_or(0);
+    eprintln!("{} parts, about {minutes} minutes", parts.len());
+    let free = workspace.free_space()?;
+    ensure!(
+        free >= needed,
+        "{} has {} MiB left, and the parts need {} MiB; name another folder by --work",
+        options.work.display(),
+        free >> 20,
+        needed >> 20
+    );
+    Ok(())
+}
+
+/// Measures a row. If its rounds differ too much, the machine was busy: it is measured again,
+/// [`ATTEMPTS`] times in all.
+async fn steady(
+    options: &Options,
+    workspace: &Workspace,
+    support: &Support,
+    row: &'static Row,
+) -> Kept {
+    let mut attempt = 1;
+    loop {
+        let measured = measure(options, workspace, support, row).await;
+        let result = measured.unwrap_or_else(|error| failed(row, &error));
+        let unsteady = result.unsteady(SPREAD);
+        if unsteady.is_empty() || attempt == ATTEMPTS {
+            return Kept { result, unsteady };
+        }
+        eprintln!("  rounds differ: {}; again", unsteady.join(", "));
+        attempt += 1;
+    }
+}
+
+async fn measure(
+    options: &Options,
+    workspace: &Workspace,
+    support: &Support,
+    row: &'static Row,
+) -> Result<RowResult> {
+    let unprepared = prepare(options, workspace, &[row]).await;
+    let services = super::services(options, workspace, &[row], &unprepared).await?;
+    let upstreams = Upstreams::start(&[row], workspace, options).await?;
+    let place = Place {
+        options,
+        workspace,
+        services: &services,
+        upstreams: &upstreams,
+        support,
+    };
+    let missing = unprepared.get(&store_of(options, row));
+    Ok(round::measure(place, row, missing).await)
+}
+
+/// Returns the result of a row none of whose cases could begin.
+fn failed(row: &'static Row, error: &anyhow::Error) -> RowResult {
+    eprintln!("  {} failed: {error:#}", row.id);
+    RowResult::failed(row.id, row.title, &format!("{error:#}"))
+}
+
+impl PaperOptions {
+    fn selected(&self) -> Result<Vec<&'static Part>> {
+        if self.parts.is_empty() {
+            return Ok(PARTS.iter().collect());
+        }
+        let find = |id: &String| {
+            let found = PARTS.iter().find(|part| part.id == id);
+            found.with_context(|| format!("there is no part {id:?}; --list shows all"))
+        };
+        self.parts.iter().map(find).collect()
+    }
+
+    /// Returns the options of the comparison that measures the rows.
+    fn compared(&self) -> Options {
+        Options {
+            sekisho: self.sekisho.clone(),
+            trained: self.trained.clone(),
+            work: self.work.clone(),
+            quick: self.quick,
+            rounds: self.rounds.or(self.quick.then_some(1)),
+            ..Options::default()
+        }
+    }
+}
+
+/// Cases of a run, by how they ended.
+#[derive(Debug, Default)]
+struct Tally {
+    cases: usize,
+    failed: usize,
+    left_out: BTreeSet<String>,
+}
+
+impl Tally {
+    fn add(&mut self, result: &RowResult) {
+        self.cases += result.cases.len();
+        let failed = result.cases.iter().filter(|case| case.error.is_some());
+        self.failed += failed.count();
+        self.left_out.extend(result.left_out.iter().cloned());
+    }
+
+    /// Prints the sums.
+    ///
+    /// # Errors
+    /// If a case failed, or a peer is missing that `without` does not name.
+    fn judge(&self, parts: usize, without: &[String]) -> Result<()> {
+        let names: Vec<&str> = self.left_out.iter().map(String::as_str).collect();
+        println!(
+            "{parts} parts, {} cases, {} failed, {} left out: {}",
+            self.cases,
+            self.failed,
+            names.len(),
+            names.join("; ")
+        );
+        ensure!(self.failed == 0, "{} cases failed", self.failed);
+        let is_named = |case: &&&str| {
+            let mut peers = without.iter().map(|peer| peer.to_lowercase());
+            peers.any(|peer| case.to_lowercase().starts_with(&peer))
+        };
+        let missing = names.iter().find(|case| !is_named(case));
+        ensure!(
+            missing.is_none(),
+            "{}; install it, or leave it out by --without",
+            missing.unwrap_or(&"")
+        );
+        Ok(())
+    }
+}
+
+/// Part of the median by which the rounds of a case may differ.
+const SPREAD: f64 = 0.25;
+const ATTEMPTS: usize = 3;
+
+/// Text below `--help`.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  All parts, small, in some minutes:
+    sekisho-bench paper --quick
+  Start-up and memory against the number of hosts, without Caddy:
+    sekisho-bench paper preload --without caddy
+  What differs by more than 10 % from an earlier run:
+    sekisho-bench paper --out target/paper --against target/paper-before
+
+The exit code is 1 if a case failed, or if a peer is missing that --without does not name. A run
+that was ended goes on where it stopped, if it is given the same folder.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_peer_fails_unless_it_is_named() {
+        let tally = Tally {
+            left_out: ["Caddy, 100 hosts: it is not installed".to_owned()].into(),
+            ..Tally::default()
+        };
+        assert!(tally.judge(1, &[]).is_err());
+        assert!(tally.judge(1, &["haproxy".to_owned()]).is_err());
+        assert!(tally.judge(1, &["caddy".to_owned()]).is_ok());
+        let failed = Tally {
+            failed: 1,
+            ..Tally::default()
+        };
+        assert!(failed.judge(1, &[]).is_err());
+    }
+}

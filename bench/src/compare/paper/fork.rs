@@ -1,0 +1,57 @@
+//! Part 5: from a request to the first byte of a CGI program, against the number of hosts
+//! that the server has (IPSJ 2017, table 3).
+
+use super::super::rows::{Case, Content, Hosts, Measure, Row, Setup};
+use super::super::sekisho::Store;
+use super::super::table::{BASE, sekisho};
+use super::part::{GIB, Part};
+
+pub(super) const FORK: Part = Part {
+    id: "fork",
+    title: "From a request to the first byte of a CGI program",
+    rows: &[
+        row("fork-100", const { &[apache(100), ours(100)] }, false),
+        row("fork-2456", const { &[apache(2_456), ours(2_456)] }, true),
+        row(
+            "fork-13408",
+            const { &[apache(13_408), ours(13_408)] },
+            true,
+        ),
+        row(
+            "fork-22259",
+            const { &[apache(22_259), ours(22_259)] },
+            true,
+        ),
+        row("fork-1000000", const { &[ours(1_000_000)] }, true),
+    ],
+    minutes: [20, 1],
+    disk: [3 * GIB, GIB],
+};
+
+const fn row(id: &'static str, cases: &'static [Case], heavy: bool) -> Row {
+    Row {
+        id,
+        title: "From a request to the first byte of a CGI program's answer",
+        // Certificates: the hosts use them in turn.
+        hosts: Hosts::Exactly(100),
+        measure: Measure::FirstByte { count: 200 },
+        cases,
+        heavy,
+        ..BASE
+    }
+}
+
+const fn apache(hosts: usize) -> Case {
+    Case {
+        label: "Apache",
+        setup: Setup::Apache,
+        ..ours(hosts)
+    }
+}
+
+const fn ours(hosts: usize) -> Case {
+    Case {
+        content: Content::Programs(Hosts::Exactly(hosts)),
+        ..sekisho("sekisho", Store::Sqlite, "1GiB")
+    }
+}

@@ -1,0 +1,201 @@
+//! Results of rows in files of their own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::super::markdown;
+use super::super::report::{Report, RowResult};
+use super::super::rows::Row;
+use super::part::Part;
+
+/// Folder of results of one machine and of one set of versions.
+pub(crate) struct Results {
+    folder: PathBuf,
+    run: Run,
+}
+
+/// What all results of a folder share.
+#[derive(Debug, Deserialize, PartialEq, Serialize)]
+struct Run {
+    quick: bool,
+    /// Hardware and versions, each a name and a value.
+    facts: Vec<(String, String)>,
+}
+
+/// Result of a row.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Kept {
+    #[serde(flatten)]
+    pub(crate) result: RowResult,
+    /// Cases whose rounds differed too much in every attempt.
+    pub(crate) unsteady: Vec<String>,
+}
+
+impl Results {
+    /// Opens a folder, or makes it.
+    ///
+    /// # Errors
+    /// If it holds results of another machine or of other versions: these are never mixed.
+    pub(crate) fn open(folder: &Path, facts: Vec<(String, String)>, quick: bool) -> Result<Self> {
+        // Each run measures this one anew.
+        let stable = |(name, _): &(String, String)| !name.starts_with(MEASURED);
+        let run = Run {
+            quick,
+            facts: facts.into_iter().filter(stable).collect(),
+        };
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let file = folder.join("run.json");
+        match read::<Run>(&file)? {
+            None => write(&file, &run)?,
+            Some(there) => ensure!(
+                there == run,
+                "{} holds results of another run ({}); name another folder by --out, or remove it",
+                folder.display(),
+                there.differs(&run)
+            ),
+        }
+        Ok(Self {
+            folder: folder.to_owned(),
+            run,
+        })
+    }
+
+    /// Returns the result of a row whose cases all succeeded.
+    pub(crate) fn find(&self, part: &str, row: &Row) -> Result<Option<RowResult>> {
+        let kept = read::<Kept>(&self.file(part, row.id))?.map(|kept| kept.result);
+        let is_whole = |result: &RowResult| result.cases.iter().all(|case| case.error.is_none());
+        Ok(kept
+            .filter(is_whole)
+            .inspect(|_| eprintln!("{}: measured already", row.id)))
+    }
+
+    pub(crate) fn keep(&self, part: &str, kept: Kept) -> Result<RowResult> {
+        fs::create_dir_all(self.folder.join(part))?;
+        write(&self.file(part, &kept.result.id), &kept)?;
+        Ok(kept.result)
+    }
+
+    /// Writes a report of a part, from all of its rows.
+    pub(crate) fn render(&self, part: &Part) -> Result<()> {
+        let rows = part.rows(self.run.quick);
+        let kept = rows.map(|row| read::<Kept>(&self.file(part.id, row.id)));
+        let kept: Vec<Kept> = kept.filter_map(Result::transpose).collect::<Result<_>>()?;
+        let unsteady: Vec<String> = kept.iter().flat_map(Kept::marks).collect();
+        let report = Report {
+            date: part.title.to_owned(),
+            command: format!("sekisho-bench paper {}", part.id),
+            facts: self.run.facts.clone(),
+            rows: kept.into_iter().map(|kept| kept.result).collect(),
+        };
+        let file = self.folder.join(format!("{}.md", part.id));
+        let text = markdown::render(&report) + &unsteady.concat();
+        fs::write(&file, text)?;
+        eprintln!("wrote {}", file.display());
+        Ok(())
+    }
+
+    fn file(&self, part: &str, row: &str) -> PathBuf {
+        self.folder.join(part).join(format!("{row}.json"))
+    }
+}
+
+impl Kept {
+    fn marks(&self) -> Vec<String> {
+        let row = &self.result.id;
+        let marks = self.unsteady.iter();
+        let mark = |case| format!("\n{row}, {case}: its rounds differ by more than a quarter.\n");
+        marks.map(mark).collect()
+    }
+}
+
+impl Run {
+    /// Returns the names of what differs.
+    fn differs(&self, other: &Self) -> String {
+        let changed = self.facts.iter().filter(|fact| !other.facts.contains(fact));
+        let mut names: Vec<&str> = changed.map(|(name, _)| name.as_str()).collect();
+        if self.quick != other.quick {
+            names.push("--quick");
+        }
+        names.join(", ")
+    }
+}
+
+/// Reads a result; None if there is no such file.
+pub(super) fn read<T: DeserializeOwned>(file: &Path) -> Result<Option<T>> {
+    if !file.exists() {
+        return Ok(None);
+    }
+    let text = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let parsed = serde_json::from_slice(&text);
+    parsed
+        .map(Some)
+        .with_context(|| format!("{} is no result", file.display()))
+}
+
+/// Writes a result whole or not at all.
+fn write(file: &Path, value: &impl Serialize) -> Result<()> {
+    let begun = file.with_extension("begun");
+    let text = serde_json::to_string_pretty(value)? + "\n";
+    fs::write(&begun, text).with_context(|| format!("cannot write {}", begun.display()))?;
+    Ok(fs::rename(begun, file)?)
+}
+
+/// Name of a fact that differs from run to run.
+const MEASURED: &str = "P-256 signature";
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::report::CaseResult;
+    use super::super::super::rows::figure;
+    use super::super::super::table::BASE;
+    use super::*;
+
+    fn facts(kernel: &str) -> Vec<(String, String)> {
+        let fact = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        vec![
+            fact("kernel", kernel),
+            fact("P-256 signature on one core", kernel),
+        ]
+    }
+
+    fn kept(error: Option<&str>) -> Kept {
+        let samples = [vec![(figure::CPU, 1.5)]];
+        let case = CaseResult::new("sekisho", &samples, error.map(str::to_owned));
+        let mut result = RowResult::failed("row", "a row", "");
+        result.cases = vec![case];
+        Kept {
+            result,
+            unsteady: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_row_is_found_once_all_its_cases_succeeded() {
+        let folder = tempfile::tempdir().unwrap();
+        let results = Results::open(folder.path(), facts("6.1"), true).unwrap();
+        let row = Row { id: "row", ..BASE };
+        assert!(results.find("part", &row).unwrap().is_none());
+        results.keep("part", kept(Some("it died"))).unwrap();
+        assert!(results.find("part", &row).unwrap().is_none());
+        results.keep("part", kept(None)).unwrap();
+        let found = results.find("part", &row).unwrap().unwrap();
+        assert_eq!(found.cases[0].figures[0].name, figure::CPU);
+        assert_eq!(found.cases[0].figures[0].values, [1.5]);
+    }
+
+    #[test]
+    fn results_of_another_machine_are_never_mixed_in() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Results::open(folder.path(), facts("6.1"), false).unwrap());
+        assert!(Results::open(folder.path(), facts("6.1"), false).is_ok());
+        for (kernel, quick, named) in [("6.6", false, "kernel"), ("6.1", true, "--quick")] {
+            let refused = Results::open(folder.path(), facts(kernel), quick);
+            let error = refused.err().unwrap().to_string();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Part 2: requests on connections that stay open, dynamic beside preloaded (JIP 2019, table
+//! 3): 5,000,000 for each case, a fifth of them in each round.
+
+use super::super::rows::{Case, Hosts, Loaded, Measure, Row, Setup};
+use super::super::sekisho::{Copies, Store};
+use super::super::table::{BASE, SEKISHO, nginx, sekisho};
+use super::part::{GIB, Part};
+use crate::fixtures::KeyKind;
+use sekisho_bench::tls::Version;
+
+pub(super) const THROUGHPUT: Part = Part {
+    id: "throughput",
+    title: "Requests on connections that stay open",
+    rows: &[
+        tls13("tls13-10", 10),
+        tls13("tls13-100", 100),
+        tls13("tls13-500", 500),
+        tls13("tls13-1000", 1_000),
+        tls12("tls12-10", 10),
+        tls12("tls12-100", 100),
+        tls12("tls12-500", 500),
+        tls12("tls12-1000", 1_000),
+    ],
+    minutes: [60, 3],
+    disk: [GIB, GIB],
+};
+
+const fn tls13(id: &'static str, connections: usize) -> Row {
+    Row {
+        id,
+        title: "TLS 1.3, ECDSA P-256",
+        hosts: Hosts::Exactly(100),
+        measure: Measure::Requests {
+            connections,
+            each: ROUND / connections as u64,
+        },
+        cases: CASES,
+        heavy: connections != 10 && connections != 1_000,
+        ..BASE
+    }
+}
+
+/// The suite as published: ECDHE-RSA-AES128-GCM-SHA256.
+const fn tls12(id: &'static str, connections: usize) -> Row {
+    Row {
+        title: "TLS 1.2, ECDHE-RSA-AES128-GCM-SHA256",
+        key: KeyKind::Rsa2048,
+        version: Version::Tls12,
+        cases: CASES,
+        ..tls13(id, connections)
+    }
+}
+
+const CASES: &[Case] = &[
+    PRELOADED,
+    nginx("nginx, files by variable", Loaded::ByVariable),
+    Case {
+        setup: Setup::Apache,
+        label: "Apache",
+        ..PRELOADED
+    },
+    Case {
+        setup: Setup::HaProxy,
+        label: "HAProxy",
+        ..PRELOADED
+    },
+    Case {
+        setup: Setup::Caddy,
+        label: "Caddy",
+        ..PRELOADED
+    },
+    SEKISHO,
+    sekisho("sekisho, files", Store::Files, "64MiB"),
+    sekisho("sekisho, Redis", Store::Redis(Copies::None), "64MiB"),
+];
+const PRELOADED: Case = nginx("nginx, preloaded", Loaded::All);
+/// Requests of a round; a quick run asks for a fifth.
+const ROUND: u64 = 1_000_000;
