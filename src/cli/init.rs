@@ -1,6 +1,5 @@
 //! `sekisho init`: a configuration to begin with, with its store.
 
-use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -9,6 +8,7 @@ use std::path::{Path, PathBuf, absolute};
 use anyhow::{Context, anyhow, bail};
 use rustix::process::geteuid;
 use sekisho_certs::seal::KeySource;
+use sekisho_stores::own_file::of_database;
 
 use crate::config::Config;
 use crate::terminal::failure::{Ended, Result};
@@ -63,10 +63,10 @@ fn make_store(config: &Config, user: Option<&User>) -> Result<()> {
     let store = config.store.url.database().expect("the template has one");
     let folder = store.parent().expect("it is absolute");
     let key = match &config.keys {
-        Some(KeySource::File(path)) => path.file_name(),
+        Some(KeySource::File(path)) => Some(path.clone()),
         _ => None,
     };
-    let files = owner::files_of(store).chain(key.map(OsStr::to_owned));
+    let files = of_database(store).into_iter().chain(key);
     let made = Folder::make(folder, files.collect(), user)?;
     let runtime = open::runtime()?;
     drop(runtime.block_on(open::create(config))?);

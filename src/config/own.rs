@@ -9,6 +9,7 @@ use sekisho_server::admin::Address;
 use sekisho_server::site::{Guard, OwnAddress, OwnAddresses, OwnFiles, Site};
 use sekisho_stores::Url;
 use sekisho_stores::announced::Announced;
+use sekisho_stores::own_file::{beside, of_database};
 use sekisho_stores::postgres;
 use sekisho_stores::url::StoreServer;
 
@@ -116,15 +117,15 @@ impl Config {
         }));
         // `apart` checks a `files:` store against the roots when the
         // configuration is read.
-        files.extend(self.store.url.database().into_iter().flat_map(database));
+        files.extend(self.store.url.database().into_iter().flat_map(of_database));
         files.extend(self.store.url.client_key().map(Path::to_owned));
         let redis = self.redis_cache.as_ref().and_then(|url| url.key_file());
         files.extend(redis.map(Path::to_owned));
         files.extend(self.hook.iter().map(|hook| hook.script.clone()));
         if let Some(disk) = &self.cache.disk {
-            files.extend(database(&disk.path));
+            files.extend(of_database(&disk.path));
             // The key that seals the disk cache of plain keys.
-            files.push(with_suffix(&disk.path, ".key"));
+            files.push(beside(&disk.path, ".key"));
         }
         files
     }
@@ -165,19 +166,6 @@ fn fixed_folder(root: &str) -> &Path {
             Path::new(if end == 0 { "/" } else { &fixed[..end] })
         }
     }
-}
-
-/// Lists the files of an SQLite database (sqlite.org/tempfiles.html).
-fn database(path: &Path) -> impl Iterator<Item = PathBuf> {
-    ["", "-wal", "-shm", "-journal"]
-        .map(|suffix| with_suffix(path, suffix))
-        .into_iter()
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Opens the store of the configuration.
 
-use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use sekisho_certs::seal::{KeyError, KeyRing, KeySource, Keys, Sealer};
 use sekisho_certs::{Catalog, Challenges};
 use sekisho_server::admin::{MAX_TOKEN, Token};
 use sekisho_stores::disk_cache::{DiskCache, StartState};
+use sekisho_stores::own_file::of_database;
 use sekisho_stores::redis_cache::RedisCache;
 use sekisho_stores::tiers::Tiers;
 use sekisho_stores::{Mode, OpenStore, Options, Url};
@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use crate::config::Config;
 use crate::terminal::configuration;
 use crate::terminal::failure::Result;
-use crate::wiring::owner::{self, Folder, User};
+use crate::wiring::owner::{Folder, User};
 
 pub(crate) use caches::{IGNORED, connect as connect_cache, ignores_redis};
 pub(crate) use issuance::issuer;
@@ -129,13 +129,10 @@ fn folders_of_others(config: &Config) -> Result<Vec<(Folder, User)>> {
         anyhow::Ok(())
     };
     if let Some(store) = config.store.url.database() {
-        add(store, owner::files_of(store).collect())?;
+        add(store, of_database(store).to_vec())?;
     }
     if let KeySource::File(path) = source(config)? {
-        add(
-            path,
-            path.file_name().map(OsStr::to_owned).into_iter().collect(),
-        )?;
+        add(path, vec![path.clone()])?;
     }
     Ok(folders)
 }

@@ -1,6 +1,6 @@
 //! User of the service, to whom root gives the store and its key: the owner of their folder.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, fchown};
@@ -68,7 +68,7 @@ pub(crate) struct Folder {
     /// Root has just made it.
     is_new: bool,
     /// Files of the store that were missing.
-    missing: Vec<OsString>,
+    missing: Vec<PathBuf>,
 }
 
 impl Folder {
@@ -77,7 +77,7 @@ impl Folder {
     ///
     /// # Errors
     /// Also if the folder belongs to another user.
-    pub(crate) fn make(path: &Path, files: Vec<OsString>, user: Option<&User>) -> Result<Self> {
+    pub(crate) fn make(path: &Path, files: Vec<PathBuf>, user: Option<&User>) -> Result<Self> {
         let named = || path.display().to_string();
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).with_context(named)?;
@@ -117,7 +117,7 @@ impl Folder {
 
     /// Opens the folder of files that root is about to make, and its owner, if that is
     /// another user.
-    pub(crate) fn of_another(path: &Path, files: Vec<OsString>) -> Result<Option<(Self, User)>> {
+    pub(crate) fn of_another(path: &Path, files: Vec<PathBuf>) -> Result<Option<(Self, User)>> {
         let Some(user) = User::other_owner(path) else {
             return Ok(None);
         };
@@ -125,9 +125,9 @@ impl Folder {
         Ok(Some((Self::of(path, open, files, false), user)))
     }
 
-    fn of(path: &Path, open: File, files: Vec<OsString>, is_new: bool) -> Self {
+    fn of(path: &Path, open: File, files: Vec<PathBuf>, is_new: bool) -> Self {
         let mut missing = files;
-        missing.retain(|name| statat(&open, name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW).is_err());
+        missing.retain(|file| statat(&open, name_of(file), AtFlags::SYMLINK_NOFOLLOW).is_err());
         Self {
             path: path.to_owned(),
             missing,
@@ -139,11 +139,11 @@ impl Folder {
     /// Gives the files that are new to the user, and the folder if it is. A file that was
     /// not needed is none.
     pub(crate) fn give_to(&self, user: &User) -> Result<()> {
-        for name in &self.missing {
-            let given = self.file(name, user);
+        for file in &self.missing {
+            let given = self.file(name_of(file), user);
             match given.and_then(|file| user.own(&file)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(error).with_context(|| self.path.join(name).display().to_string());
+                    return Err(error).with_context(|| file.display().to_string());
                 }
                 _ => {}
             }
@@ -172,14 +172,8 @@ impl Folder {
     }
 }
 
-/// Returns the names of the files of a store in SQLite.
-pub(crate) fn files_of(store: &Path) -> impl Iterator<Item = OsString> {
-    let name = store.file_name().unwrap_or_default();
-    ["", "-wal", "-shm"].into_iter().map(move |suffix| {
-        let mut file = name.to_owned();
-        file.push(suffix);
-        file
-    })
+fn name_of(file: &Path) -> &OsStr {
+    file.file_name().unwrap_or_default()
 }
 
 /// Finds the user of the service, to whom root gives what it makes: the named one, else

@@ -24,7 +24,7 @@ mod lock;
 mod log_row;
 mod open;
 mod options;
-mod own_file;
+pub mod own_file;
 mod pem_pair;
 mod place;
 mod plan;

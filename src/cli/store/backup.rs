@@ -1,15 +1,13 @@
 //! `sekisho store backup`
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
 use indicatif::HumanBytes;
-use sekisho_stores::Url;
 use sekisho_stores::sqlite::{Mode, Sqlite};
+use sekisho_stores::{Url, own_file};
 
 use super::copy;
 use crate::config::Config;
@@ -114,9 +112,7 @@ impl Destination {
         if file.is_dir() {
             bail!("{} is a folder; name a file", file.display());
         }
-        let mut part = file.clone().into_os_string();
-        part.push(".part");
-        let part = part.into();
+        let part = own_file::beside(&file, ".part");
         Ok(Self { file, part })
     }
 
@@ -130,22 +126,14 @@ impl Destination {
 
     /// Creates the empty part, readable by its owner only.
     fn make_part(&self) -> Result<()> {
-        let shown = || self.part.display().to_string();
-        match fs::remove_file(&self.part) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(error).with_context(shown);
-            }
-            _ => {}
-        }
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600);
-        options.open(&self.part).map(drop).with_context(shown)
+        let made = own_file::remove(&self.part).and_then(|()| own_file::create(&self.part));
+        let made = made.with_context(|| self.part.display().to_string());
+        made.map(drop)
     }
 
     /// Renames the finished file durably; returns its length.
     fn put_in_place(&self) -> Result<u64> {
-        let mut log = self.part.clone().into_os_string();
-        log.push("-wal");
+        let log = own_file::beside(&self.part, "-wal");
         if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
             bail!(
                 "{} is still being written by something else",

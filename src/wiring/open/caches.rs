@@ -1,6 +1,6 @@
 //! Opens the Redis cache and the disk cache of the configuration.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -9,6 +9,7 @@ use sekisho_certs::seal::{KeyError, KeyRing, KeySource, Sealer};
 use sekisho_certs::{Clock, Store};
 use sekisho_server::tickets::DOCUMENT_KIND;
 use sekisho_stores::disk_cache::{self, DiskCache};
+use sekisho_stores::own_file;
 use sekisho_stores::redis::RedisUrl;
 use sekisho_stores::redis_cache::{CacheServer, RedisCache, Timeouts};
 use sekisho_stores::tiers::Tiers;
@@ -106,9 +107,7 @@ pub(super) fn plain(
 
 /// Loads the key beside the disk cache; the first start creates it.
 fn own_ring(file: &Path) -> Result<KeyRing, KeyError> {
-    let mut name = file.as_os_str().to_owned();
-    name.push(".key");
-    let path = PathBuf::from(name);
+    let path = own_file::beside(file, ".key");
     match KeyRing::create_file(&path) {
         Err(KeyError::Exists(_)) => KeySource::File(path).load(),
         made => made,

@@ -12,7 +12,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::tables::{self, APPLICATION_ID, Meta};
-use crate::own_file::{beside, create};
+use crate::own_file::{beside, create, of_database, remove};
 use crate::sqlite::nowait;
 
 /// A path that this process alone uses for copies, until it hands it over.
@@ -112,7 +112,7 @@ impl CacheFile {
         // The file has its name only when it is whole: what has that name and
         // does not say what it is was never ours.
         let fresh = beside(&self.path, ".new");
-        let made = clear(&fresh).and_then(|()| create(&fresh));
+        let made = remove(&fresh).and_then(|()| create(&fresh));
         made.map_err(|error| self.fault(&error))?;
         let fill = || {
             let connection = Connection::open_with_flags(&fresh, flags())?;
@@ -126,7 +126,9 @@ impl CacheFile {
 
     /// Removes the file and its write-ahead log.
     pub(super) fn remove(&self) -> io::Result<()> {
-        remove_all(&self.path, &["-wal", "-shm", "-journal", ""])
+        of_database(&self.path)
+            .iter()
+            .try_for_each(|file| remove(file))
     }
 
     /// Opens a file of ours, or says why it is of no use to anybody.
@@ -222,18 +224,13 @@ fn remove_old(path: &Path) {
     let old = path.with_file_name(OLD_NAME);
     let is_default = path.file_name().is_some_and(|name| name == NAME);
     if is_default && old.exists() && locked(&beside(&old, ".lock")).is_ok() {
-        let removed = remove_all(&old, &["-wal", "-shm", ".key", ".lock", ""]);
-        if let Err(error) = removed {
+        let mut files = [beside(&old, ".key"), beside(&old, ".lock")]
+            .into_iter()
+            .chain(of_database(&old));
+        if let Err(error) = files.try_for_each(|file| remove(&file)) {
             tracing::warn!(file = %old.display(), %error, "an old disk cache stays; remove it");
         }
     }
-}
-
-/// Removes files beside this one, in order: the write-ahead log before its file,
-/// since alone it says nothing.
-fn remove_all(path: &Path, suffixes: &[&str]) -> io::Result<()> {
-    let mut suffixes = suffixes.iter();
-    suffixes.try_for_each(|suffix| clear(&beside(path, suffix)))
 }
 
 fn locked(path: &Path) -> std::result::Result<File, TryLockError> {
@@ -252,13 +249,6 @@ fn is_file_at(file: &File, path: &Path) -> bool {
 
 fn flags() -> OpenFlags {
     OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX
-}
-
-fn clear(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 /// The default name, and that of earlier versions.
