@@ -88,10 +88,10 @@ fn issue(authority: &Authority, number: u32) -> Result<Checked, Refusal> {
     let issued = authority.issue(&host);
     let (chain, key) = issued.map_err(|error| refuse(error.to_string()))?;
     let named = HostPattern::parse(&host).map_err(|error| refuse(error.to_string()))?;
-    let (chain, key) = (chain.as_bytes(), key.as_bytes());
+    let at = Path::new(&host);
+    let (chain, key) = ((at, chain.as_bytes()), (at, key.as_bytes()));
     let hosts = Hosts::Named(vec![named]);
     import::pair(chain, key, hosts, Dates::Any, &Roots::none())
-        .map_err(|refused| refuse(refused.reason))
 }
 
 /// Most hosts, for the disk: each takes about 2 KB.

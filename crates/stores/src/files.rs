@@ -126,7 +126,10 @@ fn read(path: &Path) -> Result<Option<Bytes>> {
 }
 
 /// Reads the file's bytes, or one more than `most`.
-pub(crate) fn read_bounded(path: &Path, most: usize) -> io::Result<Bytes> {
+///
+/// # Errors
+/// [`io::ErrorKind::IsADirectory`] for all that is no regular file, else the system's.
+pub fn read_bounded(path: &Path, most: usize) -> io::Result<Bytes> {
     // Opening a FIFO would wait for a writer, and keep the thread.
     let file = File::options()
         .read(true)

@@ -102,6 +102,7 @@ const MAX_ATTEMPTS: usize = 8;
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::sync::atomic::Ordering;
     use std::time::Duration;
 
@@ -125,7 +126,8 @@ mod tests {
         let made = TestCa::new().issue(&["a.example"], Key::P256);
         let (chain, key) = (made.chain_pem(), made.key_pem());
         let batch = || {
-            let (chain, key, roots) = (chain.as_bytes(), key.as_bytes(), Roots::none());
+            let (at, roots) = (Path::new("a"), Roots::none());
+            let (chain, key) = ((at, chain.as_bytes()), (at, key.as_bytes()));
             let checked = pair(chain, key, Hosts::OfLeaf, Dates::Any, &roots);
             vec![checked.unwrap_or_else(|refused| panic!("{refused:?}"))]
         };
