@@ -233,18 +233,6 @@ fn reap(mut child: Child) {
     let _ = thread::Builder::new().name("reaper".into()).spawn(wait);
 }
 
-/// Returns the state of this process as its successors know it.
-pub(crate) fn this(keeper: bool, connections: u64, since: i64) -> ProcessState {
-    ProcessState {
-        pid: std::process::id(),
-        keeper,
-        idle: false,
-        ending: false,
-        connections,
-        since,
-    }
-}
-
 /// From the start of a new process until it serves: a store out of reach included.
 const START: Duration = Duration::from_secs(30);
 /// Time in which a process that could not be given everything says why.

@@ -2,13 +2,14 @@
 
 use std::pin::pin;
 
+use sekisho_certs::Clock;
 use sekisho_server::Phase;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
-use super::give::{self, Successor, give};
+use super::give::{Successor, give};
 use super::keeper;
-use super::message::{Complete, Kind, Message, Signal};
+use super::message::{Complete, Kind, Message, ProcessState, Signal};
 use super::notify;
 use super::older::{Event, OlderProcesses};
 use super::run::{Handover, LET_GO, Next, Request, ask};
@@ -59,13 +60,21 @@ impl Handover {
         &mut self,
         kind: Kind,
     ) -> std::result::Result<Result<Successor>, Next> {
-        let (record, keeper) = (&self.record, self.is_keeper());
+        let state = self.record.state();
+        let this = ProcessState {
+            pid: std::process::id(),
+            keeper: self.is_keeper(),
+            idle: false,
+            ending: false,
+            connections: self.record.connections(),
+            since: Clock::System.now(),
+        };
         let complete = Complete {
             kind,
-            from: give::this(keeper, record.connections(), record.now()),
+            from: this,
             cut: self.older.cut(),
-            handovers: record.handovers() + 1,
-            service_began: record.service_began(),
+            handovers: state.handovers + 1,
+            service_began: state.service_began,
         };
         let links = match self.older.links() {
             Ok(links) => links,

@@ -29,13 +29,8 @@ pub(crate) struct Program {
 #[derive(Debug)]
 pub(crate) struct Launcher(Sender<Order>);
 
-#[derive(Debug)]
-struct Order {
-    program: PathBuf,
-    of: Program,
-    input: OwnedFd,
-    started: oneshot::Sender<io::Result<Child>>,
-}
+/// Command to start, and where its process is told.
+type Order = (Command, oneshot::Sender<io::Result<Child>>);
 
 impl Program {
     /// Notes how this process was started. Called before the working directory changes.
@@ -57,9 +52,9 @@ impl Program {
         }
     }
 
-    /// Makes the command that runs `file` under the name of this program.
-    pub(crate) fn command(&self, file: &Path) -> Command {
-        let mut command = Command::new(file);
+    /// Makes the command of a hand-over, under the name of this program.
+    fn command(&self, kind: Kind) -> Command {
+        let mut command = Command::new(self.file(kind));
         let mut arguments = self.arguments.iter();
         if let Some(name) = arguments.next() {
             command.arg0(name);
@@ -78,16 +73,15 @@ impl Launcher {
             .name("launcher".into())
             .spawn(move || {
                 process::pass_on_binding();
-                for order in received {
-                    let _ = order
-                        .started
-                        .send(start(&order.of, &order.program, order.input));
+                for (mut command, started) in received {
+                    let _ = started.send(command.spawn());
                 }
             })?;
         Ok(Self(orders))
     }
 
-    /// Starts the program, with one end of a link as its standard input.
+    /// Starts the program, with one end of a link as its standard input, and in a process
+    /// group of its own: the keeper of the pid passes on what a terminal sends.
     pub(crate) async fn launch(
         &self,
         program: &Program,
@@ -95,27 +89,13 @@ impl Launcher {
         input: OwnedFd,
     ) -> io::Result<Child> {
         let (started, child) = oneshot::channel();
-        let order = Order {
-            program: program.file(kind).to_owned(),
-            of: program.clone(),
-            input,
-            started,
-        };
+        let mut command = program.command(kind);
+        command.env(HANDOVER, "1").stdin(Stdio::from(input));
+        command.process_group(0);
         let gone = || io::Error::other("the thread that starts programs has ended");
-        self.0.send(order).map_err(|_| gone())?;
+        self.0.send((command, started)).map_err(|_| gone())?;
         child.await.map_err(|_| gone())?
     }
-}
-
-/// Starts the program in a process group of its own: the keeper of the pid passes on what
-/// a terminal sends.
-fn start(program: &Program, file: &Path, input: OwnedFd) -> io::Result<Child> {
-    program
-        .command(file)
-        .env(HANDOVER, "1")
-        .stdin(Stdio::from(input))
-        .process_group(0)
-        .spawn()
 }
 
 /// Returns the path at which a shell found the program of this name.

@@ -109,17 +109,10 @@ impl OlderProcesses {
         }
     }
 
-    /// Tells all of them to end at once.
-    pub(crate) async fn cut_off(&self) {
+    /// Tells all of them the same.
+    pub(crate) async fn tell(&self, message: &Message) {
         for process in &self.all {
-            process.link.tell(&Message::CutOff).await;
-        }
-    }
-
-    /// Tells all of them to open their logs again.
-    pub(crate) async fn reopen_logs(&self) {
-        for process in &self.all {
-            process.link.tell(&Message::ReopenLogs).await;
+            process.link.tell(message).await;
         }
     }
 

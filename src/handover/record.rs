@@ -1,8 +1,8 @@
 //! Record of hand-overs: what `status` and the metrics say of them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use sekisho_certs::Clock;
 use sekisho_certs::metrics::{Counter, Family, Gauge, Registry};
 use sekisho_server::metrics::Metrics;
 
@@ -61,7 +61,7 @@ impl Record {
     pub(crate) fn new(server: Arc<Metrics>, predecessor: Option<&Predecessor>) -> Self {
         let cut = Counter::default();
         let first = || HandoverState {
-            service_began: Some(now()),
+            service_began: Some(Clock::System.now()),
             ..HandoverState::default()
         };
         let state = predecessor.map_or_else(first, |predecessor| {
@@ -72,7 +72,7 @@ impl Record {
                 service_began: predecessor.complete.service_began,
                 last: Some(Last {
                     kind: predecessor.complete.kind,
-                    at: now(),
+                    at: Clock::System.now(),
                     changed: Vec::new(),
                 }),
                 ..HandoverState::default()
@@ -127,24 +127,9 @@ impl Record {
         self.lock().last.is_some()
     }
 
-    /// Returns how many hand-overs there were since the service was started.
-    pub(crate) fn handovers(&self) -> u64 {
-        self.lock().handovers
-    }
-
-    /// Returns when the first process of the service began, in seconds since the Unix epoch.
-    pub(crate) fn service_began(&self) -> Option<i64> {
-        self.lock().service_began
-    }
-
     /// Returns how many connections this process has open.
     pub(crate) fn connections(&self) -> u64 {
         self.server.connections_open()
-    }
-
-    /// Returns the time, in seconds since the Unix epoch.
-    pub(crate) fn now(&self) -> i64 {
-        now()
     }
 
     /// Notes that this process has taken over.
@@ -181,7 +166,7 @@ impl Record {
         self.count(kind, "failed");
         self.lock().failed = Some(Failed {
             kind,
-            at: now(),
+            at: Clock::System.now(),
             error: error.to_owned(),
         });
     }
@@ -201,9 +186,4 @@ fn labels(kind: Kind, result: &'static str) -> [(&'static str, &'static str); 2]
         Kind::Upgrade => "upgrade",
     };
     [("kind", kind), ("result", result)]
-}
-
-fn now() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
 }

@@ -217,7 +217,7 @@ impl Handover {
                     Some(reopen) => reopen(),
                     None => tracing::warn!("{name}: no access log to open again"),
                 }
-                self.older.reopen_logs().await;
+                self.older.tell(&Message::ReopenLogs).await;
             }
             Signal::Reload => ask(&mut self.asked, Kind::Reload, name),
             Signal::Upgrade => ask(&mut self.asked, Kind::Upgrade, name),
@@ -241,7 +241,7 @@ impl Handover {
         } else {
             tracing::info!("{name}: ending");
             self.shutdown.end();
-            self.older.cut_off().await;
+            self.older.tell(&Message::CutOff).await;
         }
     }
 
