@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{AlertDescription, ClientConfig, RootCertStore};
+use rustls::AlertDescription;
+use rustls::pki_types::ServerName;
+use sekisho_https::roots;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -34,16 +34,8 @@ pub(super) fn verify(server: SocketAddr, folder: &Path) -> Result<[String; 2]> {
 }
 
 fn connector(ca: &Path) -> Result<TlsConnector> {
-    let context = || ca.display().to_string();
-    let mut roots = RootCertStore::empty();
-    roots
-        .add(CertificateDer::from_pem_file(ca).with_context(context)?)
-        .with_context(context)?;
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let config = roots::load(Some(ca), "").and_then(|roots| roots::client(roots, None));
+    let config = config.map_err(anyhow::Error::msg)?;
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
