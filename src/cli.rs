@@ -14,7 +14,6 @@ mod hook;
 mod host;
 mod init;
 mod issuance;
-mod keep_pid;
 mod key;
 mod lineage;
 #[cfg(feature = "man")]
@@ -29,6 +28,7 @@ use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 
+use crate::handover::keeper;
 use crate::terminal::failure::{Ended, Result};
 
 /// HTTPS for very many domains: each host's certificate is loaded from its
@@ -51,9 +51,11 @@ enum Command {
     /// Serve the hosts of the store until SIGTERM, SIGINT or SIGQUIT
     Serve(serve::Args),
     /// Begin the running server anew with its configuration, without a lost connection
-    Reload(control::Reload),
+    #[command(after_help = control::RELOAD)]
+    Reload,
     /// Replace the running server by the program on the disk, without a lost connection
-    Upgrade(control::Upgrade),
+    #[command(after_help = control::UPGRADE)]
+    Upgrade,
     /// Show how the running server is
     Status(status::Args),
     /// Check the configuration and the stores, without serving
@@ -86,7 +88,10 @@ enum Command {
     Completions(completions::Args),
     /// Keep the pid of a server that has handed over
     #[command(hide = true)]
-    KeepPid(keep_pid::Args),
+    KeepPid {
+        /// Process that serves
+        newest: u32,
+    },
 }
 
 impl Cli {
@@ -96,8 +101,8 @@ impl Cli {
         match self.command {
             Command::Init(args) => init::run(&args),
             Command::Serve(args) => serve::run(config, &args, begun),
-            Command::Reload(_) => control::reload(config),
-            Command::Upgrade(_) => control::upgrade(config),
+            Command::Reload => control::reload(config),
+            Command::Upgrade => control::upgrade(config),
             Command::Status(args) => status::run(config, &args),
             Command::Check(args) => check::run(config, &args),
             Command::Config(command) => config::run(config, &command),
@@ -110,7 +115,7 @@ impl Cli {
             Command::Store(command) => store::run(config, command),
             Command::Demo(args) => demo::run(&args),
             Command::Completions(args) => completions::run(&args),
-            Command::KeepPid(args) => keep_pid::run(&args),
+            Command::KeepPid { newest } => Ok(Ended::With(keeper::keep(newest)?)),
         }
     }
 }

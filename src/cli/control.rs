@@ -14,14 +14,6 @@ use crate::terminal::failure::{Ended, Result};
 use crate::terminal::output::Output;
 use crate::wiring::open;
 
-#[derive(Debug, clap::Args)]
-#[command(after_help = RELOAD)]
-pub(crate) struct Reload {}
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = UPGRADE)]
-pub(crate) struct Upgrade {}
-
 /// Asks the server to begin anew with the configuration as it is now.
 pub(super) fn reload(config: Option<&Path>) -> Result<Ended> {
     run(config, "/reload", "SIGHUP")
@@ -62,7 +54,8 @@ const LIMIT: Duration = Duration::from_secs(45);
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);
 
-const RELOAD: &str = "\
+/// Help of `sekisho reload`.
+pub(super) const RELOAD: &str = "\
 A new process of the running program reads the configuration, takes over the
 listening sockets and answers new connections. Open connections stay with the
 old process until they end, at the latest after [server] handover_timeout. If
@@ -75,7 +68,8 @@ Examples:
   sekisho reload
   sekisho reload --config /etc/sekisho/sekisho.toml";
 
-const UPGRADE: &str = "\
+/// Help of `sekisho upgrade`.
+pub(super) const UPGRADE: &str = "\
 Does what `sekisho reload` does, with the program that is now at the path that
 the server was started by.
 

@@ -30,7 +30,7 @@ pub(crate) enum Command {
 #[command(after_help = TEST_EXAMPLES)]
 pub(crate) struct Test {
     /// Server name that the client asks for; none if it is left out
-    #[arg(long, value_name = "HOST", value_parser = host_name)]
+    #[arg(long, value_name = "HOST", value_parser = HostName::parse)]
     name: Option<HostName>,
     /// Address of the client
     #[arg(long, value_name = "ADDRESS", default_value = "192.0.2.1")]
@@ -188,10 +188,6 @@ fn shown(time: Duration) -> String {
         true => format!("{} µs", time.as_micros()),
         false => format!("{:.3} ms", time.as_secs_f64() * 1e3),
     }
-}
-
-fn host_name(text: &str) -> Result<HostName, String> {
-    HostName::parse(text).map_err(|error| error.to_string())
 }
 
 /// Port of the made-up client.
