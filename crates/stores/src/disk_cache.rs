@@ -59,7 +59,6 @@ pub(crate) mod tests;
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -137,8 +136,6 @@ struct Shared {
     written: Written,
     resync: Resync,
     stats: Stats,
-    /// True once the cache has ended, for a process that another one replaced.
-    is_retired: AtomicBool,
 }
 
 /// State of log lines about a store that fails, which are not repeated.
@@ -240,10 +237,10 @@ impl DiskCache {
 
     /// Keeps what a catalog found, asked after `noted`, if there is room.
     pub(crate) fn keep(&self, name: &HostName, found: &Found<SealedBytes>, noted: Noted) {
-        let shared = &self.inner.shared;
-        if shared.is_retired() {
+        if self.inner.is_retired() {
             return;
         }
+        let shared = &self.inner.shared;
         if let Some(fingerprint) = shared.written.missing(name, found, master_key) {
             let kept = Kept {
                 name: name.clone(),
@@ -291,6 +288,12 @@ impl DiskCache {
 }
 
 impl Inner {
+    /// Tells whether the cache has ended, for a process that another one replaced: the
+    /// writer's lock is gone. That spares work which the writer refuses, too.
+    fn is_retired(&self) -> bool {
+        self.lock.strong_count() == 0
+    }
+
     /// Waits for what the writer gives.
     ///
     /// # Errors
@@ -329,17 +332,6 @@ impl Inner {
 }
 
 impl Shared {
-    /// Relaxed suffices: the flag only spares work that the writer refuses, too.
-    fn is_retired(&self) -> bool {
-        self.is_retired.load(Ordering::Relaxed)
-    }
-
-    fn retire(&self) {
-        self.is_retired.store(true, Ordering::Relaxed);
-        // Ends the resync.
-        self.resync.request();
-    }
-
     fn count_copies(&self, new: usize, gone: usize) {
         let copies = &self.stats.copies;
         copies.set((copies.get() + new as u64).saturating_sub(gone as u64));

@@ -92,7 +92,6 @@ impl DiskCache {
     /// # Errors
     /// The disk took longer than 8 s. The cache still ends as soon as the disk answers.
     pub async fn retire(&self) -> Result<()> {
-        self.inner.shared.retire();
         self.hand_over(|writer| {
             writer.retire();
             Ok(())

@@ -20,10 +20,10 @@ impl DiskCache {
         found: Option<&Found<OpenKey>>,
         ring: &KeyRing,
     ) {
-        let Inner { shared, own, .. } = self.inner.as_ref();
-        if shared.is_retired() {
+        if self.inner.is_retired() {
             return;
         }
+        let Inner { shared, own, .. } = self.inner.as_ref();
         let mut is_kept = false;
         if let Some(found) = found {
             let Some(fingerprint) = shared.written.missing(name, found, |_| 0) else {

@@ -111,7 +111,7 @@ impl Inner {
         loop {
             resync.wake.notified().await;
             while let Some(due) = resync.due() {
-                if self.shared.is_retired() {
+                if self.is_retired() {
                     return;
                 }
                 match self.catch_up(catalog.as_ref()).await {

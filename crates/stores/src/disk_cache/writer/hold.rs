@@ -68,6 +68,8 @@ impl Writer {
         self.hold = Hold::Retired;
         drop(self.shared.pending.take());
         self.file.give_up();
+        // Ends the resync.
+        self.shared.resync.request();
     }
 
     /// Continues with a file at its own position. `seen_epoch` stays: a log that began anew
