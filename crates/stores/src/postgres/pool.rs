@@ -173,19 +173,10 @@ impl Pool {
     {
         let permit = Arc::clone(&self.calls).try_acquire_owned();
         let permit = permit.map_err(|_| StoreError::Overloaded)?;
-        let call = async move {
+        let task = runtime.spawn(async move {
             let _permit = permit;
-            call.await
-        };
-        self.spawned(runtime, bound, call).await
-    }
-
-    async fn spawned<T, F>(&self, runtime: &Handle, bound: Duration, call: F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = Step<T>> + Send + 'static,
-    {
-        let task = runtime.spawn(async move { timeout(bound, call).await });
+            timeout(bound, call).await
+        });
         self.result(task.await, bound)
     }
 
