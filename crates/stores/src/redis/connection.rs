@@ -22,14 +22,14 @@ pub(crate) struct RedisConnection(Reconnecting<Link>);
 
 /// A connection, and whether a request on it has failed.
 #[derive(Clone)]
-struct Link {
-    connection: MultiplexedConnection,
-    failed: Arc<AtomicBool>,
+pub(super) struct Link {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) failed: Arc<AtomicBool>,
 }
 
 /// A new connection. `ended` reads and writes for it: no request is answered unless that
 /// is polled.
-pub(super) type Dialled = Connected<MultiplexedConnection>;
+pub(super) type Dialled = Connected<Link>;
 
 impl RedisConnection {
     /// Keeps connections up to the one server that a URL names, until this is
@@ -44,16 +44,7 @@ impl RedisConnection {
         let (name, target) = (target.name(), Arc::new(target));
         let connect = move || {
             let target = Arc::clone(&target);
-            async move {
-                let dialled = target.dial().await?;
-                Ok(Connected {
-                    connection: Link {
-                        connection: dialled.connection,
-                        failed: Arc::default(),
-                    },
-                    ended: dialled.ended,
-                })
-            }
+            async move { target.dial().await }
         };
         Ok(Some(Self(keep_up(runtime, name, connect))))
     }

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
-use super::connection::Dialled;
+use super::connection::{Dialled, Link};
 use super::reply_limit::ReplyLimit;
 use super::url::Node;
 use crate::pem_pair::MAX_HALF;
@@ -63,8 +63,12 @@ impl Dialer {
             _ => error.to_string(),
         })?;
         let pinged = connection.clone();
-        let mut dialled = Dialled {
+        let link = Link {
             connection,
+            failed: Arc::default(),
+        };
+        let mut dialled = Dialled {
+            connection: link,
             ended: Box::pin(async {
                 tokio::select! {
                     () = driver => "it was closed or broke off".to_owned(),
@@ -84,7 +88,7 @@ impl Dialled {
     pub(super) async fn ask(&mut self, command: &Cmd) -> Result<Value, String> {
         tokio::select! {
             why = &mut self.ended => Err(why),
-            reply = self.connection.send_packed_command(command) => {
+            reply = self.connection.connection.send_packed_command(command) => {
                 reply.map_err(|error| error.to_string())
             }
         }
