@@ -198,21 +198,12 @@ fn credential(one: &StoredCredential<OpenKey>) -> Digested {
 
 fn host(one: &HostRecord) -> Digested {
     let mut digest = Parts::of("host");
-    digest.add(one.pattern.as_str().as_bytes());
-    digest.add(one.tenant.as_str().as_bytes());
-    match &one.site {
-        Some(site) => {
-            digest.add(&site.format.to_be_bytes());
-            digest.add(site.json.as_bytes());
-        }
-        None => digest.add(b""),
-    }
-    digest.add(one.tls.to_text().as_bytes());
-    digest.add(&[u8::from(one.disabled)]);
-    for key_type in KeyType::ALL {
-        let id = one.references.of(key_type);
-        digest.number(id.map(|id| id.as_u64().cast_signed()));
-    }
+    let content = HostRecord {
+        version: 0,
+        ..one.clone()
+    };
+    let content = serde_json::to_vec(&content);
+    digest.add(&content.expect("a record has no keys but texts"));
     digest.end(Item::Host(one.pattern.clone()))
 }
 
