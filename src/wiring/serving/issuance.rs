@@ -5,7 +5,6 @@ use std::thread;
 
 use anyhow::Context;
 use sekisho_certs::Obtain;
-use sekisho_certs::metrics::Registry;
 use sekisho_issuance::issuer::{Issuer, OnDemand};
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -14,7 +13,7 @@ use crate::terminal::failure::Result;
 /// Issuer with a runtime of its own. What keys and certificates cost must not
 /// delay the background runtime, which delivers changes.
 pub(super) struct Issuance {
-    issuer: Arc<Issuer>,
+    pub(super) issuer: Arc<Issuer>,
     handle: Handle,
     /// Runtime until its thread is started.
     runtime: Mutex<Option<Runtime>>,
@@ -39,20 +38,6 @@ impl Issuance {
     /// Returns what lookups ask. They are answered once the thread has started.
     pub(super) fn on_demand(&self) -> Arc<dyn Obtain> {
         Arc::new(OnDemand::new(Arc::clone(&self.issuer), self.handle.clone()))
-    }
-
-    /// Leaves what is due to another process, and goes on with the orders under way.
-    pub(super) fn stop_claiming(&self) {
-        self.issuer.stop_claiming();
-    }
-
-    /// Waits until no order is under way.
-    pub(super) async fn ended(&self) {
-        self.issuer.ended().await;
-    }
-
-    pub(super) fn register(&self, registry: &mut Registry) {
-        self.issuer.register(registry);
     }
 
     /// Starts the thread, which ends with the process: any server goes on with the

@@ -38,7 +38,7 @@ pub(super) fn registry(
         challenges.register(own);
     }
     if let Some(issuance) = issuance {
-        issuance.register(own);
+        issuance.issuer.register(own);
     }
     if let Some(log) = &parts.access_log {
         log.register(own);

@@ -122,7 +122,7 @@ async fn let_go(
     issuance: Option<Arc<Issuance>>,
 ) {
     if let Some(issuance) = issuance {
-        issuance.stop_claiming();
+        issuance.issuer.stop_claiming();
     }
     if let Some(admin) = admin
         && let Some(listener) = admin.leave().await
@@ -144,7 +144,7 @@ async fn finish(answered: Option<impl Future<Output = ()>>, issuance: Option<Arc
         answered.await;
     }
     if let Some(issuance) = issuance {
-        let _ = timeout(ORDERS, issuance.ended()).await;
+        let _ = timeout(ORDERS, issuance.issuer.ended()).await;
     }
 }
 
