@@ -46,12 +46,12 @@ mod run;
 mod signals;
 mod take;
 
-pub(crate) use give::{Estate, LetGo};
+pub(crate) use give::Estate;
 pub(crate) use launch::{Launcher, Program};
 pub(crate) use message::{Kind, ProcessState};
 pub(crate) use notify::Watchdog;
 pub(crate) use older::OlderProcesses;
 pub(crate) use record::Record;
-pub(crate) use run::{Asked, Ends, Handover, Outcome, Request};
+pub(crate) use run::{Ends, Handover, Outcome, Request};
 pub(crate) use signals::Signals;
 pub(crate) use take::{Predecessor, Taken};

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::issuance::Issuance;
 use super::{Serving, succession, tasks};
 use crate::config::Config;
-use crate::handover::{Outcome, Signals};
+use crate::handover::{Ends, Estate, Handover, Outcome, Signals, Watchdog};
 use crate::process::{self, SignalThread};
 use crate::terminal::failure::Result;
 
@@ -49,7 +49,7 @@ impl Serving {
             let reopen: Box<dyn Fn() + Send> = Box::new(move || log.reopen());
             reopen
         });
-        let (tasks, issuance) = (self.tasks, self.issuance);
+        let (tasks, issuance, succession) = (self.tasks, self.issuance, self.succession);
         self.background.block_on(async {
             let answered = tasks
                 .admin
@@ -58,31 +58,54 @@ impl Serving {
             let file = tasks.admin.as_ref().map(|(listener, _)| listener.handle());
             let has_feed = tasks.feed.is_some();
             let admin = tasks.start();
-            let (beginning, ring, lookup) = (issuance.clone(), self.ring, self.lookup.clone());
-            let parts = succession::Parts {
-                lookup: self.lookup,
-                shutdown: self.shutdown.clone(),
-                signals,
-                thread,
-                reopen,
+            let (beginning, ring, disk) = (issuance.clone(), self.ring, self.disk.clone());
+            let (asked, kept) = (Arc::clone(&self.lookup), Arc::clone(&self.lookup));
+            let (shown, noted) = (config.clone(), config.clone());
+            let (before, record) = (succession.config_lines, Arc::clone(&succession.record));
+            let estate = Estate {
+                listeners: succession.listeners,
+                admin: succession.admin,
+                disk_cache: self.disk,
                 ticket_keys: Box::new(move || ring.keys()),
-                disk: self.disk.clone(),
-                has_feed,
-                begin: Box::new(move || begin(beginning.as_deref(), file)),
-                finished: Box::pin(finish(answered, issuance.clone())),
-                let_go: Box::new(move |takes_admin| {
-                    Box::pin(let_go(admin, takes_admin, self.disk, issuance))
-                }),
-                give_back: Box::new(move || {
+                hot_names: Arc::new(move || succession::hottest(&asked)),
+                config_lines: Arc::new(move || succession::config_lines(&shown)),
+                finished: Some(Box::pin(finish(answered, issuance.clone()))),
+                let_go: Some(Box::new(move |takes_admin| {
+                    Box::pin(let_go(admin, takes_admin, disk, issuance))
+                })),
+                give_back: Some(Box::new(move || {
                     // While the store is down, open connections are answered from the cache.
-                    if lookup.stats().store_available {
-                        lookup.give_back();
+                    if kept.stats().store_available {
+                        kept.give_back();
                     }
                     self.responder.give_back();
-                }),
-                turns: Box::new(self.server.turns()),
+                })),
             };
-            let handover = self.succession.handover(config, parts);
+            let warm = succession::warm(self.lookup, succession.hot_names, has_feed);
+            let handover = Handover {
+                program: succession.program,
+                launcher: succession.launcher,
+                estate,
+                older: succession.older,
+                predecessor: succession.predecessor,
+                requests: succession.requests,
+                signals,
+                thread: Some(thread),
+                shutdown: self.shutdown.clone(),
+                reopen,
+                warm: Some(Box::pin(warm)),
+                begin: Some(Box::new(move || {
+                    begin(beginning.as_deref(), file);
+                    succession::note_changes(noted, before, record);
+                })),
+                drain: config.limits.drain,
+                timeout: config.handover,
+                takes_admin: succession.takes_admin,
+                record: succession.record,
+                watchdog: Watchdog::new(Box::new(self.server.turns())),
+                ends: Ends::default(),
+                asked: None,
+            };
             handover.run(self.server.run(self.shutdown)).await
         })
     }

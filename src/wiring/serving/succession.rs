@@ -3,17 +3,15 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use sekisho_certs::store::FeedState;
-use sekisho_certs::{HostName, Lookup, Secret};
+use sekisho_certs::{HostName, Lookup};
 use sekisho_server::admin::{Control, Listener, Reply, Uncontrolled};
 use sekisho_server::metrics::Metrics;
-use sekisho_server::{Server, Shutdown, VirtualHost};
-use sekisho_stores::disk_cache::DiskCache;
+use sekisho_server::{Server, VirtualHost};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
@@ -21,10 +19,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::Config;
 use crate::handover::{
-    Asked, Ends, Estate, Handover, Kind, Launcher, LetGo, OlderProcesses, Predecessor, Program,
-    Record, Request, Signals, Taken, Watchdog,
+    Kind, Launcher, OlderProcesses, Predecessor, Program, Record, Request, Taken,
 };
-use crate::process::{self, SignalThread};
+use crate::process;
 use crate::terminal::failure::Result;
 
 /// Function by which the admin listener asks for a hand-over.
@@ -33,38 +30,20 @@ pub(super) type Controls =
 
 /// Hand-over of a server that is being built.
 pub(super) struct Succession {
-    program: Program,
-    launcher: Launcher,
-    older: OlderProcesses,
-    predecessor: Option<Predecessor>,
-    hot_names: Vec<String>,
+    pub(super) program: Program,
+    pub(super) launcher: Launcher,
+    pub(super) older: OlderProcesses,
+    pub(super) predecessor: Option<Predecessor>,
+    pub(super) hot_names: Vec<String>,
     asking: mpsc::Sender<Request>,
-    requests: mpsc::Receiver<Request>,
-    listeners: Vec<(SocketAddr, OwnedFd)>,
-    admin: Option<(String, OwnedFd)>,
+    pub(super) requests: mpsc::Receiver<Request>,
+    pub(super) listeners: Vec<(SocketAddr, OwnedFd)>,
+    pub(super) admin: Option<(String, OwnedFd)>,
     /// The admin listener's socket came from another process.
     pub(super) takes_admin: bool,
     pub(super) record: Arc<Record>,
     /// Values of the configuration of the process before, a line each.
-    config_lines: Vec<String>,
-}
-
-/// Functions by which the server's parts give over and take over.
-pub(super) struct Parts {
-    pub(super) lookup: Arc<Lookup<VirtualHost>>,
-    pub(super) shutdown: Shutdown,
-    pub(super) signals: Signals,
-    pub(super) thread: SignalThread,
-    pub(super) reopen: Option<Box<dyn Fn() + Send>>,
-    pub(super) ticket_keys: Box<dyn Fn() -> Secret + Send>,
-    pub(super) disk: Option<Arc<DiskCache>>,
-    /// The store has a change log.
-    pub(super) has_feed: bool,
-    pub(super) begin: Box<dyn FnOnce() + Send>,
-    pub(super) let_go: LetGo,
-    pub(super) finished: Pin<Box<dyn Future<Output = ()> + Send>>,
-    pub(super) give_back: Box<dyn FnOnce() + Send>,
-    pub(super) turns: Box<dyn FnMut() -> bool + Send>,
+    pub(super) config_lines: Vec<String>,
 }
 
 impl Succession {
@@ -128,56 +107,6 @@ impl Succession {
             Box::pin(async move { ask(&asking, control).await })
         })
     }
-
-    /// Joins what a hand-over needs with the functions of the other parts.
-    pub(super) fn handover(self, config: &Config, parts: Parts) -> Handover {
-        let lookup = Arc::clone(&parts.lookup);
-        let before = self.config_lines;
-        let shown = Arc::new(config.clone());
-        let noted = Arc::clone(&shown);
-        let record = Arc::clone(&self.record);
-        let begin = parts.begin;
-        let estate = Estate {
-            listeners: self.listeners,
-            admin: self.admin,
-            disk_cache: parts.disk,
-            ticket_keys: parts.ticket_keys,
-            hot_names: Arc::new(move || hottest(&lookup)),
-            config_lines: Arc::new(move || config_lines(&shown)),
-            let_go: Some(parts.let_go),
-            give_back: Some(parts.give_back),
-            finished: Some(parts.finished),
-        };
-        let warm = warm(parts.lookup, self.hot_names, parts.has_feed);
-        Handover {
-            program: self.program,
-            launcher: self.launcher,
-            estate,
-            older: self.older,
-            predecessor: self.predecessor,
-            requests: self.requests,
-            signals: parts.signals,
-            thread: Some(parts.thread),
-            shutdown: parts.shutdown,
-            reopen: parts.reopen,
-            warm: Some(Box::pin(warm)),
-            begin: Some(Box::new(move || {
-                begin();
-                if !before.is_empty() {
-                    drop(spawn_blocking(move || {
-                        note_changes(&noted, &before, &record);
-                    }));
-                }
-            })),
-            takes_admin: self.takes_admin,
-            drain: config.limits.drain,
-            timeout: config.handover,
-            record: self.record,
-            watchdog: Watchdog::new(parts.turns),
-            ends: Ends::default(),
-            asked: Asked::default(),
-        }
-    }
 }
 
 /// Asks for a hand-over and waits for the outcome.
@@ -198,14 +127,14 @@ async fn ask(
 }
 
 /// Lists what clients ask for most, the hottest first.
-fn hottest(lookup: &Lookup<VirtualHost>) -> Vec<String> {
+pub(super) fn hottest(lookup: &Lookup<VirtualHost>) -> Vec<String> {
     let names = lookup.hottest(HOT_NAMES);
     names.iter().map(ToString::to_string).collect()
 }
 
 /// Reads the hottest names: until [`WARM_FIRST`] before the server says that it serves, and
 /// the others beside clients.
-async fn warm(lookup: Arc<Lookup<VirtualHost>>, names: Vec<String>, has_feed: bool) {
+pub(super) async fn warm(lookup: Arc<Lookup<VirtualHost>>, names: Vec<String>, has_feed: bool) {
     if names.is_empty() {
         return;
     }
@@ -227,7 +156,7 @@ async fn warm(lookup: Arc<Lookup<VirtualHost>>, names: Vec<String>, has_feed: bo
 }
 
 /// Lists the values of a configuration. It takes milliseconds.
-fn config_lines(config: &Config) -> Vec<String> {
+pub(super) fn config_lines(config: &Config) -> Vec<String> {
     let sections = config.effective();
     let lines = sections.iter().flat_map(|section| {
         let set = section.entries.iter().filter(|entry| entry.value.is_some());
@@ -236,11 +165,16 @@ fn config_lines(config: &Config) -> Vec<String> {
     lines.collect()
 }
 
-/// Notes what changed in the configuration since the process before.
-fn note_changes(config: &Config, before: &[String], record: &Record) {
-    record.changed(changed(before, &config_lines(config)));
-    // It ran code that serving does not need.
-    process::give_up_code_of_the_start();
+/// Notes what changed in the configuration since the process before, if there was one.
+pub(super) fn note_changes(config: Config, before: Vec<String>, record: Arc<Record>) {
+    if before.is_empty() {
+        return;
+    }
+    drop(spawn_blocking(move || {
+        record.changed(changed(&before, &config_lines(&config)));
+        // It ran code that serving does not need.
+        process::give_up_code_of_the_start();
+    }));
 }
 
 /// Lists lines that only one of two configurations has: `-` and those of the one before,
