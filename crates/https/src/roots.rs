@@ -58,8 +58,11 @@ fn of_file(file: &Path) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Reads at least one certificate.
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+/// Reads the certificates of a PEM file: at least one.
+///
+/// # Errors
+/// Names the file and what is wrong with it.
+pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let pem = read(file).map_err(|error| at(file, &error))?;
     if pem.len() > MAX_FILE {
         return Err(at(file, &"it is over 4 MiB: no file of certificates"));

@@ -1,13 +1,12 @@
 //! Root certificates that clients have: a leaf that one of them issued needs no
 //! chain.
 
-use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
+use sekisho_https::roots;
 
 use crate::terminal::failure::Result;
 
@@ -21,9 +20,10 @@ pub(crate) struct Roots {
 impl Roots {
     /// Loads the certificates of `--ca`.
     pub(super) fn load(file: Option<&Path>) -> Result<Self> {
-        let given = file.map(read).transpose()?.unwrap_or_default();
+        let given = file.map(roots::certificates).transpose();
+        let given = given.map_err(anyhow::Error::msg).context("--ca")?;
         Ok(Self {
-            given,
+            given: given.unwrap_or_default(),
             all: OnceLock::new(),
         })
     }
@@ -43,18 +43,4 @@ impl Roots {
             [self.given.clone(), system].concat()
         })
     }
-}
-
-fn read(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let option = || format!("--ca {}", file.display());
-    let text = fs::read(file).with_context(option)?;
-    let certificates: std::result::Result<Vec<_>, _> =
-        CertificateDer::pem_slice_iter(&text).collect();
-    let certificates = certificates.with_context(option)?;
-    ensure!(
-        !certificates.is_empty(),
-        "{} holds no certificate (BEGIN CERTIFICATE)",
-        option()
-    );
-    Ok(certificates)
 }
