@@ -39,8 +39,6 @@ pub(crate) use acme::Acme;
 pub(crate) use effective::{Entry, Origin, Section};
 pub(crate) use error::ConfigError;
 pub(crate) use hook::Hook;
-#[cfg(feature = "hook")]
-pub(crate) use hook::OnError;
 pub(crate) use secret::SecretSource;
 pub(crate) use sekisho_server::value::Size;
 pub(crate) use trust::Exposure;

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+#[cfg(feature = "hook")]
+use sekisho_hook::OnError;
 use sekisho_stores::postgres;
 use sekisho_stores::url::path_below;
 use serde::Deserialize;
@@ -39,6 +41,7 @@ pub(crate) struct Hook {
     /// `folders`: folders below which scripts read certificates and keys.
     pub(crate) folders: Vec<PathBuf>,
     /// `on_error`: what a handshake gets whose run failed.
+    #[cfg(feature = "hook")]
     pub(crate) on_error: OnError,
     /// `memory`: bytes of each worker's Luau state.
     pub(crate) memory: usize,
@@ -65,17 +68,6 @@ impl Hook {
     }
 }
 
-/// Policy for handshakes whose run failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnError {
-    /// The alert `internal_error`.
-    Refuse,
-    /// The ordinary lookup.
-    Lookup,
-    /// The default of the listening address.
-    Default,
-}
-
 /// Checks the section.
 pub(super) fn check(raw: &RawHook, base: &Path, problems: &mut Problems) -> Option<Hook> {
     if cfg!(not(feature = "hook")) {
@@ -90,11 +82,13 @@ pub(super) fn check(raw: &RawHook, base: &Path, problems: &mut Problems) -> Opti
         problems.add_missing(&["hook", "script"], text);
     }
     let script = problems.parsed(&["hook", "script"], raw.script.as_ref(), below);
+    #[cfg(feature = "hook")]
     let on_error = problems.parsed(&["hook", "on_error"], raw.on_error.as_ref(), on_error);
     Some(Hook {
         script: script.unwrap_or_default(),
         folders: problems.list("hook", "folders", &raw.folders, below),
-        on_error: on_error.unwrap_or(OnError::Refuse),
+        #[cfg(feature = "hook")]
+        on_error: on_error.unwrap_or_default(),
         memory: problems.or_default(key("memory").bytes(raw.memory.as_ref())),
         cpu: problems.or_default(key("cpu").time(raw.cpu.as_ref())),
         timeout: problems.or_default(key("timeout").time(raw.timeout.as_ref())),
@@ -117,6 +111,7 @@ fn databases(
     databases.collect()
 }
 
+#[cfg(feature = "hook")]
 fn on_error(text: &str) -> Result<OnError, String> {
     match text {
         "refuse" => Ok(OnError::Refuse),

@@ -18,7 +18,7 @@ use sekisho_server::{Publisher, VirtualHost, hook as server};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::config::{Config, Hook as Section, OnError};
+use crate::config::{Config, Hook as Section};
 use crate::wiring::open::lookup;
 use clients::Clients;
 use imports::Imports;
@@ -200,11 +200,7 @@ fn settings(config: &Config, section: &Section) -> anyhow::Result<Settings> {
         name: shown.to_string(),
         source,
         folders: section.folders.clone(),
-        on_error: match section.on_error {
-            OnError::Refuse => sekisho_hook::OnError::Refuse,
-            OnError::Lookup => sekisho_hook::OnError::Lookup,
-            OnError::Default => sekisho_hook::OnError::Default,
-        },
+        on_error: section.on_error,
         memory: section.memory,
         cpu: section.cpu,
         deadline: section.timeout,

@@ -1,6 +1,8 @@
 //! Tests `[hook]`.
 #![cfg(feature = "hook")]
 
+use sekisho_hook::OnError;
+
 use super::*;
 
 fn hook(text: &str) -> Hook {
