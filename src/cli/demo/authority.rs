@@ -1,8 +1,7 @@
 //! A certificate authority that only the demo's clients trust.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::Context;
@@ -10,6 +9,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
 };
+use sekisho_stores::own_file;
 use time::{Duration, OffsetDateTime, Time};
 
 use crate::cli::demo::folder::replace;
@@ -37,7 +37,10 @@ impl Authority {
             }
             _ => {
                 let pair = KeyPair::generate()?;
-                write_secret(&key, &pair.serialize_pem())?;
+                let made = own_file::remove(&key).and_then(|()| own_file::create(&key));
+                let written =
+                    made.and_then(|mut file| file.write_all(pair.serialize_pem().as_bytes()));
+                written.with_context(|| key.display().to_string())?;
                 let root = params(today)?.self_signed(&pair)?.pem();
                 replace(&cert, root.as_bytes()).with_context(|| cert.display().to_string())?;
                 (root, pair)
@@ -89,15 +92,6 @@ fn read(path: &Path) -> Result<Option<String>> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| path.display().to_string()),
     }
-}
-
-fn write_secret(path: &Path, text: &str) -> Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options
-        .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .with_context(|| path.display().to_string())
 }
 
 /// File of the certificate that clients must trust.
