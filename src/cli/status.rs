@@ -44,54 +44,31 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
 /// Returns a line of each part, for people.
 fn lines(status: &Value) -> Vec<(&'static str, String)> {
     let (text, number) = (|path| text(status, path), |path| number(status, path));
+    let (version, pid, service) = (text("/version"), number("/pid"), service(status));
+    let up = duration(number("/uptime_seconds"));
+    let (open, limit) = (number("/connections/open"), number("/connections/limit"));
+    let records = number("/cache/records");
+    let [used, capacity] = ["/cache/bytes", "/cache/capacity_bytes"].map(|path| number(path) >> 20);
+    let (url, state) = (text("/store/url"), text("/store/state"));
+    let (errors, loads) = (number("/store/errors"), number("/store/loads_in_flight"));
+    let (feed, position) = (text("/feed/state"), number("/feed/position"));
     let mut lines = vec![
         (
             "version",
-            format!(
-                "{}, process {}, up {}{}",
-                text("/version"),
-                number("/pid"),
-                duration(number("/uptime_seconds")),
-                service(status)
-            ),
+            format!("{version}, process {pid}, up {up}{service}"),
         ),
         ("config", text("/config")),
         ("workers", text("/workers")),
-        (
-            "connections",
-            format!(
-                "{} of {}",
-                number("/connections/open"),
-                number("/connections/limit")
-            ),
-        ),
+        ("connections", format!("{open} of {limit}")),
         (
             "cache",
-            format!(
-                "{} hosts, {} of {} MiB",
-                number("/cache/records"),
-                number("/cache/bytes") >> 20,
-                number("/cache/capacity_bytes") >> 20
-            ),
+            format!("{records} hosts, {used} of {capacity} MiB"),
         ),
         (
             "store",
-            format!(
-                "{}: {}, {} errors, {} loads in flight",
-                text("/store/url"),
-                text("/store/state"),
-                number("/store/errors"),
-                number("/store/loads_in_flight")
-            ),
+            format!("{url}: {state}, {errors} errors, {loads} loads in flight"),
         ),
-        (
-            "feed",
-            format!(
-                "{}, at change {}",
-                text("/feed/state"),
-                number("/feed/position")
-            ),
-        ),
+        ("feed", format!("{feed}, at change {position}")),
     ];
     certificates(status, &mut lines);
     handovers(status, &mut lines);
@@ -135,14 +112,11 @@ fn certificates(status: &Value, lines: &mut Vec<(&'static str, String)>) {
 
 fn handovers(status: &Value, lines: &mut Vec<(&'static str, String)>) {
     let (text, number) = (|path| text(status, path), |path| number(status, path));
-    lines.push((
-        "hand-overs",
-        format!(
-            "{}, {} connections cut off",
-            number("/handovers/count"),
-            number("/handovers/connections_cut")
-        ),
-    ));
+    let (count, cut) = (
+        number("/handovers/count"),
+        number("/handovers/connections_cut"),
+    );
+    lines.push(("hand-overs", format!("{count}, {cut} connections cut off")));
     if !status["handovers"]["last"].is_null() {
         let (kind, at) = (text("/handovers/last/kind"), text("/handovers/last/at"));
         let changed = status["handovers"]["last"]["changed"].as_array();
