@@ -65,7 +65,7 @@ use std::time::Duration;
 use aws_lc_rs::digest::{SHA256, digest};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use self::file::CacheFile;
 use self::pending::{Kept, Pending};
@@ -86,7 +86,7 @@ use sekisho_certs::metrics::Registry;
 use sekisho_certs::store::{
     Catalog, CatalogId, DocumentKind, Found, LogPosition, Result, StoreError,
 };
-use sekisho_certs::{Noted, Seen};
+use sekisho_certs::{LogLimiter, Noted, Seen};
 
 /// Where copies are kept, and of what.
 #[derive(Clone, Debug)]
@@ -144,8 +144,7 @@ struct Outage {
     /// True after a reading of the feed that succeeded.
     is_feed_healthy: bool,
     is_away: bool,
-    /// When a log line last told of it.
-    logged: Option<Instant>,
+    logged: LogLimiter,
 }
 
 impl DiskCache {
@@ -264,14 +263,11 @@ impl DiskCache {
         let stats = &self.inner.shared.stats;
         stats.answers.inc();
         let mut outage = lock(&self.inner.outage);
-        let now = Instant::now();
         // A store that comes and goes is logged now and then.
-        let is_logged = outage.logged.is_some_and(|at| now < at + LOG_LINE_EVERY);
-        if outage.is_away || is_logged {
+        if outage.is_away || outage.logged.allow().is_none() {
             return;
         }
         outage.is_away = true;
-        outage.logged = Some(now);
         tracing::warn!(
             error = %failed,
             copies = stats.copies.get(),
@@ -357,5 +353,3 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_CALLS: usize = 1024;
 /// How long the first answer waits for more to share a transaction with.
 const BATCH_DELAY: Duration = Duration::from_millis(20);
-/// Between two log lines that the store is out of reach.
-const LOG_LINE_EVERY: Duration = Duration::from_secs(10);
