@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rustls_pki_types::CertificateDer;
 
+use crate::fault::Fault;
 use sekisho_certs::credential::{
     CredentialId, KeyType, SealedBytes, StoredCredential, split_chain,
 };
@@ -13,21 +14,21 @@ use sekisho_certs::store::{Document, DocumentId};
 
 /// A row of SQLite or PostgreSQL. NULL is none.
 pub(crate) trait CatalogRow {
-    /// Error of the database, before its name is known.
-    type Fault: From<Damaged>;
+    /// Error of the database's client library.
+    type Error;
 
-    fn integer(&self, column: usize) -> Result<Option<i64>, Self::Fault>;
-    fn flag(&self, column: usize) -> Result<bool, Self::Fault>;
-    fn text(&self, column: usize) -> Result<Option<&str>, Self::Fault>;
-    fn bytes(&self, column: usize) -> Result<Option<&[u8]>, Self::Fault>;
+    fn integer(&self, column: usize) -> Step<Option<i64>, Self>;
+    fn flag(&self, column: usize) -> Step<bool, Self>;
+    fn text(&self, column: usize) -> Step<Option<&str>, Self>;
+    fn bytes(&self, column: usize) -> Step<Option<&[u8]>, Self>;
 
     /// Returns a document's text. Bytes that are not UTF-8 give one that is no JSON, and can
     /// be shown.
-    fn document(&self, column: usize) -> Result<Arc<str>, Self::Fault>;
+    fn document(&self, column: usize) -> Step<Arc<str>, Self>;
 }
 
-/// A stored value that this program can't have written; says which.
-pub(crate) struct Damaged(pub(crate) String);
+/// Result of reading a row.
+pub(crate) type Step<T, R> = Result<T, Fault<<R as CatalogRow>::Error>>;
 
 /// Columns of a host record, under the table's short name `h`. Its pattern stands elsewhere.
 macro_rules! host_columns {
@@ -47,7 +48,7 @@ pub(crate) fn host<R: CatalogRow>(
     row: &R,
     first: usize,
     pattern: HostPattern,
-) -> Result<HostRecord, R::Fault> {
+) -> Step<HostRecord, R> {
     let text = |column: usize| row.text(first + column).ok().flatten();
     let tenant = match text(0) {
         Some("") => Ok(Tenant::default()),
@@ -77,7 +78,7 @@ pub(crate) fn host<R: CatalogRow>(
 }
 
 /// Reads a record from [`host_columns`] beginning at `first`, with its pattern after them.
-pub(crate) fn listed_host<R: CatalogRow>(row: &R, first: usize) -> Result<HostRecord, R::Fault> {
+pub(crate) fn listed_host<R: CatalogRow>(row: &R, first: usize) -> Step<HostRecord, R> {
     host(row, first, pattern(row, first + HOST_COLUMNS)?)
 }
 
@@ -87,7 +88,7 @@ pub(crate) fn list_start(after: Option<&HostPattern>) -> String {
 }
 
 /// Reads references from three columns, in the order of [`KeyType::ALL`].
-pub(crate) fn references<R: CatalogRow>(row: &R, first: usize) -> Result<References, R::Fault> {
+pub(crate) fn references<R: CatalogRow>(row: &R, first: usize) -> Step<References, R> {
     let mut references = References::default();
     for (column, key_type) in KeyType::ALL.into_iter().enumerate() {
         references.set(key_type, credential_id(row, first + column)?);
@@ -111,11 +112,11 @@ pub(crate) fn credential<R: CatalogRow>(
     first: usize,
     id: CredentialId,
     key_type: KeyType,
-) -> Result<StoredCredential<SealedBytes>, R::Fault> {
+) -> Step<StoredCredential<SealedBytes>, R> {
     let mut chain = vec![CertificateDer::from(bytes(row, first + 1)?.to_vec())];
     if let Some(issuers) = row.bytes(first + 2)? {
-        let issuers =
-            split_chain(issuers).ok_or_else(|| Damaged(format!("the issuers of {id} are cut")))?;
+        let issuers = split_chain(issuers)
+            .ok_or_else(|| Fault::Value(format!("the issuers of {id} are cut")))?;
         chain.extend(issuers);
     }
     Ok(StoredCredential {
@@ -133,7 +134,7 @@ pub(crate) fn credential<R: CatalogRow>(
 pub(crate) fn listed_credential<R: CatalogRow>(
     row: &R,
     first: usize,
-) -> Result<StoredCredential<SealedBytes>, R::Fault> {
+) -> Step<StoredCredential<SealedBytes>, R> {
     let id = CredentialId::from_u64(number(row, first + 8)?);
     credential(row, first, id, key_type(row, first + 9)?)
 }
@@ -147,7 +148,7 @@ macro_rules! document_columns {
 pub(crate) use document_columns;
 
 /// Reads a document from [`document_columns`].
-pub(crate) fn document<R: CatalogRow>(row: &R) -> Result<Document<SealedBytes>, R::Fault> {
+pub(crate) fn document<R: CatalogRow>(row: &R) -> Step<Document<SealedBytes>, R> {
     Ok(Document {
         id: document_id(row)?,
         bytes: sealed(row, 2)?,
@@ -157,17 +158,19 @@ pub(crate) fn document<R: CatalogRow>(row: &R) -> Result<Document<SealedBytes>, 
 }
 
 /// Reads kind and key from the first columns.
-pub(crate) fn document_id<R: CatalogRow>(row: &R) -> Result<DocumentId, R::Fault> {
+pub(crate) fn document_id<R: CatalogRow>(row: &R) -> Step<DocumentId, R> {
     let (kind, key) = (text(row, 0)?.to_owned(), text(row, 1)?.to_owned());
     Ok(DocumentId::new(kind, key))
 }
 
 /// Reads key id, nonce and ciphertext from three columns.
-pub(crate) fn sealed<R: CatalogRow>(row: &R, first: usize) -> Result<SealedBytes, R::Fault> {
+pub(crate) fn sealed<R: CatalogRow>(row: &R, first: usize) -> Step<SealedBytes, R> {
     let key_id = u32::try_from(integer(row, first)?).ok();
     let nonce = bytes(row, first + 1)?.try_into().ok();
     let (Some(key_id), Some(nonce)) = (key_id, nonce) else {
-        return Err(Damaged("a sealed secret has no key id or nonce".into()).into());
+        return Err(Fault::Value(
+            "a sealed secret has no key id or nonce".into(),
+        ));
     };
     Ok(SealedBytes {
         key_id,
@@ -177,45 +180,45 @@ pub(crate) fn sealed<R: CatalogRow>(row: &R, first: usize) -> Result<SealedBytes
 }
 
 /// Reads the type of a credential's key.
-pub(crate) fn key_type<R: CatalogRow>(row: &R, column: usize) -> Result<KeyType, R::Fault> {
+pub(crate) fn key_type<R: CatalogRow>(row: &R, column: usize) -> Step<KeyType, R> {
     let word = text(row, column)?;
-    KeyType::parse(word).ok_or_else(|| Damaged(format!("unknown key type {word:?}")).into())
+    KeyType::parse(word).ok_or_else(|| Fault::Value(format!("unknown key type {word:?}")))
 }
 
 /// Reads a host's pattern.
-pub(crate) fn pattern<R: CatalogRow>(row: &R, column: usize) -> Result<HostPattern, R::Fault> {
+pub(crate) fn pattern<R: CatalogRow>(row: &R, column: usize) -> Step<HostPattern, R> {
     let text = text(row, column)?;
-    HostPattern::parse(text).map_err(|why| Damaged(format!("host {text:?}: {why}")).into())
+    HostPattern::parse(text).map_err(|why| Fault::Value(format!("host {text:?}: {why}")))
 }
 
 /// Reads a credential's id; none from an empty column.
 pub(crate) fn credential_id<R: CatalogRow>(
     row: &R,
     column: usize,
-) -> Result<Option<CredentialId>, R::Fault> {
+) -> Step<Option<CredentialId>, R> {
     let id = row.integer(column)?;
     Ok(id.map(|id| CredentialId::from_u64(id.cast_unsigned())))
 }
 
 /// Reads an id or a number of the log.
-pub(crate) fn number<R: CatalogRow>(row: &R, column: usize) -> Result<u64, R::Fault> {
+pub(crate) fn number<R: CatalogRow>(row: &R, column: usize) -> Step<u64, R> {
     Ok(integer(row, column)?.cast_unsigned())
 }
 
-pub(crate) fn integer<R: CatalogRow>(row: &R, column: usize) -> Result<i64, R::Fault> {
+pub(crate) fn integer<R: CatalogRow>(row: &R, column: usize) -> Step<i64, R> {
     there(row.integer(column)?, column)
 }
 
-pub(crate) fn text<R: CatalogRow>(row: &R, column: usize) -> Result<&str, R::Fault> {
+pub(crate) fn text<R: CatalogRow>(row: &R, column: usize) -> Step<&str, R> {
     there(row.text(column)?, column)
 }
 
-fn bytes<R: CatalogRow>(row: &R, column: usize) -> Result<&[u8], R::Fault> {
+fn bytes<R: CatalogRow>(row: &R, column: usize) -> Step<&[u8], R> {
     there(row.bytes(column)?, column)
 }
 
-fn there<T, F: From<Damaged>>(value: Option<T>, column: usize) -> Result<T, F> {
-    value.ok_or_else(|| Damaged(format!("column {column} is empty")).into())
+fn there<T, E>(value: Option<T>, column: usize) -> Result<T, Fault<E>> {
+    value.ok_or_else(|| Fault::Value(format!("column {column} is empty")))
 }
 
 /// Converts an id or a number to the databases' form: both stay below 2^63.

@@ -65,7 +65,7 @@ use std::time::Duration;
 use aws_lc_rs::digest::{SHA256, digest};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use self::file::CacheFile;
 use self::pending::{Kept, Pending};
@@ -75,7 +75,7 @@ use self::stats::Stats;
 use self::tables::Meta;
 use self::writer::Writer;
 use self::written::Written;
-use crate::fault::unavailable;
+use crate::fault::{unavailable, within};
 use crate::lock::lock;
 use crate::random::random;
 use crate::threads::Threads;
@@ -302,8 +302,7 @@ impl Inner {
             true => Ok(work(writer)),
             false => Err(unavailable("the disk cache was handed over")),
         });
-        let given = timeout(ASK_TIMEOUT, given).await;
-        given.unwrap_or(Err(StoreError::TimedOut(ASK_TIMEOUT)))
+        within(ASK_TIMEOUT, given).await
     }
 
     /// Counts the copies, then writes answers soon after the first of them came.

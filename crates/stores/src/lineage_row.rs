@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::catalog_row::{self, CatalogRow, Damaged};
+use crate::catalog_row::{self, CatalogRow, Step};
+use crate::fault::Fault;
 use sekisho_certs::credential::{KeyType, SealedBytes};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::lineage::{Claim, LastError, Lineage, LineageName, Wishes};
@@ -26,10 +27,10 @@ pub(crate) fn names(names: &[HostPattern]) -> String {
 
 /// Reads a lineage from [`columns`]. The error of a text says which lineage is damaged, and
 /// how.
-pub(crate) fn read<R: CatalogRow>(row: &R) -> Result<Lineage<SealedBytes>, R::Fault> {
+pub(crate) fn read<R: CatalogRow>(row: &R) -> Step<Lineage<SealedBytes>, R> {
     let name = name(row)?;
-    let bad = |what: &dyn ToString| Damaged(format!("lineage {name}: {}", what.to_string()));
-    let owned = |column| Ok::<_, R::Fault>(row.text(column)?.map(str::to_owned));
+    let bad = |what: &dyn ToString| Fault::Value(format!("lineage {name}: {}", what.to_string()));
+    let owned = |column| Ok::<_, Fault<R::Error>>(row.text(column)?.map(str::to_owned));
     let names = catalog_row::text(row, 2)?
         .split(' ')
         .map(HostPattern::parse);
@@ -83,9 +84,9 @@ pub(crate) fn read<R: CatalogRow>(row: &R) -> Result<Lineage<SealedBytes>, R::Fa
 }
 
 /// Reads a lineage's name from the first column.
-pub(crate) fn name<R: CatalogRow>(row: &R) -> Result<LineageName, R::Fault> {
+pub(crate) fn name<R: CatalogRow>(row: &R) -> Step<LineageName, R> {
     let name = LineageName::parse(catalog_row::text(row, 0)?);
-    name.map_err(|why| Damaged(why).into())
+    name.map_err(Fault::Value)
 }
 
 /// Converts a time to milliseconds, of which sums with the clock stay in range:

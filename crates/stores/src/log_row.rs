@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::catalog_row::{self, CatalogRow, Damaged};
+use crate::catalog_row::{self, CatalogRow, Step};
+use crate::fault::Fault;
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::store::{Change, DocumentId, Subject, What};
 
@@ -17,9 +18,9 @@ pub(crate) fn columns(subject: &Subject) -> (&'static str, &str, Cow<'_, str>) {
 
 /// Reads a change from the columns `number`, `subject`, `kind`, `key` and `removed`,
 /// beginning at `first`. The error says which change is damaged, and how.
-pub(crate) fn read<R: CatalogRow>(row: &R, first: usize) -> Result<Change, R::Fault> {
+pub(crate) fn read<R: CatalogRow>(row: &R, first: usize) -> Step<Change, R> {
     let number = catalog_row::number(row, first)?;
-    let bad = |what: String| Damaged(format!("change {number}: {what}"));
+    let bad = |what: String| Fault::Value(format!("change {number}: {what}"));
     let key = catalog_row::text(row, first + 3)?;
     let subject = match catalog_row::text(row, first + 1)? {
         HOST => {
@@ -31,7 +32,7 @@ pub(crate) fn read<R: CatalogRow>(row: &R, first: usize) -> Result<Change, R::Fa
             let kind = catalog_row::text(row, first + 2)?.to_owned();
             Subject::Document(DocumentId::new(kind, key.to_owned()))
         }
-        other => return Err(bad(format!("of the unknown subject {other:?}")).into()),
+        other => return Err(bad(format!("of the unknown subject {other:?}"))),
     };
     let what = match row.flag(first + 4)? {
         true => What::Removed,

@@ -37,18 +37,19 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OnceCell, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use self::counts::Counts;
 use self::entry::Entry;
 pub(crate) use self::server::CachePosition;
 pub use self::server::CacheServer;
 use self::server::Got;
+use crate::fault::within;
 use crate::lock::lock;
 use sekisho_certs::host::HostName;
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::store::{
-    BoxFuture, Catalog, CatalogId, ChangePage, Found, LogPosition, Result, StoreError,
+    BoxFuture, Catalog, CatalogId, ChangePage, Found, LogPosition, StoreError,
 };
 use sekisho_certs::{FeedState, Follower, SealedBytes};
 use sekisho_certs::{Noted, Seen};
@@ -181,7 +182,7 @@ impl RedisCache {
             shared.counts.passed_over.inc();
             return None;
         };
-        let got = in_time(shared.timeouts.get, shared.server.get(position, name));
+        let got = within(shared.timeouts.get, shared.server.get(position, name));
         let counter = match got.await {
             Ok(Got::Found(found)) => {
                 shared.counts.hits.inc();
@@ -234,7 +235,7 @@ impl RedisCache {
         let shared = Arc::clone(shared);
         self.shared.runtime.spawn(async move {
             let fill = shared.server.fill(&position, &entry);
-            let counter = match in_time(shared.timeouts.background, fill).await {
+            let counter = match within(shared.timeouts.background, fill).await {
                 Ok(true) => &shared.counts.stored,
                 Ok(false) => &shared.counts.refused,
                 Err(error) => {
@@ -325,13 +326,6 @@ impl Shared {
         self.failed.store(true, Ordering::Release);
         self.lose();
     }
-}
-
-/// Drops a call that takes too long. Whether it had an effect, the state in
-/// Redis tells.
-async fn in_time<T>(bound: Duration, call: impl Future<Output = Result<T>>) -> Result<T> {
-    let answer = timeout(bound, call).await;
-    answer.unwrap_or(Err(StoreError::TimedOut(bound)))
 }
 
 /// Fills under way at most, some kilobytes each; further ones are left out.

@@ -7,12 +7,10 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
-
 use crate::backoff::Backoff;
 use crate::breaker::Breaker;
 use crate::disk_cache::DiskCache;
-use crate::fault::unavailable;
+use crate::fault::{unavailable, within};
 pub use crate::options::STORE_TIMEOUT;
 #[cfg(feature = "redis")]
 use crate::redis_cache::{CachePosition, RedisCache};
@@ -272,8 +270,7 @@ impl Tiers {
         let permit = self.breaker.allow().ok_or_else(|| {
             unavailable("it failed several times in a row and is left alone for a moment")
         })?;
-        let outcome = timeout(self.deadline, call).await;
-        let outcome = outcome.unwrap_or(Err(StoreError::TimedOut(self.deadline)));
+        let outcome = within(self.deadline, call).await;
         match &outcome {
             Err(StoreError::Unavailable(_) | StoreError::TimedOut(_)) => permit.failed(),
             // A full queue is not a store failure.

@@ -20,14 +20,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::timeout;
 
 use super::file::CacheFile;
 use super::writer::Writer;
 use super::{DiskCache, Options};
-use crate::fault::unavailable;
+use crate::fault::{unavailable, within};
 use sekisho_certs::Seen;
-use sekisho_certs::store::{Result, StoreError};
+use sekisho_certs::store::Result;
 
 impl DiskCache {
     /// Opens the file as [`Self::open`] does, with the lock that a process handed over. That
@@ -107,11 +106,8 @@ impl DiskCache {
         // Not taken back when this future is dropped or late: a state between would stay.
         let writer = Arc::clone(&self.inner);
         let given = tokio::spawn(async move { writer.writer.run(work).await });
-        match timeout(DISK_TIMEOUT, given).await {
-            Ok(Ok(done)) => done,
-            Ok(Err(_)) => Err(unavailable("the runtime ended")),
-            Err(_) => Err(StoreError::TimedOut(DISK_TIMEOUT)),
-        }
+        let ended = |_| Err(unavailable("the runtime ended"));
+        within(DISK_TIMEOUT, async { given.await.unwrap_or_else(ended) }).await
     }
 }
 

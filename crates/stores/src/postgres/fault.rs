@@ -3,45 +3,23 @@
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use super::url::Url;
-use crate::catalog_row::Damaged;
+use crate::fault;
 use sekisho_certs::store::StoreError;
 use sekisho_https::describe;
 
-/// Failure of a step of a call, before the database's name is known.
-#[derive(Debug)]
-pub(crate) enum Fault {
-    /// The client library's or the server's own.
-    Sql(tokio_postgres::Error),
-    /// Ours, complete.
-    Store(StoreError),
-    /// A stored value that this program can't have written.
-    Value(String),
-    /// There is no store that this program can use; says why.
-    Unusable(String),
-    /// The database can't be reached; says why.
-    Away(String),
-    /// The answer is none that the caller can use, such as one that is too large; says why.
-    Unfit(String),
-}
+/// Failure of a step of a call.
+pub(crate) type Fault = fault::Fault<tokio_postgres::Error>;
 
 /// Result of a step of a call.
 pub(crate) type Step<T> = std::result::Result<T, Fault>;
 
 impl Fault {
-    /// With the database's name, which shows no password.
+    /// Adds the database's name.
     pub(super) fn at(self, url: &Url) -> StoreError {
-        let shown = &url.to_string();
-        match self {
-            Self::Store(error) => error,
-            Self::Value(what) => StoreError::Corrupt(format!("{shown} is damaged: {what}").into()),
-            Self::Unusable(why) => StoreError::Corrupt(format!("{shown}: {why}").into()),
-            Self::Away(why) => StoreError::Unavailable(format!("{shown}: {why}").into()),
-            Self::Unfit(why) => StoreError::Failed(format!("{shown}: {why}").into()),
-            Self::Sql(error) => match error.as_db_error() {
-                Some(said) => refused(shown, said),
-                None => StoreError::Unavailable(format!("{shown}: {}", describe(&error)).into()),
-            },
-        }
+        self.named(url, |error| match error.as_db_error() {
+            Some(said) => refused(&url.to_string(), said),
+            None => StoreError::Unavailable(format!("{url}: {}", describe(&error)).into()),
+        })
     }
 
     /// Tells whether the connection ended, or is ended by the server after this.
@@ -60,18 +38,6 @@ impl Fault {
 impl From<tokio_postgres::Error> for Fault {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Sql(error)
-    }
-}
-
-impl From<Damaged> for Fault {
-    fn from(Damaged(what): Damaged) -> Self {
-        Self::Value(what)
-    }
-}
-
-impl From<StoreError> for Fault {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
     }
 }
 

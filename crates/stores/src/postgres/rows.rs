@@ -15,7 +15,7 @@ pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Step<T> {
 }
 
 impl CatalogRow for Row {
-    type Fault = Fault;
+    type Error = tokio_postgres::Error;
 
     fn integer(&self, column: usize) -> Step<Option<i64>> {
         get(self, column)

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::Shared;
 use super::server::{CachePosition, Space};
-use super::{Shared, in_time};
 use crate::backoff::Backoff;
-use crate::fault::unavailable;
+use crate::fault::{unavailable, within};
 use crate::lock::lock;
 use sekisho_certs::Noted;
 use sekisho_certs::store::{LogPosition, Result};
@@ -59,7 +59,7 @@ impl Shared {
             let catalog = self.id.get_or_try_init(|| self.catalog.id()).await?;
             let space = Arc::new(Space::new(*catalog, baseline.at.log));
             let state = self.server.state(&space);
-            let Some((state, mark)) = in_time(self.timeouts.background, state).await? else {
+            let Some((state, mark)) = within(self.timeouts.background, state).await? else {
                 self.begin(&space, None).await?;
                 continue;
             };
@@ -67,7 +67,7 @@ impl Shared {
                 continue;
             }
             // Lookups will wait for it no longer than this.
-            in_time(self.timeouts.get, self.server.state(&space)).await?;
+            within(self.timeouts.get, self.server.state(&space)).await?;
             if self.compared(state, baseline) {
                 return Ok(());
             }
@@ -110,7 +110,7 @@ impl Shared {
         }
         // If the state went back meanwhile, the next round sees it.
         let advance = self.server.advance(state, &page);
-        in_time(self.timeouts.background, advance).await?;
+        within(self.timeouts.background, advance).await?;
         Ok(false)
     }
 
@@ -121,7 +121,7 @@ impl Shared {
             return Err(unavailable("the log starts over"));
         }
         let begin = self.server.begin(space, instead, head);
-        in_time(self.timeouts.background, begin).await
+        within(self.timeouts.background, begin).await
     }
 
     /// Tells whether that state was compared before in this epoch, and is as far.

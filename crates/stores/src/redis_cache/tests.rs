@@ -26,7 +26,9 @@ use sekisho_certs::feed::Feed;
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::seal::{Batch, KeyRing, MasterKey, OpenKey, Sealer};
-use sekisho_certs::store::{Answer, CatalogId, ChangeLog, Document, Precondition, Store, Write};
+use sekisho_certs::store::{
+    Answer, CatalogId, ChangeLog, Document, Precondition, Result, Store, Write,
+};
 use sekisho_testkit::Memory;
 use sekisho_testkit::contract::fixture::{certificate, pattern, plain, put_host, record};
 

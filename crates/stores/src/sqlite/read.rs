@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, Params, Row, Transaction, TransactionBehavior};
 
+use super::fault::explain;
 use super::find::find;
 #[cfg(test)]
 use super::lineages;
@@ -34,7 +35,9 @@ impl StoreConnection {
 
     /// Reads with a connection whose fault gets the file's name.
     pub(super) fn run<T>(&mut self, work: impl FnOnce(&mut Connection) -> Step<T>) -> Result<T> {
-        work(&mut self.connection).map_err(|fault| fault.at(&self.path))
+        let path = &self.path;
+        work(&mut self.connection)
+            .map_err(|fault| fault.named(&path.display(), |error| explain(path, &error)))
     }
 
     /// Finds what answers for this name, and the position of that state.

@@ -1,52 +1,18 @@
 //! Values of SQLite, and what goes wrong with them.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use rusqlite::{Error, Row};
 
-use super::fault::explain;
-use crate::catalog_row::{CatalogRow, Damaged};
-use sekisho_certs::store::StoreError;
+use crate::catalog_row::CatalogRow;
+use crate::fault;
 
-/// Error of a step, before the file's name is known.
-pub(crate) enum Fault {
-    /// SQLite's own.
-    Sql(rusqlite::Error),
-    /// Ours, complete.
-    Store(StoreError),
-    /// A stored value that this program can't have written.
-    Value(String),
-}
+/// Failure of a step of a call.
+pub(crate) type Fault = fault::Fault<Error>;
 
-impl Fault {
-    /// Adds the file's name.
-    pub(super) fn at(self, path: &Path) -> StoreError {
-        match self {
-            Self::Sql(error) => explain(path, &error),
-            Self::Store(error) => error,
-            Self::Value(what) => {
-                StoreError::Corrupt(format!("{} is damaged: {what}", path.display()).into())
-            }
-        }
-    }
-}
-
-impl From<rusqlite::Error> for Fault {
-    fn from(error: rusqlite::Error) -> Self {
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
         Self::Sql(error)
-    }
-}
-
-impl From<Damaged> for Fault {
-    fn from(Damaged(what): Damaged) -> Self {
-        Self::Value(what)
-    }
-}
-
-impl From<StoreError> for Fault {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
     }
 }
 
@@ -54,7 +20,7 @@ impl From<StoreError> for Fault {
 pub(crate) type Step<T> = std::result::Result<T, Fault>;
 
 impl CatalogRow for Row<'_> {
-    type Fault = Fault;
+    type Error = Error;
 
     fn integer(&self, column: usize) -> Step<Option<i64>> {
         Ok(self.get(column)?)
