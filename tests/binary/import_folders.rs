@@ -169,7 +169,7 @@ fn a_leaf_of_a_private_authority_may_stand_alone() {
     sandbox.write("ca.pem", "nothing");
     let error = sandbox.fails(&[&PAIR[..], &["--ca", "ca.pem"]].concat());
     assert!(
-        error.contains("--ca ca.pem holds no certificate"),
+        error.contains("--ca ca.pem: holds no certificate"),
         "{error}"
     );
 }

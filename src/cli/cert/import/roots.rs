@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use rustls::pki_types::CertificateDer;
 use sekisho_https::roots;
 
@@ -21,7 +21,7 @@ impl Roots {
     /// Loads the certificates of `--ca`.
     pub(super) fn load(file: Option<&Path>) -> Result<Self> {
         let given = file.map(roots::certificates).transpose();
-        let given = given.map_err(anyhow::Error::msg).context("--ca")?;
+        let given = given.map_err(|why| anyhow!("--ca {why}"))?;
         Ok(Self {
             given: given.unwrap_or_default(),
             all: OnceLock::new(),
