@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::process::geteuid;
+use sekisho_stores::own_file::folder;
 
 /// Checks that only root and the caller can have written `file` or put it
 /// there. Its `command:` runs as the caller. Returns the first part that another
@@ -23,16 +24,12 @@ pub(super) fn check(file: &Path) -> io::Result<Option<String>> {
 }
 
 fn judge(file: &Path) -> io::Result<Option<String>> {
-    let folder = match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
     let caller = geteuid().as_raw();
     // Checks the link, its target, and its folder.
     let judged = [
         ("it", fs::symlink_metadata(file)?),
         ("it", fs::metadata(file)?),
-        ("its folder", fs::metadata(folder)?),
+        ("its folder", fs::metadata(folder(file))?),
     ];
     let mut judged = judged.iter();
     Ok(judged.find_map(|(what, metadata)| problem(what, metadata, caller)))

@@ -32,6 +32,15 @@ pub fn of_database(path: &Path) -> [PathBuf; 4] {
     ["-wal", "-shm", "-journal", ""].map(|suffix| beside(path, suffix))
 }
 
+/// Returns the folder of a file.
+#[must_use]
+pub fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
 /// Returns the path of a file that lies beside this one, under its name with a suffix.
 #[must_use]
 pub fn beside(path: &Path, suffix: &str) -> PathBuf {

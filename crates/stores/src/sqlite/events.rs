@@ -7,10 +7,12 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
+
+use crate::own_file::folder;
 
 /// Events of the folder in which the store lies. A link to the store is followed: events
 /// of both folders count.
@@ -82,13 +84,6 @@ impl FileEvents {
             Some(rest) => rest.is_empty() || rest[0] == b'-',
             None => false,
         })
-    }
-}
-
-fn folder(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-        _ => PathBuf::from("."),
     }
 }
 

@@ -8,6 +8,7 @@ use rusqlite::ErrorCode;
 
 use super::schema::{self, Header};
 use crate::fault::unavailable;
+use crate::own_file::folder;
 use sekisho_certs::store::StoreError;
 
 /// Explains an error of SQLite, and says what to do.
@@ -59,10 +60,7 @@ pub(super) fn unusable(path: &Path, header: &Header) -> Option<StoreError> {
 
 /// The file, or its folder, is not to be had.
 pub(super) fn unreachable_file(path: &Path, error: &io::Error) -> StoreError {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let folder = folder(path);
     let shown = path.display();
     let text = match (error.kind(), fs::metadata(folder)) {
         (_, Err(why)) => format!(
