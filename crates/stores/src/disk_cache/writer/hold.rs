@@ -49,7 +49,13 @@ impl Writer {
         self.hold = Hold::Held;
         self.shared.written.clear();
         if meta.own == self.meta.own {
-            self.take(connection, meta);
+            self.connection = Some(connection);
+            if let Some(position) = meta.position {
+                // Overtakes answers that were read at a lower number. `seen_epoch` stays: a
+                // log that began anew since then voids that position.
+                self.recent.restart(position);
+            }
+            self.meta = meta;
         } else {
             // The other process has made it anew, and sealed what is in it for itself.
             drop(connection);
@@ -70,17 +76,6 @@ impl Writer {
         self.file.give_up();
         // Ends the resync.
         self.shared.resync.request();
-    }
-
-    /// Continues with a file at its own position. `seen_epoch` stays: a log that began anew
-    /// since then voids that position.
-    fn take(&mut self, connection: Connection, meta: Meta) {
-        self.connection = Some(connection);
-        if let Some(position) = meta.position {
-            // Overtakes answers that were read at a lower number.
-            self.recent.restart(position);
-        }
-        self.meta = meta;
     }
 
     fn close(&mut self) {
