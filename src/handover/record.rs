@@ -95,26 +95,14 @@ impl Record {
                 drop(self.handovers.get_or_create(&labels(kind, result)));
             }
         }
-        registry.register(
-            "handovers",
-            "Hand-overs to this process, and those that failed in it",
-            self.handovers.clone(),
-        );
-        registry.register(
-            "older_processes",
-            "Processes before this one that still have connections",
-            self.processes.clone(),
-        );
-        registry.register(
-            "older_connections",
-            "Connections that older processes have",
-            self.connections.clone(),
-        );
-        registry.register(
-            "handover_connections_cut",
-            "Connections that were cut off after hand-overs, since the service was started",
-            self.cut.clone(),
-        );
+        let help = "Hand-overs to this process, and those that failed in it";
+        registry.register("handovers", help, self.handovers.clone());
+        let help = "Processes before this one that still have connections";
+        registry.register("older_processes", help, self.processes.clone());
+        let help = "Connections that older processes have";
+        registry.register("older_connections", help, self.connections.clone());
+        let help = "Connections that were cut off after hand-overs, since the service was started";
+        registry.register("handover_connections_cut", help, self.cut.clone());
     }
 
     /// Returns the state.
