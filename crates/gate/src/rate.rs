@@ -46,21 +46,29 @@ impl<K: Eq + Hash> Rate<K> {
     /// # Errors
     /// The wait until there is one.
     pub fn take(&self, key: K, most: NonZeroU32) -> Result<(), Duration> {
-        let now = nanoseconds(self.epoch.elapsed());
-        let taken = |full_at: u64| {
-            let full_at = full_at.max(now) + self.token(most);
-            match (full_at - now).checked_sub(self.period) {
-                None | Some(0) => Ok(full_at),
-                Some(wait) => Err(Duration::from_nanos(wait)),
-            }
-        };
         let mut shard = self.shard(&key);
         if let Some(mut full_at) = shard.get_mut(&key) {
-            *full_at = taken(*full_at)?;
+            *full_at = self.taken(*full_at, most)?;
             return Ok(());
         }
-        shard.insert(key, taken(0)?);
+        shard.insert(key, self.taken(0, most)?);
         Ok(())
+    }
+
+    /// Looks whether a bucket that holds `most` has a token, and takes none.
+    ///
+    /// # Errors
+    /// The wait until there is one.
+    pub fn check(&self, key: &K, most: NonZeroU32) -> Result<(), Duration> {
+        let full_at = self.shard(key).get(key).copied().unwrap_or_default();
+        self.taken(full_at, most).map(drop)
+    }
+
+    /// Takes a token of a bucket that holds `most`, also of an empty one, which owes it then.
+    pub fn charge(&self, key: K, most: NonZeroU32) {
+        let mut shard = self.shard(&key);
+        let full_at = shard.get(&key).copied().unwrap_or_default();
+        shard.insert(key, full_at.max(self.now()) + self.token(most));
     }
 
     /// Gives a token back to a bucket that holds `most`.
@@ -68,6 +76,20 @@ impl<K: Eq + Hash> Rate<K> {
         if let Some(mut full_at) = self.shard(key).peek_mut(key) {
             *full_at = full_at.saturating_sub(self.token(most));
         }
+    }
+
+    /// Returns when a bucket will be full again after one more token, or the wait for that.
+    fn taken(&self, full_at: u64, most: NonZeroU32) -> Result<u64, Duration> {
+        let now = self.now();
+        let full_at = full_at.max(now) + self.token(most);
+        match (full_at - now).checked_sub(self.period) {
+            None | Some(0) => Ok(full_at),
+            Some(wait) => Err(Duration::from_nanos(wait)),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        nanoseconds(self.epoch.elapsed())
     }
 
     /// Returns the nanoseconds in which a bucket that holds `most` gets a token.
@@ -165,6 +187,22 @@ mod tests {
         assert_eq!(burst(&buckets, 1, 3), 3);
         buckets.give_back(&2, rate(3));
         assert_eq!(burst(&buckets, 2, 3), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_charge_takes_a_token_also_of_an_empty_bucket() {
+        let buckets = per_second();
+        for _ in 0..9 {
+            assert_eq!(buckets.check(&1, rate(2)), Ok(()));
+        }
+        buckets.charge(1, rate(2));
+        assert_eq!(burst(&buckets, 1, 2), 1);
+        buckets.charge(1, rate(2));
+        let refused = buckets.check(&1, rate(2));
+        assert_eq!(refused, Err(Duration::from_secs(1)));
+        advance(Duration::from_secs(1)).await;
+        assert_eq!(buckets.check(&1, rate(2)), Ok(()));
+        assert_eq!(burst(&buckets, 1, 2), 1);
     }
 
     #[tokio::test(start_paused = true)]

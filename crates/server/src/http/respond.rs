@@ -9,7 +9,6 @@ mod scripts;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
@@ -54,7 +53,7 @@ impl Responder {
         Self {
             files: Files::new(cache, guard),
             gates: Gates {
-                rates: Rates::over(Duration::from_secs(1)),
+                rates: Rates::new(),
                 passwords: Passwords::new(),
             },
         }

@@ -1,5 +1,4 @@
-//! Rates of requests that a site's rules allow to each client prefix and to the host, and of
-//! wrong passwords.
+//! Rates of requests that a site's rules allow to each client prefix and to the host.
 
 use std::hash::BuildHasher;
 use std::num::NonZeroU32;
@@ -11,7 +10,7 @@ use sekisho_gate::Rate;
 
 use crate::limits::budget::Prefix;
 
-/// Token buckets of all hosts with a rate. Each holds the tokens of a period.
+/// Token buckets of all hosts with a rate. Each holds the tokens of a second.
 #[derive(Debug)]
 pub(crate) struct Rates {
     buckets: Rate<Key>,
@@ -41,16 +40,16 @@ struct Key {
 }
 
 impl Rates {
-    /// Makes buckets that are full at first. An empty one is full after `period`.
-    pub(crate) fn over(period: Duration) -> Self {
+    /// Makes buckets that are full at first.
+    pub(crate) fn new() -> Self {
         Self {
-            buckets: Rate::new(period),
+            buckets: Rate::new(Duration::from_secs(1)),
             hasher: RandomState::default(),
         }
     }
 
     /// Takes a token of a client's bucket, or of the host's if there is no client. The
-    /// bucket gets `rate` per period.
+    /// bucket gets `rate` per second.
     ///
     /// # Errors
     /// The wait until there is one.
@@ -61,11 +60,6 @@ impl Rates {
         rate: NonZeroU32,
     ) -> Result<(), Duration> {
         self.buckets.take(self.key(scope, client), rate)
-    }
-
-    /// Gives a token back to a bucket.
-    pub(crate) fn give_back(&self, scope: Scope<'_>, client: Option<Prefix>, rate: NonZeroU32) {
-        self.buckets.give_back(&self.key(scope, client), rate);
     }
 
     fn key(&self, scope: Scope<'_>, client: Option<Prefix>) -> Key {
@@ -97,7 +91,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn buckets_are_apart() {
-        let rates = Rates::over(Duration::from_secs(1));
+        let rates = Rates::new();
         let scope = Scope {
             pattern: &A,
             rule: 0,

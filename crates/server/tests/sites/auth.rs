@@ -178,6 +178,71 @@ async fn many_requests_at_once_with_one_pair_cost_one_hash() {
     assert_eq!((count(401), count(429)), (10, 30));
 }
 
+/// Returns a site of users from `user0` on, and others from `slow0` on.
+fn many_users() -> String {
+    let slow = bcrypt::hash_with_salt("secret", 12, [7; 16]).unwrap();
+    let slow = (0..20).map(|number| format!(r#""slow{number}": "{slow}""#));
+    let users = (0..200).map(|number| format!(r#""user{number}": "{BCRYPT}""#));
+    let users: Vec<_> = slow.chain(users).collect();
+    let users = users.join(", ");
+    format!(r#"{{"status": 410, "auth": {{"users": {{{users}}}}}}}"#)
+}
+
+/// Sends a pair on a connection of its own. Leaves if there is no answer within 100 ms.
+async fn ask_briefly(world: &World, pair: &str) -> Option<u16> {
+    let mut client = world.connect(Version::HTTP_11, HOST).await;
+    let answer = ask(&mut client, "/", pair);
+    let answer = tokio::time::timeout(Duration::from_millis(100), answer).await;
+    answer.ok().map(|answer| answer.status)
+}
+
+#[tokio::test]
+async fn right_passwords_at_once_are_no_failures() {
+    let world = World::new(&many_users(), &[]);
+    let mut clients = Vec::new();
+    for _ in 0..40 {
+        clients.push(world.connect(Version::HTTP_11, HOST).await);
+    }
+    let asked = clients.iter_mut().enumerate();
+    let asked = asked.map(|(number, client)| async move {
+        let pair = format!("user{number}:secret");
+        ask(client, "/", &pair).await.status
+    });
+    let answers = futures_util::future::join_all(asked).await;
+    assert_eq!(answers, [410; 40]);
+}
+
+#[tokio::test]
+async fn a_hash_counts_for_a_client_that_left() {
+    let world = World::new(&many_users(), &[]);
+    let until = Instant::now() + Duration::from_secs(30);
+    // A right one is remembered, and no failure: more clients leave than may fail.
+    let mut users = (1..13).chain(std::iter::repeat(0));
+    loop {
+        let pair = format!("slow{}:secret", users.next().unwrap());
+        match ask_briefly(&world, &pair).await {
+            Some(410) if pair == "slow0:secret" => break,
+            None | Some(410) => assert!(Instant::now() < until, "it is not remembered"),
+            Some(other) => panic!("{other}"),
+        }
+    }
+    let mut client = world.connect(Version::HTTP_11, HOST).await;
+    for attempt in 0..9 {
+        let answer = ask(&mut client, "/", &format!("user0:{attempt}")).await;
+        assert_eq!(answer.status, 401, "{attempt}");
+    }
+    // A wrong one is a failure, after which other users are not let in.
+    for number in 1.. {
+        ask_briefly(&world, &format!("slow0:{number}")).await;
+        let pair = format!("user{number}:secret");
+        match ask(&mut client, "/", &pair).await.status {
+            429 => break,
+            status => assert_eq!(status, 410),
+        }
+        assert!(Instant::now() < until, "it is not counted");
+    }
+}
+
 #[tokio::test]
 async fn hashes_that_take_long_hold_up_no_other_tenant() {
     let slow = BCRYPT.replace("$04$", "$12$");

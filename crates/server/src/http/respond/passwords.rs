@@ -4,19 +4,20 @@ mod credentials;
 mod remembered;
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
 use http::HeaderMap;
-use sekisho_certs::Tenant;
-use sekisho_gate::{Gate, Permit, Sharing};
+use sekisho_certs::{HostPattern, Tenant};
+use sekisho_gate::{Gate, Rate, Sharing};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
 use super::admission::Refused;
 use crate::connection::request::RequestContext;
-use crate::limits::rates::{Rates, Scope};
+use crate::limits::budget::Prefix;
 use crate::observe::metrics::RequestRefusal;
 use crate::site::{Auth, User};
 use credentials::Credentials;
@@ -25,9 +26,12 @@ use remembered::{Remembered, Tag};
 /// Verifier of passwords. The server has one, for all workers.
 #[derive(Debug)]
 pub(super) struct Passwords {
-    remembered: Remembered,
-    /// Buckets of wrong passwords, by host and client prefix.
-    failures: Rates,
+    remembered: Arc<Remembered>,
+    /// Buckets of passwords that were computed and are wrong.
+    failures: Arc<Rate<Source>>,
+    /// Permits of hashes by source, so that one source can't fill its tenant's queue. Only
+    /// its share counts: the next two gates bound all.
+    of_source: Gate<Source>,
     /// Permits of hashes by tenant, so that a tenant whose hashes take long takes its
     /// share alone.
     hashes: Gate<Tenant>,
@@ -36,6 +40,9 @@ pub(super) struct Passwords {
     /// Chooses the user whose hash is computed for a name that is none.
     hasher: RandomState,
 }
+
+/// Host and client prefix that passwords come to and from.
+type Source = (HostPattern, Prefix);
 
 /// User and password that a request claims.
 struct Claim<'r> {
@@ -50,8 +57,9 @@ impl Passwords {
     pub(super) fn new() -> Self {
         let share = || Sharing::FewerThanLeft;
         Self {
-            remembered: Remembered::new(),
-            failures: Rates::over(FAILURES_PERIOD),
+            remembered: Arc::new(Remembered::new()),
+            failures: Arc::new(Rate::new(FAILURES_PERIOD)),
+            of_source: Gate::new(usize::MAX, Sharing::AtMost(|_| OF_SOURCE), MAX_WAITING),
             hashes: Gate::new(permits(), share(), MAX_WAITING),
             large_hashes: Gate::new(LARGE_PERMITS, share(), MAX_WAITING),
             hasher: RandomState::default(),
@@ -62,7 +70,7 @@ impl Passwords {
     ///
     /// 1. a pair that was right within the last minute passes at once;
     /// 2. the client's prefix has not sent too many wrong ones to the host;
-    /// 3. the tenant gets a permit, in turn;
+    /// 3. the prefix and the tenant get a permit, in turn;
     /// 4. the password has the user's hash. A name that is none costs as much.
     ///
     /// # Errors
@@ -114,6 +122,8 @@ impl Passwords {
             .ok_or_else(|| Refused::challenge(auth))
     }
 
+    /// Computes the hash of a claimed password on a thread for blocking calls. The result
+    /// counts even if the client leaves meanwhile; a client that leaves earlier is forgotten.
     async fn compute(
         &self,
         context: &RequestContext<'_>,
@@ -121,46 +131,46 @@ impl Passwords {
         claim: Claim<'_>,
         until: Instant,
     ) -> Result<(), Refused> {
-        let scope = Scope {
-            pattern: context.pattern,
-            rule: 0,
-        };
-        let client = Some(context.client.into());
-        // Taken before the hash is computed: a client that leaves has spent it.
-        let taken = self.failures.take(scope, client, FAILURES);
-        taken.map_err(|wait| Refused::until(RequestRefusal::PasswordRate, wait))?;
-        let is_right = self.is_right(context.tenant, claim, until).await;
-        if is_right != Some(false) {
-            self.failures.give_back(scope, client, FAILURES);
-        }
-        match is_right {
-            Some(true) => Ok(()),
-            Some(false) => Err(Refused::challenge(auth)),
-            None => Err(Refused::of(RequestRefusal::PasswordsLate)),
-        }
-    }
-
-    /// Computes the hash of a claimed password on a thread for blocking calls; none if
-    /// the tenant gets no permit in time.
-    async fn is_right(&self, tenant: &Tenant, claim: Claim<'_>, until: Instant) -> Option<bool> {
-        let Claim {
-            credentials,
-            user,
-            is_known,
-            ..
-        } = claim;
-        let hash = user.hash.clone();
+        let late = |_| Refused::of(RequestRefusal::PasswordsLate);
+        let source = (context.pattern.clone(), context.client.into());
+        self.check_failures(&source)?;
+        let hash = claim.user.hash.clone();
         let gate = match hash.needs_memory() {
             true => &self.large_hashes,
             false => &self.hashes,
         };
-        let permit: Permit<Tenant> = gate.enter_until(tenant.clone(), until).await.ok()?;
+        let tenant = context.tenant.clone();
+        let of_source = self.of_source.enter_until(source.clone(), until);
+        let of_source = of_source.await.map_err(late)?;
+        let of_tenant = gate.enter_until(tenant.clone(), until);
+        let of_tenant = of_tenant.await.map_err(late)?;
+        // Meanwhile other passwords may have been wrong, or this one right for a client that
+        // left.
+        if claim.is_known && self.remembered.holds(&tenant, &claim.tag) {
+            return Ok(());
+        }
+        self.check_failures(&source)?;
+        let (remembered, failures) = (Arc::clone(&self.remembered), Arc::clone(&self.failures));
+        let (credentials, is_known, tag) = (claim.credentials, claim.is_known, claim.tag);
         let computed = spawn_blocking(move || {
-            let is_right = hash.verify(credentials.password());
-            drop(permit);
+            let is_right = hash.verify(credentials.password()) && is_known;
+            match is_right {
+                true => remembered.add(&tenant, tag),
+                false => failures.charge(source, FAILURES),
+            }
+            drop((of_tenant, of_source));
             is_right
         });
-        Some(computed.await.ok()? && is_known)
+        match computed.await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Refused::challenge(auth)),
+            Err(_) => Err(Refused::of(RequestRefusal::PasswordsLate)),
+        }
+    }
+
+    fn check_failures(&self, source: &Source) -> Result<(), Refused> {
+        let checked = self.failures.check(source, FAILURES);
+        checked.map_err(|wait| Refused::until(RequestRefusal::PasswordRate, wait))
     }
 }
 
@@ -177,11 +187,15 @@ fn permits() -> usize {
 
 /// Hashes of argon2id that are computed at once, of 64 MiB each.
 const LARGE_PERMITS: usize = 2;
+/// Hashes of one client prefix at one host that are computed, or wait for their tenant's
+/// permit.
+const OF_SOURCE: usize = 10;
 /// Requests that wait for a permit.
 const MAX_WAITING: usize = 1024;
 /// Longest wait for a permit and the hash.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Wrong passwords of a client prefix at one host that are taken at once. Then one is taken
-/// each time that a tenth of [`FAILURES_PERIOD`] has passed.
+/// each time that a tenth of [`FAILURES_PERIOD`] has passed. Those that are computed side by
+/// side may be more by then, and delay the next.
 const FAILURES: NonZeroU32 = NonZeroU32::new(10).expect("not 0");
 const FAILURES_PERIOD: Duration = Duration::from_secs(100);

@@ -89,6 +89,11 @@ impl Remembered {
         is_fresh
     }
 
+    /// Remembers a pair that is right.
+    pub(super) fn add(&self, tenant: &Tenant, tag: Tag) {
+        self.group(tenant).insert(tag, Instant::now());
+    }
+
     /// Awaits `verify`, or another caller's of the same pair, and remembers the pair if
     /// the password is right. If it is wrong or the other caller has left, the next
     /// caller begins.
