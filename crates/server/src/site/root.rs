@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use sekisho_certs::Tenant;
-
-use super::template::Template;
+use super::template::{TENANT, Template};
 
 /// Root with its `{host}` placeholder, and the part of it that the operator chose.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,19 +47,13 @@ impl Root {
         }
     }
 
+    /// Returns whether `{tenant}` stands in the root.
+    pub(super) fn has_tenant(&self) -> bool {
+        self.template.text.contains(TENANT)
+    }
+
     /// Returns whether `[sites] allow` bounds the root.
     pub(crate) fn is_bound(&self) -> bool {
         self.part == OperatorsPart::Allowed
-    }
-
-    /// Replaces `{tenant}`. Returns none if the root has no such placeholder. The
-    /// number of components stays.
-    ///
-    /// # Errors
-    /// The errors of [`Template::fill_tenant`].
-    pub(crate) fn fill_tenant(&self, tenant: &Tenant) -> Result<Option<Self>, String> {
-        let filled = self.template.fill_tenant(tenant)?;
-        let part = self.part;
-        Ok(filled.map(|template| Self { template, part }))
     }
 }

@@ -5,10 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use http::{HeaderValue, StatusCode};
-use sekisho_certs::Tenant;
 
 use super::auth::Auth;
-use super::error::{Below, Checked, Wrong};
 use super::fields::FieldOps;
 use super::redirect::Redirect;
 use super::root::Root;
@@ -105,34 +103,6 @@ impl Action {
             | Self::Redirect(_)
             | Self::Status { .. } => self.upstream().map(|upstream| upstream.options()),
         }
-    }
-
-    /// Returns the way to answer for hosts of a tenant. None if nothing depends on it.
-    ///
-    /// # Errors
-    /// If a folder or server does, and the tenant's name can be no part of it.
-    pub(super) fn of_tenant(&self, tenant: &Tenant) -> Checked<Option<Self>> {
-        let root = |root: &Root| root.fill_tenant(tenant).map_err(Wrong::new).below("root");
-        Ok(match self {
-            Self::Files(folder) => root(folder)?.map(Self::Files),
-            Self::Scripts(folder, scripts) => {
-                let filled = scripts.of_tenant(tenant).below("fastcgi")?;
-                match (root(folder)?, filled) {
-                    (None, None) => None,
-                    (filled_root, filled) => Some(Self::Scripts(
-                        filled_root.unwrap_or_else(|| folder.clone()),
-                        filled.map_or_else(|| Arc::clone(scripts), Arc::new),
-                    )),
-                }
-            }
-            Self::Upstream(upstream) => {
-                let filled = upstream.of_tenant(tenant).map_err(Wrong::new);
-                let filled = filled.below("upstream")?;
-                filled.map(|upstream| Self::Upstream(Arc::new(upstream)))
-            }
-            // No tenant has programs.
-            Self::Programs(_) | Self::Redirect(_) | Self::Status { .. } => None,
-        })
     }
 }
 

@@ -2,9 +2,6 @@
 
 use std::sync::Arc;
 
-use sekisho_certs::Tenant;
-
-use super::error::{Checked, Wrong};
 use super::upstream::Upstream;
 
 /// Files of a site that are no content: a FastCGI server runs them.
@@ -25,15 +22,6 @@ impl Scripts {
             let end = start.and_then(|start| name.get(start..));
             end.is_some_and(|end| end.eq_ignore_ascii_case(suffix))
         })
-    }
-
-    /// Replaces `{tenant}` in the servers' addresses. None if they have none.
-    pub(super) fn of_tenant(&self, tenant: &Tenant) -> Checked<Option<Self>> {
-        let filled = self.upstream.of_tenant(tenant).map_err(Wrong::new)?;
-        Ok(filled.map(|upstream| Self {
-            upstream: Arc::new(upstream),
-            suffixes: self.suffixes.clone(),
-        }))
     }
 }
 

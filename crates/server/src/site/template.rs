@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use sekisho_certs::{HostName, Tenant};
 
+use super::error::{Checked, Wrong};
+
 /// Text in which `{host}` stands for the host name, and `{tenant}` for its
 /// tenant; it has no other braces.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -35,23 +37,23 @@ impl Template {
         }
     }
 
-    /// Replaces `{tenant}`. None if the text has none.
+    /// Replaces `{tenant}`, if it is there. The number of a path's components stays.
     ///
     /// # Errors
     /// If the tenant's name is not one plain segment of a path, and could lead
     /// out of its place.
-    pub(crate) fn fill_tenant(&self, tenant: &Tenant) -> Result<Option<Self>, String> {
-        if !self.text.contains(TENANT) {
-            return Ok(None);
-        }
+    pub(crate) fn fill_tenant(&mut self, tenant: &Tenant) -> Checked<()> {
         let name = tenant.as_str();
-        if !is_folder_name(name) {
-            return Err(format!(
-                "{TENANT} stands for {name:?} here, which is no folder's name of the characters \
-                 A-Z a-z 0-9 _ . -"
-            ));
+        if self.text.contains(TENANT) {
+            if !is_folder_name(name) {
+                return Err(Wrong::new(format!(
+                    "{TENANT} stands for {name:?} here, which is no folder's name of the \
+                     characters A-Z a-z 0-9 _ . -"
+                )));
+            }
+            *self = Self::of(&self.text.replace(TENANT, name));
         }
-        Ok(Some(Self::of(&self.text.replace(TENANT, name))))
+        Ok(())
     }
 
     /// Returns the host name if the text has the placeholder, else "". Two

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use sekisho_certs::Tenant;
 
-use super::error::{Below, Checked, Wrong};
-use super::rule::Rule;
+use super::error::{Below, Checked};
+use super::root::Root;
+use super::rule::{Action, Rule};
+use super::template::TENANT;
 use super::{Site, SiteError};
 
 impl Site {
@@ -15,36 +17,39 @@ impl Site {
     /// # Errors
     /// If one does, and the tenant's name can be no part of it.
     pub fn of_tenant(&self, tenant: &Tenant) -> Result<Self, SiteError> {
-        let mut site = self.clone();
-        for (index, rule) in self.0.iter().enumerate() {
-            if let Some(filled) = rule_of(rule, tenant)? {
-                Arc::make_mut(&mut site.0)[index] = filled;
-            }
+        let has_folder = self.bound_folders().any(Root::has_tenant);
+        if !has_folder && !self.upstreams().any(|upstream| upstream.has(TENANT)) {
+            return Ok(self.clone());
         }
-        Ok(site)
+        let rules = self.0.iter().map(|rule| rule_of(rule, tenant));
+        Ok(Self(rules.collect::<Checked<_>>()?))
     }
 }
 
-/// Returns a rule with filled folders and servers. None if none depends on the tenant.
-fn rule_of(rule: &Rule, tenant: &Tenant) -> Checked<Option<Rule>> {
-    let action = rule.action.of_tenant(tenant)?;
-    let errors = rule.options.as_deref();
-    let errors = match errors.and_then(|options| options.errors.as_ref()) {
-        Some(root) => root
-            .fill_tenant(tenant)
-            .map_err(Wrong::new)
-            .below("errors")?,
-        None => None,
-    };
-    if action.is_none() && errors.is_none() {
-        return Ok(None);
-    }
+/// Returns a rule with filled folders and servers.
+fn rule_of(rule: &Rule, tenant: &Tenant) -> Checked<Rule> {
     let mut rule = rule.clone();
-    if let Some(action) = action {
-        rule.action = action;
+    match &mut rule.action {
+        Action::Files(root) => root.template.fill_tenant(tenant).below("root")?,
+        Action::Scripts(root, scripts) => {
+            if scripts.upstream.has(TENANT) {
+                let filled = scripts.upstream.of_tenant(tenant).below("fastcgi")?;
+                Arc::make_mut(scripts).upstream = Arc::new(filled);
+            }
+            root.template.fill_tenant(tenant).below("root")?;
+        }
+        Action::Upstream(upstream) if upstream.has(TENANT) => {
+            *upstream = Arc::new(upstream.of_tenant(tenant).below("upstream")?);
+        }
+        // No tenant has programs.
+        Action::Upstream(_) | Action::Programs(_) | Action::Redirect(_) | Action::Status { .. } => {
+        }
     }
-    if let (Some(errors), Some(options)) = (errors, &mut rule.options) {
-        Arc::make_mut(options).errors = Some(errors);
+    if let Some(options) = &mut rule.options
+        && options.errors.as_ref().is_some_and(Root::has_tenant)
+        && let Some(errors) = &mut Arc::make_mut(options).errors
+    {
+        errors.template.fill_tenant(tenant).below("errors")?;
     }
-    Ok(Some(rule))
+    Ok(rule)
 }

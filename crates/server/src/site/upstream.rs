@@ -11,6 +11,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use sekisho_certs::{HostName, Tenant};
 
+use super::error::{Checked, Wrong};
 use super::template::{HOST, TENANT, is_folder_name};
 pub(crate) use address::Address;
 pub(super) use address::host_text;
@@ -39,25 +40,21 @@ impl Upstream {
         }
     }
 
-    /// Replaces `{tenant}` in the servers' addresses. None if they have none.
+    /// Replaces `{tenant}` in the servers' addresses.
     ///
     /// # Errors
     /// If the tenant's name can be no part of such an address.
-    pub(crate) fn of_tenant(&self, tenant: &Tenant) -> Result<Option<Self>, String> {
+    pub(super) fn of_tenant(&self, tenant: &Tenant) -> Checked<Self> {
         let name = tenant.as_str();
-        if !self.has(TENANT) {
-            return Ok(None);
-        }
-        if !is_folder_name(name) {
-            return Err(format!(
-                "{TENANT} stands for {name:?} here, which is no name of the characters \
-                 A-Z a-z 0-9 _ . -"
-            ));
-        }
-        let filled = self.fill(TENANT, name);
-        filled
-            .map(Some)
-            .ok_or_else(|| format!("{TENANT} stands for {name:?} here, which is no part of a host"))
+        let filled = is_folder_name(name).then(|| self.fill(TENANT, name));
+        let problem = match filled {
+            Some(Some(filled)) => return Ok(filled),
+            Some(None) => "part of a host",
+            None => "name of the characters A-Z a-z 0-9 _ . -",
+        };
+        Err(Wrong::new(format!(
+            "{TENANT} stands for {name:?} here, which is no {problem}"
+        )))
     }
 
     /// Replaces `{host}` in the servers' addresses. None if they have none.
@@ -72,7 +69,8 @@ impl Upstream {
         })
     }
 
-    fn has(&self, placeholder: &str) -> bool {
+    /// Returns whether a placeholder stands in an address of the servers.
+    pub(super) fn has(&self, placeholder: &str) -> bool {
         let mut servers = self.servers.iter();
         servers.any(|server| server.address.text().contains(placeholder))
     }
@@ -366,7 +364,7 @@ mod tests {
         ] {
             let tenant = Tenant::parse(name).unwrap();
             let shown = |upstream: &Upstream| {
-                let filled = upstream.of_tenant(&tenant).ok()??;
+                let filled = upstream.of_tenant(&tenant).ok()?;
                 let filled = filled.of_host(&host).unwrap_or(filled);
                 Some(filled.to_string())
             };
@@ -374,7 +372,7 @@ mod tests {
             assert_eq!(shown(&tcp).as_deref(), server, "{name}");
         }
         let plain = upstream(Address::Unix(Path::new("/run/a.sock").into()));
-        assert_eq!(plain.of_tenant(&Tenant::default()), Ok(None));
+        assert!(!plain.has(TENANT) && unix.has(TENANT) && tcp.has(TENANT));
         assert_eq!(plain.of_host(&host), None);
     }
 }

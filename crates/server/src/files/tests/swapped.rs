@@ -60,10 +60,8 @@ async fn a_file_in_memory_of_one_root_is_not_served_below_another_with_less_trus
     let text = fixture.root().join("{tenant}/site");
     let template = Template::parse(text.to_str().unwrap(), &["{tenant}"]).unwrap();
     let acme = Tenant::parse("acme").unwrap();
-    let of_tenant = Root::of_operator(template)
-        .fill_tenant(&acme)
-        .unwrap()
-        .unwrap();
+    let mut of_tenant = Root::of_operator(template);
+    of_tenant.template.fill_tenant(&acme).unwrap();
     assert_eq!(of_tenant.template, of_operator.template);
     assert_eq!(fetch(&of_tenant).await.0, 503);
     assert_eq!(fetch(&of_operator).await.1, b"other");
