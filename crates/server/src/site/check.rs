@@ -16,6 +16,8 @@ pub(super) use auth::check_user;
 pub(super) use fields::field_name;
 pub(super) use upstream::moved;
 
+use servers::Kind;
+
 use super::document::{RawPath, RawRule, RawSite, TextOr};
 use super::error::{Below, Checked, Wrong, at_most, checked, each};
 use super::path::SitePath;
@@ -210,7 +212,7 @@ fn action(raw: &RawRule, base: Option<&Path>) -> Checked<Action> {
         (None, Some(upstream), None, None) => {
             let is_bound = base.is_none();
             let checked = match upstream {
-                TextOr::Text(url) => upstream::of_url(url, is_bound),
+                TextOr::Text(url) => upstream::of_url(url, Kind::Http, is_bound),
                 TextOr::Table(keys) => upstream::upstream(keys, is_bound),
             };
             Ok(Action::Upstream(Arc::new(checked.below("upstream")?)))

@@ -3,49 +3,30 @@
 use std::sync::Arc;
 
 use super::options::number;
-use super::servers::{self, Kind};
-use super::upstream::{MAX_CONNECTIONS, MAX_WAITING, balance, servers_of, timeouts};
+use super::servers::Kind;
+use super::upstream::{MAX_CONNECTIONS, MAX_WAITING, balance, of_servers, of_url, timeouts};
 use crate::site::document::{RawFastCgi, TextOr};
 use crate::site::error::{Below, Checked, Wrong, at_most, checked, each};
 use crate::site::script::Scripts;
-use crate::site::upstream::{Scheme, Upstream, UpstreamOptions, UpstreamServer};
+use crate::site::upstream::{Scheme, UpstreamOptions};
 
 /// Checks the servers, and what they run.
 pub(super) fn scripts(raw: &TextOr<RawFastCgi>, is_bound: bool) -> Checked<Scripts> {
-    match raw {
-        TextOr::Text(url) => {
-            let (_, address) = servers::parse(url, Kind::FastCgi)?;
-            let servers = [UpstreamServer { address, weight: 1 }].into();
-            Ok(Scripts {
-                upstream: Arc::new(upstream(servers, is_bound, None)),
-                suffixes: [PHP.into()].into(),
-            })
-        }
+    let (upstream, own) = match raw {
+        TextOr::Text(url) => (of_url(url, Kind::FastCgi, is_bound)?, None),
         TextOr::Table(keys) => {
-            let (_, servers) = servers_of(&keys.servers, Kind::FastCgi).below("servers")?;
-            let options = options(keys)?;
-            let is_default = options == *UpstreamOptions::of_scheme(Scheme::FastCgi);
-            let options = (!is_default).then(|| Box::new(options));
-            let suffixes = checked("scripts", keys.scripts.as_deref(), suffixes)?;
-            Ok(Scripts {
-                upstream: Arc::new(upstream(servers, is_bound, options)),
-                suffixes: suffixes.unwrap_or_else(|| [PHP.into()].into()),
-            })
+            let servers = (&*keys.servers, Kind::FastCgi);
+            let upstream = of_servers(servers, is_bound, |_| options(keys))?;
+            (
+                upstream,
+                checked("scripts", keys.scripts.as_deref(), suffixes)?,
+            )
         }
-    }
-}
-
-fn upstream(
-    servers: Box<[UpstreamServer]>,
-    is_bound: bool,
-    options: Option<Box<UpstreamOptions>>,
-) -> Upstream {
-    Upstream {
-        servers,
-        scheme: Scheme::FastCgi,
-        is_bound,
-        options,
-    }
+    };
+    Ok(Scripts {
+        upstream: Arc::new(upstream),
+        suffixes: own.unwrap_or_else(|| [PHP.into()].into()),
+    })
 }
 
 fn options(raw: &RawFastCgi) -> Checked<UpstreamOptions> {

@@ -22,8 +22,8 @@ use crate::site::upstream::{
 };
 
 /// Checks an upstream that is a single URL.
-pub(super) fn of_url(url: &str, is_bound: bool) -> Checked<Upstream> {
-    let (scheme, address) = servers::parse(url, Kind::Http)?;
+pub(super) fn of_url(url: &str, kind: Kind, is_bound: bool) -> Checked<Upstream> {
+    let (scheme, address) = servers::parse(url, kind)?;
     Ok(Upstream {
         servers: [UpstreamServer { address, weight: 1 }].into(),
         scheme,
@@ -34,8 +34,19 @@ pub(super) fn of_url(url: &str, is_bound: bool) -> Checked<Upstream> {
 
 /// Checks all keys of an upstream.
 pub(super) fn upstream(raw: &RawUpstream, is_bound: bool) -> Checked<Upstream> {
-    let (scheme, servers) = servers_of(&raw.servers, Kind::Http).below("servers")?;
-    let options = upstream_options(raw, scheme)?;
+    of_servers((&raw.servers, Kind::Http), is_bound, |scheme| {
+        upstream_options(raw, scheme)
+    })
+}
+
+/// Makes an upstream of servers of one kind, with the options of their scheme.
+pub(super) fn of_servers(
+    (servers, kind): (&[TextOr<RawServer>], Kind),
+    is_bound: bool,
+    options: impl FnOnce(Scheme) -> Checked<UpstreamOptions>,
+) -> Checked<Upstream> {
+    let (scheme, servers) = servers_of(servers, kind).below("servers")?;
+    let options = options(scheme)?;
     let is_default = options == *UpstreamOptions::of_scheme(scheme);
     Ok(Upstream {
         servers,
@@ -46,10 +57,7 @@ pub(super) fn upstream(raw: &RawUpstream, is_bound: bool) -> Checked<Upstream> {
 }
 
 /// Checks a list of servers of one kind.
-pub(super) fn servers_of(
-    raw: &[TextOr<RawServer>],
-    kind: Kind,
-) -> Checked<(Scheme, Box<[UpstreamServer]>)> {
+fn servers_of(raw: &[TextOr<RawServer>], kind: Kind) -> Checked<(Scheme, Box<[UpstreamServer]>)> {
     if raw.is_empty() || raw.len() > MAX_SERVERS {
         let text = format!("write 1 to {MAX_SERVERS} servers, such as {}", kind.list());
         return Err(Wrong::new(text));
