@@ -59,7 +59,7 @@ fn a_wrong_value_of_the_site_is_named_with_its_line_and_path() {
         ),
         (
             "[site]\nroot = \"/a\"\nindex = \"x\"\n",
-            "5: [site] index: unknown key `index`; known here: paths, root, fastcgi, cgi, upstream,",
+            "5: [site] index: unknown key `index`; known here: paths, path, root, fastcgi, cgi,",
         ),
         (
             "[site]\nroot = 1\n",

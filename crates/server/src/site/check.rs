@@ -18,7 +18,7 @@ pub(super) use upstream::moved;
 
 use servers::Kind;
 
-use super::document::{RawPath, RawRule, RawSite, TextOr};
+use super::document::{RawSite, TextOr};
 use super::error::{Below, Checked, Wrong, at_most, checked, each};
 use super::path::SitePath;
 use super::redirect::Redirect;
@@ -28,9 +28,11 @@ use super::template::{HOST, TENANT, Template};
 
 /// Checks all keys. `base` is the configuration's folder for `[site]`, None for
 /// a host record; relative folders lie below it.
-pub(super) fn rules(raw: RawSite, base: Option<&Path>) -> Checked<Arc<[Rule]>> {
-    let mut top = raw.rule;
-    let paths = raw.paths.unwrap_or_default();
+pub(super) fn rules(mut top: RawSite, base: Option<&Path>) -> Checked<Arc<[Rule]>> {
+    let paths = top.paths.take().unwrap_or_default();
+    if top.path.is_some() {
+        return Err(Wrong::new("only items of `paths` have a path")).below("path");
+    }
     at_most(MAX_PATHS, paths.len(), "paths").below("paths")?;
     let shared = shared_options(&top, base)?;
     // Paths share the users: 64 copies of 1,000 would take megabytes, and time to check.
@@ -78,12 +80,12 @@ fn share_scripts(rules: &mut [Rule]) {
 }
 
 /// Checks the options of the top level, which all paths share.
-fn shared_options(raw: &RawRule, base: Option<&Path>) -> Checked<Option<Arc<RuleOptions>>> {
+fn shared_options(raw: &RawSite, base: Option<&Path>) -> Checked<Option<Arc<RuleOptions>>> {
     let options = || options::rule_options(raw, 0, base).map(Arc::new);
     raw.has_options().then(options).transpose()
 }
 
-fn top_rule(raw: &RawRule, shared: Option<Arc<RuleOptions>>, base: Option<&Path>) -> Checked<Rule> {
+fn top_rule(raw: &RawSite, shared: Option<Arc<RuleOptions>>, base: Option<&Path>) -> Checked<Rule> {
     let action = action(raw, base)?;
     if raw.strip.is_some() {
         let text = "the top level has no prefix to strip; write it in `paths`";
@@ -99,13 +101,15 @@ fn top_rule(raw: &RawRule, shared: Option<Arc<RuleOptions>>, base: Option<&Path>
 }
 
 fn path_rule(
-    raw: RawPath,
+    raw: RawSite,
     index: usize,
-    (above, shared): (&RawRule, Option<&Arc<RuleOptions>>),
+    (above, shared): (&RawSite, Option<&Arc<RuleOptions>>),
     base: Option<&Path>,
 ) -> Checked<Rule> {
-    let RawPath { path, rule: raw } = raw;
-    let prefix = prefix(path.as_deref()).below("path")?;
+    if raw.paths.is_some() {
+        return Err(Wrong::new("only the top level has `paths`")).below("paths");
+    }
+    let prefix = prefix(raw.path.as_deref()).below("path")?;
     let action = action(&raw, base)?;
     // Wrong keys are reported here only if they are the path's own: those above have been
     // checked.
@@ -183,7 +187,7 @@ fn is_plain(path: &str) -> bool {
         && SitePath::of_text(path).is_some_and(is_same)
 }
 
-fn action(raw: &RawRule, base: Option<&Path>) -> Checked<Action> {
+fn action(raw: &RawSite, base: Option<&Path>) -> Checked<Action> {
     let text = raw.text.as_deref();
     if text.is_some() && (raw.status.is_none() || raw.redirect.is_some()) {
         return Err(Wrong::new("only a `status` has a text")).below("text");
@@ -281,7 +285,7 @@ fn text_of(text: &str) -> Checked<Arc<str>> {
     Ok(text.into())
 }
 
-impl RawRule {
+impl RawSite {
     /// Returns whether a key says how requests are answered.
     fn has_action(&self) -> bool {
         self.names().any(|name| ANSWER_KEYS.contains(&name))

@@ -19,18 +19,18 @@ pub(crate) use upstream::{
 pub use wording::reworded;
 
 /// Declares the keys of a rule: its own, and options, which a path takes from the top
-/// level unless it has them. Top level and paths have these keys beside one more each:
-/// serde can't flatten and refuse unknown keys at once.
+/// level unless it has them.
 macro_rules! rule_keys {
     (own { $($own:ident: $own_type:ty,)+ } options { $($option:ident: $option_type:ty,)+ }) => {
-        /// Keys of a rule.
-        #[derive(Clone, Debug, Default)]
-        pub(crate) struct RawRule {
+        /// Keys of a site as written, or of an item of its `paths`.
+        #[derive(Clone, Debug, Default, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct RawSite {
             $(pub(crate) $own: $own_type,)+
             $(pub(crate) $option: $option_type,)+
         }
 
-        impl RawRule {
+        impl RawSite {
             /// Returns the names of the keys that are there.
             pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
                 let own = [$((stringify!($own), self.$own.is_some()),)+];
@@ -52,47 +52,13 @@ macro_rules! rule_keys {
                 }
             }
         }
-
-        #[derive(Default, Deserialize)]
-        #[serde(deny_unknown_fields, default)]
-        struct SiteKeys {
-            paths: Option<Vec<Table<RawPath>>>,
-            $($own: $own_type,)+
-            $($option: $option_type,)+
-        }
-
-        impl From<SiteKeys> for RawSite {
-            fn from(keys: SiteKeys) -> Self {
-                let rule = RawRule {
-                    $($own: keys.$own,)+
-                    $($option: keys.$option,)+
-                };
-                Self { paths: keys.paths, rule }
-            }
-        }
-
-        #[derive(Default, Deserialize)]
-        #[serde(deny_unknown_fields, default)]
-        struct PathKeys {
-            path: Option<String>,
-            $($own: $own_type,)+
-            $($option: $option_type,)+
-        }
-
-        impl From<PathKeys> for RawPath {
-            fn from(keys: PathKeys) -> Self {
-                let rule = RawRule {
-                    $($own: keys.$own,)+
-                    $($option: keys.$option,)+
-                };
-                Self { path: keys.path, rule }
-            }
-        }
     };
 }
 
 rule_keys! {
     own {
+        paths: Option<Vec<Table<RawSite>>>,
+        path: Option<String>,
         root: Option<String>,
         fastcgi: Option<TextOr<RawFastCgi>>,
         cgi: Option<bool>,
@@ -116,22 +82,6 @@ rule_keys! {
         deny: Option<Vec<String>>,
         auth: Option<OrFalse<RawAuth>>,
     }
-}
-
-/// Keys of a site as written.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(from = "SiteKeys")]
-pub struct RawSite {
-    pub(crate) paths: Option<Vec<Table<RawPath>>>,
-    pub(crate) rule: RawRule,
-}
-
-/// Keys of an item of `paths`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(from = "PathKeys")]
-pub(crate) struct RawPath {
-    pub(crate) path: Option<String>,
-    pub(crate) rule: RawRule,
 }
 
 impl RawSite {
@@ -174,35 +124,24 @@ impl RawSite {
     /// Returns the oldest format that has all keys of the document, and the key that needs
     /// it.
     pub(crate) fn format(&self) -> (u32, &'static str) {
-        let paths = self.paths.iter().flatten();
-        let of_paths = paths.map(|Table(path)| path.rule.format());
-        let paths = self.paths.as_ref().map(|_| (2, "paths"));
-        let all = of_paths.chain(paths).chain([self.rule.format()]);
+        let of_paths = self.paths.iter().flatten().map(|path| path.format());
+        let keys = self.names().map(|name| (format_of(name), name));
+        let root = self.root.as_ref().filter(|root| root.contains(TENANT));
+        let upstream = self.upstream.as_ref().filter(|it| it.has_placeholder());
+        let values = [root.map(|_| (2, "root")), upstream.map(|_| (3, "upstream"))];
+        let all = of_paths.chain(keys).chain(values.into_iter().flatten());
         all.max_by_key(|(format, _)| *format).unwrap_or((1, ""))
     }
 
     /// Returns the first key of an upstream that stands in the configuration since, and
     /// that the document has.
     pub(crate) fn moved_key(&self) -> Option<&'static str> {
-        let paths = self.paths.iter().flatten();
-        let paths = paths.filter_map(|Table(path)| path.rule.upstream.as_ref());
-        let mut upstreams = self.rule.upstream.iter().chain(paths);
-        upstreams.find_map(|upstream| match upstream {
-            TextOr::Text(_) => None,
-            TextOr::Table(raw) => raw.moved_key(),
-        })
-    }
-}
-
-impl RawRule {
-    /// Returns the oldest format that has all keys of the rule, and the key that needs it.
-    fn format(&self) -> (u32, &'static str) {
-        let keys = self.names().map(|name| (format_of(name), name));
-        let root = self.root.as_ref().filter(|root| root.contains(TENANT));
-        let upstream = self.upstream.as_ref().filter(|it| it.has_placeholder());
-        let values = [root.map(|_| (2, "root")), upstream.map(|_| (3, "upstream"))];
-        let all = keys.chain(values.into_iter().flatten());
-        all.max_by_key(|(format, _)| *format).unwrap_or((1, ""))
+        let own = match &self.upstream {
+            Some(TextOr::Table(raw)) => raw.moved_key(),
+            Some(TextOr::Text(_)) | None => None,
+        };
+        let mut paths = self.paths.iter().flatten();
+        own.or_else(|| paths.find_map(|path| path.moved_key()))
     }
 }
 

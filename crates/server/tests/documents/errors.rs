@@ -181,6 +181,14 @@ const ERRORS: &[(&str, &str)] = &[
     ),
     (r#"{"root": "/a", "text": "x"}"#, "`text`: only a `status`"),
     (
+        r#"{"path": "/a", "status": 404}"#,
+        "`path`: only items of `paths` have a path",
+    ),
+    (
+        r#"{"paths": [{"path": "/a", "status": 404, "paths": []}]}"#,
+        "`paths[0].paths`: only the top level has `paths`",
+    ),
+    (
         r#"{"paths": [{"status": 404}]}"#,
         "`paths[0].path`: is missing",
     ),

@@ -66,6 +66,8 @@ const OBJECTS: [(&str, &str, &str); 16] = [
 /// Keys that are read in an object only for an error that says more.
 const READ_AND_REFUSED: &[(&str, &str)] = &[
     ("", "strip"),
+    ("", "path"),
+    ("/$defs/path", "paths"),
     ("/$defs/upstream", "tenant_field"),
     ("/$defs/upstream", "certificate_field"),
     ("/$defs/fastcgi_timeouts", "upgraded"),

@@ -11,14 +11,14 @@ use super::auth::auth;
 use super::fields::{field_value, request_fields, response_fields};
 use super::root_of;
 use crate::limits::network::{Network, Networks};
-use crate::site::document::{Pairs, RawHsts, RawRate, RawRule};
+use crate::site::document::{Pairs, RawHsts, RawRate, RawSite};
 use crate::site::error::{Below, Checked, Wrong, at_most, checked, each};
 use crate::site::rule::{CacheRule, DEFAULT_BODY_LIMIT, MediaRange, RuleOptions};
 use crate::site::value::Unit;
 
 /// Checks the options. `scope` tells rates of this place from others.
 pub(super) fn rule_options(
-    raw: &RawRule,
+    raw: &RawSite,
     scope: usize,
     base: Option<&Path>,
 ) -> Checked<RuleOptions> {
