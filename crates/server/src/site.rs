@@ -35,7 +35,7 @@ pub use allow::{Allowed, OwnAddress, OwnAddresses};
 pub use document::{RawSite, reworded};
 pub use error::{SiteError, Wrong};
 pub use guard::{Guard, OwnFiles, Refusal, Refusals};
-pub use htpasswd::{Login, login};
+pub use htpasswd::login;
 pub use named::NamedFields;
 pub(crate) use root::Root;
 pub(crate) use weight::{allocated, arc_bytes};

@@ -17,10 +17,10 @@ pub(super) fn auth_of(file: &Path, text: &str) -> Result<Value> {
     for (index, line) in text.lines().enumerate() {
         let place = || format!("{}, line {}", file.display(), index + 1);
         let found = login(line).map_err(|wrong| anyhow!("{}: {wrong}", place()))?;
-        let Some(login) = found else { continue };
-        let before = users.insert(login.user.to_owned(), login.hash.into());
+        let Some((user, hash)) = found else { continue };
+        let before = users.insert(user.to_owned(), hash.into());
         if before.is_some() {
-            bail!("{}: the user {} stands twice", place(), login.user);
+            bail!("{}: the user {user} stands twice", place());
         }
     }
     if users.is_empty() {

@@ -3,21 +3,13 @@
 use super::check::check_user;
 use super::error::Wrong;
 
-/// User and the hash of the password.
-#[derive(Clone, Copy)]
-pub struct Login<'a> {
-    /// Name of the user.
-    pub user: &'a str,
-    /// Hash of the password, as it stands in a site's document.
-    pub hash: &'a str,
-}
-
-/// Reads a line `user:hash`; none for an empty line or a comment.
+/// Reads a line `user:hash`, and returns user and hash as they stand in a site's document;
+/// none for an empty line or a comment.
 ///
 /// # Errors
 /// If the name or the hash would be refused in a site's document. The error does not
 /// repeat the hash.
-pub fn login(line: &str) -> Result<Option<Login<'_>>, Wrong> {
+pub fn login(line: &str) -> Result<Option<(&str, &str)>, Wrong> {
     let line = line.trim_end();
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
@@ -26,7 +18,7 @@ pub fn login(line: &str) -> Result<Option<Login<'_>>, Wrong> {
         .split_once(':')
         .ok_or_else(|| Wrong::new("is no line of htpasswd; write `user:hash`"))?;
     check_user(user, hash)?;
-    Ok(Some(Login { user, hash }))
+    Ok(Some((user, hash)))
 }
 
 #[cfg(test)]
@@ -36,11 +28,8 @@ mod tests {
     #[test]
     fn a_line_has_a_user_and_a_hash() {
         let line = "ann:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\r\n";
-        let found = login(line).unwrap().unwrap();
-        assert_eq!(
-            (found.user, found.hash),
-            ("ann", "{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=")
-        );
+        let expected = ("ann", "{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=");
+        assert_eq!(login(line).unwrap(), Some(expected));
         for line in ["", "\n", "# ann:x", "#"] {
             assert!(login(line).unwrap().is_none(), "{line:?}");
         }
