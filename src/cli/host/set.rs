@@ -143,7 +143,7 @@ pub(super) async fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     })
     .await?;
     if chosen.names_places() {
-        running::compare(config);
+        running::compare(config).await;
     }
     if let Some(folder) = args.site.missing_folder() {
         let folder = printable(&folder.display().to_string());
