@@ -221,12 +221,7 @@ fn action(raw: &RawSite, base: Option<&Path>) -> Checked<Action> {
             };
             Ok(Action::Upstream(Arc::new(checked.below("upstream")?)))
         }
-        (None, None, Some(target), status) => {
-            let redirect = Redirect::parse(target, status);
-            redirect
-                .map(Action::Redirect)
-                .map_err(|(key, problem)| Wrong::at([key.to_owned()], problem))
-        }
+        (None, None, Some(target), status) => Redirect::parse(target, status).map(Action::Redirect),
         (None, None, None, Some(status)) => {
             let code = error_status(status).below("status")?;
             let text = checked("text", text, text_of)?;

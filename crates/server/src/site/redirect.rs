@@ -7,6 +7,7 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderValue, Response, StatusCode, Uri};
 use sekisho_certs::HostName;
 
+use super::error::{Below, Checked, Wrong, checked};
 use super::template::{HOST, Template};
 use crate::site::body::{Body, NOSNIFF, plain};
 
@@ -20,14 +21,13 @@ pub(crate) struct Redirect {
 }
 
 impl Redirect {
-    /// Checks target and status. The error is the wrong key and the problem.
-    pub(crate) fn parse(target: &str, status: Option<i64>) -> Result<Self, (&'static str, String)> {
-        let status = status.map_or(Ok(StatusCode::PERMANENT_REDIRECT), redirect_status);
-        let status = status.map_err(|problem| ("status", problem))?;
-        let (target, keeps_path) = parse_target(target).map_err(|problem| ("redirect", problem))?;
+    /// Checks target and status.
+    pub(super) fn parse(target: &str, status: Option<i64>) -> Checked<Self> {
+        let status = checked("status", status, redirect_status)?;
+        let (target, keeps_path) = parse_target(target).map_err(Wrong::new).below("redirect")?;
         Ok(Self {
             target,
-            status,
+            status: status.unwrap_or(StatusCode::PERMANENT_REDIRECT),
             keeps_path,
         })
     }
@@ -94,15 +94,15 @@ fn path_of(path_and_query: Option<&PathAndQuery>) -> &str {
         .unwrap_or("/")
 }
 
-fn redirect_status(status: i64) -> Result<StatusCode, String> {
+fn redirect_status(status: i64) -> Checked<StatusCode> {
     match status {
         301 => Ok(StatusCode::MOVED_PERMANENTLY),
         302 => Ok(StatusCode::FOUND),
         307 => Ok(StatusCode::TEMPORARY_REDIRECT),
         308 => Ok(StatusCode::PERMANENT_REDIRECT),
-        _ => Err(format!(
+        _ => Err(Wrong::new(format!(
             "{status} does not redirect; write 301, 302, 307 or 308"
-        )),
+        ))),
     }
 }
 
@@ -188,9 +188,9 @@ mod tests {
             assert_eq!(i64::from(redirect.status.as_u16()), status);
         }
         for status in [-1, 0, 200, 300, 303, 304, 404, 70000] {
-            let (key, problem) = Redirect::parse("https://b.example", Some(status)).unwrap_err();
-            assert_eq!(key, "status");
-            assert!(problem.contains("301, 302, 307 or 308"), "{problem}");
+            let wrong = Redirect::parse("https://b.example", Some(status)).unwrap_err();
+            assert_eq!(wrong.key(), ["status"]);
+            assert!(wrong.problem().contains("301, 302, 307 or 308"), "{wrong}");
         }
     }
 
