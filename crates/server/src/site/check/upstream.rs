@@ -222,7 +222,10 @@ pub(super) fn balance(raw: &TextOr<RawCookie>) -> Checked<Balance> {
 fn active_check(raw: &RawCheck) -> Checked<ActiveCheck> {
     let missing = || Wrong::new("is missing; write \"/health\"");
     let path = raw.path.as_deref().ok_or_else(missing);
-    let status = |text: &TextOrNumber| statuses(&text.0);
+    let status = |status: &TextOrNumber| match status {
+        TextOrNumber::Text(text) => statuses(text),
+        TextOrNumber::Number(number) => statuses(&number.to_string()),
+    };
     Ok(ActiveCheck {
         path: path.and_then(check_path).below("path")?,
         interval: duration("interval", &raw.interval, INTERVAL, ("1s", "1h"))?,

@@ -114,36 +114,12 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for TableOfMap<T> {
     }
 }
 
-/// Text or a whole number.
-#[derive(Clone, Debug)]
-pub(crate) struct TextOrNumber(pub(crate) String);
-
-impl<'de> Deserialize<'de> for TextOrNumber {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(NumberToText)
-    }
-}
-
-struct NumberToText;
-
-impl Visitor<'_> for NumberToText {
-    type Value = TextOrNumber;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string or i64")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<TextOrNumber, E> {
-        Ok(TextOrNumber(text.to_owned()))
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<TextOrNumber, E> {
-        Ok(TextOrNumber(number.to_string()))
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<TextOrNumber, E> {
-        Ok(TextOrNumber(number.to_string()))
-    }
+/// Text or a whole number. It has no keys below it whose path could be lost.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a string or i64")]
+pub(crate) enum TextOrNumber {
+    Text(String),
+    Number(i64),
 }
 
 /// Table of texts under any keys, in the order of the document. A map would
