@@ -1,6 +1,9 @@
 //! `$apr1$`, `$5$` and `$6$`: sums in many rounds, in the alphabet of crypt(3).
 
+use std::sync::LazyLock;
+
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+use data_encoding::{BitOrder, Encoding, Specification};
 use md5::{Digest, Md5};
 use sha_crypt::{Params, sha256_crypt, sha512_crypt};
 
@@ -63,7 +66,7 @@ impl<'a> Crypt<'a> {
             Sum::Sha256 => encode(&sha256_crypt(password, salt, self.rounds), &OF_SHA256),
             Sum::Sha512 => encode(&sha512_crypt(password, salt, self.rounds), &OF_SHA512),
         };
-        verify_slices_are_equal(&found, self.expected.as_bytes()).is_ok()
+        verify_slices_are_equal(found.as_bytes(), self.expected.as_bytes()).is_ok()
     }
 }
 
@@ -118,21 +121,10 @@ fn sum(parts: &[&[u8]]) -> [u8; 16] {
     sum.finalize().into()
 }
 
-/// Writes a sum, its bytes in this order: each three as four characters, the lowest six
-/// bits first.
-fn encode(sum: &[u8], order: &[u8]) -> Vec<u8> {
-    let mut text = Vec::with_capacity(sum.len() * 4 / 3 + 1);
-    for three in order.chunks(3) {
-        let bytes = three.iter().rev();
-        let mut bits = bytes.fold(0_usize, |bits, at| {
-            bits << 8 | usize::from(sum[usize::from(*at)])
-        });
-        for _ in 0..=three.len() {
-            text.push(ALPHABET[bits & 0x3f]);
-            bits >>= 6;
-        }
-    }
-    text
+/// Writes a sum, its bytes in this order.
+fn encode(sum: &[u8], order: &[u8]) -> String {
+    let ordered: Vec<u8> = order.iter().map(|at| sum[usize::from(*at)]).collect();
+    ALPHABET.encode(&ordered)
 }
 
 /// Returns whether a byte is of the alphabet of crypt(3).
@@ -140,7 +132,14 @@ pub(super) fn is_of_alphabet(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'/'
 }
 
-const ALPHABET: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/// Base64 of crypt(3): the lowest six bits of three bytes first.
+static ALPHABET: LazyLock<Encoding> = LazyLock::new(|| {
+    let mut alphabet = Specification::new();
+    alphabet.symbols =
+        "./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz".to_owned();
+    alphabet.bit_order = BitOrder::LeastSignificantFirst;
+    alphabet.encoding().expect("64 symbols")
+});
 const MAX_ROUNDS: u32 = 100_000;
 const OF_MD5: [u8; 16] = [12, 6, 0, 13, 7, 1, 14, 8, 2, 15, 9, 3, 5, 10, 4, 11];
 const OF_SHA256: [u8; 32] = [
