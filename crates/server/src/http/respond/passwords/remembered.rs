@@ -7,8 +7,8 @@ use std::time::Duration;
 use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
 use foldhash::quality::RandomState;
+use quick_cache::UnitWeighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{OptionsBuilder, UnitWeighter};
 use sekisho_certs::Tenant;
 use std::hash::BuildHasher;
 use tokio::time::Instant;
@@ -37,18 +37,8 @@ impl Remembered {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
         let hasher = RandomState::default();
         let group = |_| {
-            let options = OptionsBuilder::new()
-                .estimated_items_capacity(FIRST)
-                .weight_capacity(MOST)
-                .shards(1)
-                .build()
-                .expect("both capacities are set");
-            Cache::with_options(
-                options,
-                UnitWeighter,
-                hasher.clone(),
-                DefaultLifecycle::default(),
-            )
+            let lifecycle = DefaultLifecycle::default();
+            Cache::with(FIRST, MOST, UnitWeighter, hasher.clone(), lifecycle)
         };
         Self {
             key: key.expect("the system has random bytes"),
@@ -128,7 +118,7 @@ const LIFE: Duration = Duration::from_secs(60);
 const GROUPS: usize = 64;
 /// Pairs of one group: all groups together hold 131,072, some 10 MB.
 const MOST: u64 = 2048;
-/// Pairs of one group that memory is taken for at the start.
+/// Pairs of one group that memory is taken for at the start: so few that it has one lock.
 const FIRST: usize = 16;
 
 #[cfg(test)]
