@@ -35,26 +35,28 @@ fn fields(raw: &RawFields, is_refused: fn(Reserved) -> bool) -> Checked<FieldOps
     };
     Ok(FieldOps {
         remove: each(&raw.remove, |text| name(text)).below("remove")?,
-        set: pairs(&raw.set, name).below("set")?,
-        add: pairs(&raw.add, name).below("add")?,
+        set: pairs(&raw.set, "field", name).below("set")?.into(),
+        add: pairs(&raw.add, "field", name).below("add")?.into(),
     })
 }
 
-fn pairs(
+/// Checks values of fields under keys of one kind, none of which may stand twice.
+pub(super) fn pairs<K: PartialEq>(
     raw: &Pairs,
-    name: impl Fn(&str) -> Checked<HeaderName>,
-) -> Checked<Box<[(HeaderName, HeaderValue)]>> {
-    let mut pairs: Vec<(HeaderName, HeaderValue)> = Vec::with_capacity(raw.0.len());
+    kind: &str,
+    check: impl Fn(&str) -> Checked<K>,
+) -> Checked<Vec<(K, HeaderValue)>> {
+    let mut pairs: Vec<(K, HeaderValue)> = Vec::with_capacity(raw.0.len());
     for (text, value) in &raw.0 {
-        let pair = name(text).and_then(|name| {
-            if pairs.iter().any(|(other, _)| *other == name) {
-                return Err(Wrong::new("the field stands twice"));
+        let pair = check(text).and_then(|key| {
+            if pairs.iter().any(|(other, _)| *other == key) {
+                return Err(Wrong::new(format!("the {kind} stands twice")));
             }
-            Ok((name, field_value(value)?))
+            Ok((key, field_value(value)?))
         });
         pairs.push(pair.below(text)?);
     }
-    Ok(pairs.into())
+    Ok(pairs)
 }
 
 /// Checks whether the upstream of a rule gets the fields of `request`.

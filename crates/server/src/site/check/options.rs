@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::HeaderValue;
 
 use super::auth::auth;
-use super::fields::{field_value, request_fields, response_fields};
+use super::fields::{pairs, request_fields, response_fields};
 use super::root_of;
 use crate::limits::network::{Network, Networks};
 use crate::site::document::{Pairs, RawHsts, RawRate, RawSite};
@@ -116,20 +116,10 @@ fn hsts(raw: &RawHsts) -> Checked<HeaderValue> {
 
 /// Checks `cache`, and orders it: the narrowest media range counts.
 fn cache(raw: &Pairs) -> Checked<Box<[CacheRule]>> {
-    let mut rules: Vec<CacheRule> = Vec::with_capacity(raw.0.len());
-    for (media, value) in &raw.0 {
-        let rule = media_range(media).and_then(|range| {
-            if rules.iter().any(|rule| rule.media == range) {
-                return Err(Wrong::new("the media range stands twice"));
-            }
-            let value = field_value(value)?;
-            Ok(CacheRule {
-                media: range,
-                value,
-            })
-        });
-        rules.push(rule.below(media)?);
-    }
+    let rules = pairs(raw, "media range", media_range)?.into_iter();
+    let mut rules: Vec<_> = rules
+        .map(|(media, value)| CacheRule { media, value })
+        .collect();
     rules.sort_by_key(|rule| match rule.media {
         MediaRange::Exact(_) => 0,
         MediaRange::Type(_) => 1,
