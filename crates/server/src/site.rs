@@ -47,7 +47,7 @@ pub(crate) use {
     password::PasswordHash,
     path::SitePath,
     redirect::{redirect_to, to_https},
-    rule::{Action, CacheRule, Candidate, DEFAULT_BODY_LIMIT, Rule, RuleOptions},
+    rule::{Action, CacheRule, Candidate, Rule, RuleOptions},
     script::Scripts,
     upstream::{
         ActiveCheck, Address, Balance, Protocol, ProxyVersion, Scheme, Upstream, UpstreamOptions,

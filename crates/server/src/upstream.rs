@@ -109,7 +109,7 @@ use tokio::time::Instant;
 use crate::connection::request::RequestContext;
 use crate::limits::bodies::Held;
 use crate::site::body::Body;
-use crate::site::{DEFAULT_BODY_LIMIT, RuleOptions, Upstream, UpstreamOptions};
+use crate::site::{RuleOptions, Upstream, UpstreamOptions};
 use answer::arriving::Arriving;
 use answer::still_served::StillServed;
 use answer::tunnel::Leaving;
@@ -239,7 +239,7 @@ async fn take_body(
     let is_collected = to.is_script && body.size_hint().exact().is_none();
     // A body that is collected waits for no upstream.
     let exchange = Arc::new(Exchange::new(expects && !is_collected, timeouts.flow()));
-    let limit = to.rule.map_or(DEFAULT_BODY_LIMIT, |it| it.body_limit);
+    let limit = RuleOptions::body_limit(to.rule);
     let most = if is_collected {
         limit.min(LONGEST)
     } else {

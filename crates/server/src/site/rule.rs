@@ -36,8 +36,7 @@ impl Rule {
 
     /// Returns the bytes of the largest request body.
     pub(crate) fn body_limit(&self) -> u64 {
-        let options = self.options.as_deref();
-        options.map_or(DEFAULT_BODY_LIMIT, |options| options.body_limit)
+        RuleOptions::body_limit(self.options.as_deref())
     }
 }
 
@@ -107,7 +106,7 @@ impl Action {
 }
 
 /// Options of a rule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RuleOptions {
     /// Whether the rule's prefix is taken off the path that files and upstream
     /// get.
@@ -130,8 +129,8 @@ pub(crate) struct RuleOptions {
     /// Folder of the error pages `404.html`, `502.html`, `503.html` and
     /// `504.html`.
     pub(crate) errors: Option<Root>,
-    /// Bytes of the largest request body.
-    pub(crate) body_limit: u64,
+    /// Bytes of the largest request body; [`RuleOptions::body_limit`] has the default.
+    pub(crate) body_limit: Option<u64>,
     /// Requests per second of one client prefix.
     pub(crate) rate_client: Option<NonZeroU32>,
     /// Requests per second of the host.
@@ -147,25 +146,11 @@ pub(crate) struct RuleOptions {
     pub(crate) auth: Option<Arc<Auth>>,
 }
 
-impl Default for RuleOptions {
-    fn default() -> Self {
-        Self {
-            strip_prefix: false,
-            add_prefix: None,
-            request_fields: FieldOps::default(),
-            response_fields: FieldOps::default(),
-            hsts: None,
-            cache: Box::default(),
-            try_files: Box::default(),
-            errors: None,
-            body_limit: DEFAULT_BODY_LIMIT,
-            rate_client: None,
-            rate_host: None,
-            rate_scope: 0,
-            allow: None,
-            deny: Networks::default(),
-            auth: None,
-        }
+impl RuleOptions {
+    /// Returns the bytes of the largest request body, by the options if there are any.
+    pub(crate) fn body_limit(options: Option<&Self>) -> u64 {
+        let own = options.and_then(|options| options.body_limit);
+        own.unwrap_or(DEFAULT_BODY_LIMIT)
     }
 }
 
@@ -252,7 +237,7 @@ impl Candidate {
 }
 
 /// Bytes of the largest request body, unless a site says otherwise: 100 MiB.
-pub(crate) const DEFAULT_BODY_LIMIT: u64 = 100 << 20;
+const DEFAULT_BODY_LIMIT: u64 = 100 << 20;
 
 #[cfg(test)]
 mod tests {

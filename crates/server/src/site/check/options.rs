@@ -13,7 +13,7 @@ use super::root_of;
 use crate::limits::network::{Network, Networks};
 use crate::site::document::{Pairs, RawHsts, RawRate, RawSite};
 use crate::site::error::{Below, Checked, Wrong, at_most, checked, each};
-use crate::site::rule::{CacheRule, DEFAULT_BODY_LIMIT, MediaRange, RuleOptions};
+use crate::site::rule::{CacheRule, MediaRange, RuleOptions};
 use crate::site::value::Unit;
 
 /// Checks the options. `scope` tells rates of this place from others.
@@ -38,17 +38,15 @@ pub(super) fn rule_options(
         hsts,
         cache: cache.unwrap_or_default(),
         errors,
-        body_limit: limit.unwrap_or(DEFAULT_BODY_LIMIT),
+        body_limit: limit,
         rate_client,
         rate_host,
         rate_scope: u8::try_from(scope).unwrap_or(u8::MAX),
         allow: checked("allow", raw.allow.as_deref(), networks)?,
         deny: checked("deny", raw.deny.as_deref(), networks)?.unwrap_or_default(),
         auth: checked("auth", raw.auth.as_ref(), auth)?.flatten(),
-        // Paths have these of their own.
-        strip_prefix: false,
-        add_prefix: None,
-        try_files: Box::default(),
+        // Paths have those about the path of their own.
+        ..RuleOptions::default()
     })
 }
 
