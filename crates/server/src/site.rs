@@ -129,8 +129,7 @@ impl Site {
 
     /// Returns the folders of the site's programs, as they were written.
     pub fn programs(&self) -> impl Iterator<Item = &str> {
-        let programs = self.0.iter().filter_map(|rule| rule.action.programs());
-        programs.map(|root| &*root.template.text)
+        self.program_folders().map(|root| &*root.template.text)
     }
 
     /// Returns what `guard` refuses of the site of a tenant's host, as far as that is
@@ -163,7 +162,7 @@ impl Site {
         let root =
             roots.find_map(|root| Some((inspect(root)?, "root", root.template.text.to_string())));
         let programs = || {
-            let mut programs = self.0.iter().filter_map(|rule| rule.action.programs());
+            let mut programs = self.program_folders();
             let root = programs.find(|root| guard.programs(root).is_none())?;
             let what = root.template.text.to_string();
             Some((Refusal::Programs, "root", what))
@@ -225,6 +224,10 @@ impl Site {
         })
     }
 
+    fn program_folders(&self) -> impl Iterator<Item = &Root> {
+        self.0.iter().filter_map(|rule| rule.action.programs())
+    }
+
     fn upstreams(&self) -> impl Iterator<Item = &Upstream> {
         let upstreams = self.0.iter().filter_map(|rule| rule.action.upstream());
         upstreams.map(|upstream| &**upstream)
@@ -277,12 +280,7 @@ impl SiteDocument {
     /// Returns whether the site names folders or servers, which `[sites] allow` bounds.
     #[must_use]
     pub fn names_places(&self) -> bool {
-        let has_programs = self
-            .site
-            .0
-            .iter()
-            .any(|rule| rule.action.programs().is_some());
-        has_programs
+        self.site.program_folders().next().is_some()
             || self.site.bound_folders().next().is_some()
             || self.site.upstreams().next().is_some()
     }
