@@ -51,6 +51,7 @@ pub fn verify_password(hash: &str, password: &[u8]) -> bool {
     PasswordHash::parse(hash).is_ok_and(|hash| hash.verify(password))
 }
 
+/// Leaves out the hash.
 impl fmt::Debug for PasswordHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PasswordHash")
