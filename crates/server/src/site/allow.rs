@@ -64,8 +64,7 @@ impl Allowed {
     /// that holds `{tenant}`. Such an entry counts whoever has the host: each folder that
     /// it names is one that a tenant may change.
     pub(crate) fn part_of(&self, root: &Path) -> Option<PathBuf> {
-        let length = longest(&self.0.folders, root, None)?.len_of_part();
-        Some(root.components().take(length).collect())
+        part_of(&self.0.folders, root, None)
     }
 
     /// Returns whether the entry that holds a root keeps tenants apart.
@@ -84,8 +83,7 @@ impl Allowed {
     /// Returns the leading part of the path of a tenant's socket that the operator chose by
     /// an entry. None if no entry holds it.
     pub(crate) fn part_of_socket(&self, socket: &Path, tenant: &Tenant) -> Option<PathBuf> {
-        let length = longest(&self.0.sockets, socket, Some(tenant))?.len_of_part();
-        Some(socket.components().take(length).collect())
+        part_of(&self.0.sockets, socket, Some(tenant))
     }
 
     /// Returns whether an upstream may be at a resolved address.
@@ -182,6 +180,12 @@ impl Entries {
         }
         Ok(())
     }
+}
+
+/// Returns the leading part of a path that the operator chose by the longest entry.
+fn part_of(entries: &[Folder], path: &Path, tenant: Option<&Tenant>) -> Option<PathBuf> {
+    let length = longest(entries, path, tenant)?.len_of_part();
+    Some(path.components().take(length).collect())
 }
 
 /// Returns the longest of the entries that hold a path, as this tenant's; as that of any
