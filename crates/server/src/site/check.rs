@@ -91,8 +91,7 @@ fn top_rule(raw: &RawSite, shared: Option<Arc<RuleOptions>>, base: Option<&Path>
         let text = "the top level has no prefix to strip; write it in `paths`";
         return Err(Wrong::new(text)).below("strip");
     }
-    let shared_options = shared.as_deref();
-    let own = raw.rewrite(&action, || shared_options.cloned().unwrap_or_default())?;
+    let own = raw.rewrite(&action, shared.as_deref())?;
     Ok(Rule {
         prefix: Box::default(),
         action,
@@ -132,7 +131,7 @@ fn path_rule(
         fields::reach(&own.request_fields, options).below("request")?;
     }
     let options = own.as_ref().or(shared.map(Arc::as_ref));
-    let rewritten = raw.rewrite(&action, || options.cloned().unwrap_or_default())?;
+    let rewritten = raw.rewrite(&action, options)?;
     Ok(Rule {
         prefix,
         action,
@@ -297,11 +296,11 @@ impl RawSite {
         }
     }
 
-    /// Puts the keys about the path into options, which `make` makes if there is a key.
+    /// Returns a copy of options with the keys about the path; none if there is no such key.
     fn rewrite(
         &self,
         action: &Action,
-        make: impl FnOnce() -> RuleOptions,
+        options: Option<&RuleOptions>,
     ) -> Checked<Option<RuleOptions>> {
         let gets_path = action.root().is_some() || action.passes_on().is_some();
         for (is_there, key) in [(self.strip.is_some(), "strip"), (self.add.is_some(), "add")] {
@@ -319,7 +318,7 @@ impl RawSite {
             strip_prefix: self.strip.unwrap_or_default(),
             add_prefix: checked("add", self.add.as_deref(), plain_prefix)?,
             try_files: checked("try", self.r#try.as_deref(), candidates)?.unwrap_or_default(),
-            ..make()
+            ..options.cloned().unwrap_or_default()
         }))
     }
 }
