@@ -24,6 +24,7 @@ use super::root::{OperatorsPart, Root};
 use super::upstream::{Address, Upstream};
 use crate::limits::log_limiter::{self, LogLimits};
 pub use own_files::OwnFiles;
+pub(super) use own_files::{id, id_at};
 
 /// Guard that refuses sites folders, sockets and addresses outside `[sites]
 /// allow`, and the server's own. It counts and logs refusals. The counters are Relaxed: they guard

@@ -3,9 +3,8 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::fs::{self, Metadata};
+use std::fs::Metadata;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -15,6 +14,7 @@ use tokio::net::lookup_host;
 use tokio::time::{sleep, timeout};
 
 use super::target::unmapped;
+use crate::site::guard::{id, id_at};
 
 /// Address that the server listens on or connects to for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,10 +145,7 @@ impl OwnAddresses {
 
     /// Compares device and inode with those of own sockets. Blocks.
     pub(crate) fn is_open_socket(&self, open: &Metadata) -> bool {
-        let is_it = |own: Metadata| (own.dev(), own.ino()) == (open.dev(), open.ino());
-        self.sockets
-            .iter()
-            .any(|own| fs::metadata(own).is_ok_and(is_it))
+        self.sockets.iter().any(|own| id_at(own) == Some(id(open)))
     }
 }
 

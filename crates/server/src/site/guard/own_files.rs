@@ -58,10 +58,7 @@ impl OwnFiles {
     /// Compares device and inode: a hard link is the same file. Each call reads
     /// the metadata again, since a rotated key is a new file.
     pub(super) fn contains(&self, file: &Metadata) -> bool {
-        let is_it = |own: Metadata| (own.dev(), own.ino()) == (file.dev(), file.ino());
-        self.files
-            .iter()
-            .any(|own| fs::metadata(own).is_ok_and(is_it))
+        self.files.iter().any(|own| id_at(own) == Some(id(file)))
     }
 
     /// Returns whether a folder holds one of the keys' folders, or lies in one, by text.
@@ -74,14 +71,9 @@ impl OwnFiles {
     /// several paths. Each call reads the metadata again, since a deployment may have
     /// put another folder there.
     pub(super) fn keys_hold(&self, file: &Path) -> bool {
-        let id = |folder: &Path| {
-            let metadata = fs::metadata(folder).ok()?;
-            Some((metadata.dev(), metadata.ino()))
-        };
-        let keys: Vec<_> = self.keys.iter().filter_map(|keys| id(keys)).collect();
-        file.ancestors()
-            .filter_map(id)
-            .any(|above| keys.contains(&above))
+        let keys: Vec<_> = self.keys.iter().filter_map(|keys| id_at(keys)).collect();
+        let mut above = file.ancestors().filter_map(id_at);
+        above.any(|above| keys.contains(&above))
     }
 
     pub(super) fn lie_beside(&self, file: &Path) -> bool {
@@ -89,4 +81,14 @@ impl OwnFiles {
             .iter()
             .any(|folder| file.parent() == Some(folder))
     }
+}
+
+/// Returns device and inode of what a path leads to now.
+pub(in crate::site) fn id_at(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().as_ref().map(id)
+}
+
+/// Returns device and inode of a file.
+pub(in crate::site) fn id(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
