@@ -39,7 +39,7 @@ mod tests {
             ("ann:secret", "htpasswd"),
             ("a\tb:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=", "control"),
         ] {
-            let error = login(line).err().expect(line).to_string();
+            let error = login(line).expect_err(line).to_string();
             assert!(error.contains(expected), "{line:?}: {error}");
         }
     }
