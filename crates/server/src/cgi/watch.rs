@@ -19,8 +19,8 @@ use super::spawn::Pipes;
 /// Watch over a program: it reads its standard error, and ends it.
 ///
 /// 1. The program runs, until its time is over, its standard error is too long, or its output
-///    is dropped.
-/// 2. Once it has ended, or its output has, the other and all of its group have [`GRACE`].
+///    is dropped. Its output may be that of a descendant, which goes on after it.
+/// 2. Once its output has ended, it and all of its group have [`GRACE`].
 /// 3. SIGTERM, and [`TERMINATES`] for what it has left to do.
 /// 4. SIGKILL, as soon as the program and its standard error have ended.
 #[derive(Debug)]
@@ -98,8 +98,8 @@ impl Watch {
                     if self.is_terminating {
                         break;
                     }
-                    // Only a program that runs with its output open is late.
-                    let is_late = !self.has_exited && !self.output_ended;
+                    // Only a program with its output open is late.
+                    let is_late = !self.output_ended;
                     self.terminate(is_late.then_some(Failure::Total));
                 }
             }
@@ -126,10 +126,9 @@ impl Watch {
     fn note_exit(&mut self) {
         if let Some(exit) = self.group.exit() {
             self.has_exited = true;
-            self.tell(match exit {
-                Exit::Itself => Ok(()),
-                Exit::Signal(signal) => Err(Failure::Signal(signal)),
-            });
+            if let Exit::Signal(signal) = exit {
+                self.tell(Err(Failure::Signal(signal)));
+            }
             self.hurry();
         }
     }
@@ -144,8 +143,12 @@ impl Watch {
         }
     }
 
+    /// Gives what is left [`GRACE`], once the output has ended.
     fn hurry(&mut self) {
-        if !self.is_terminating {
+        if self.has_exited && self.output_ended {
+            self.tell(Ok(()));
+        }
+        if self.output_ended && !self.is_terminating {
             self.deadline = self.deadline.min(Instant::now() + GRACE);
         }
     }
@@ -192,7 +195,7 @@ async fn read(from: &mut Option<Receiver>, buffer: &mut [u8]) -> usize {
     }
 }
 
-/// Time for what is left of a program after its end, or after that of its output.
+/// Time for what is left of a program after the end of its output.
 const GRACE: Duration = Duration::from_secs(2);
 /// Time between SIGTERM and SIGKILL.
 const TERMINATES: Duration = Duration::from_secs(2);

@@ -393,3 +393,19 @@ async fn a_program_that_goes_on_behind_its_answer_is_not_cut_off() {
         fs::remove_file(&done).unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_body_ends_with_the_last_process_that_writes_it() {
+    // Longer than a program has for the rest of its work.
+    let writes_on = "printf 'A: b\n\nbegin\n'; (sleep 3; echo end) &";
+    let killed = "printf 'A: b\n\nbegin\n'; sleep 1 & sleep 0.2; kill -9 $$";
+    let world = start(&[("on", 0o755, writes_on), ("killed", 0o755, killed)]);
+    for version in BOTH {
+        let answer = world.get(version, "/cgi-bin/on").await;
+        assert_eq!((answer.status, answer.body.as_str()), (200, "begin\nend\n"));
+        let mut client = world.connect(version, HOST).await;
+        let begun = client.begin(Method::GET, "/cgi-bin/killed", &[], full(0));
+        let answer = Answer::of(begun.await.unwrap()).await;
+        assert!(answer.is_err(), "a body that breaks off looks complete");
+    }
+}

@@ -99,14 +99,19 @@ async fn a_program_that_forks_on_is_killed() {
 }
 
 #[tokio::test]
-async fn a_descendant_that_keeps_the_pipe_ends() {
+async fn output_ends_with_the_last_process_that_holds_it() {
+    let text = Script::run("(/bin/sleep 3; echo end) & echo begin").await;
+    assert_eq!(text.unwrap(), "begin\nend\n");
+}
+
+#[tokio::test]
+async fn output_that_a_descendant_holds_for_too_long_is_not_complete() {
     let script = Script::new("/bin/sleep 100 & echo $!");
-    let mut running = script.start(LONG).await;
+    let total = Duration::from_secs(1);
+    let mut running = script.start(Limits { total, ..LONG }).await;
     let pids = pids(&mut running.output).await;
-    let begun = Instant::now();
-    assert!(running.output.piece().await.unwrap().is_none());
-    let took = begun.elapsed();
-    assert!((1500..4000).contains(&took.as_millis()), "{took:?}");
+    let failure = all(running.output).await.unwrap_err();
+    assert!(matches!(failure, Failure::Total), "{failure}");
     all_end(&pids).await;
 }
 
