@@ -53,6 +53,9 @@ pub(crate) enum Failure {
     /// A connection that TLS or HTTP/2 did not begin on in time.
     #[error("TLS or HTTP/2 did not begin in time")]
     BeginLate,
+    /// The server took the connection, but no request.
+    #[error("the server is overloaded, and did not take the request")]
+    Overloaded,
     /// The connection ended, or what came is no answer.
     #[error("no valid answer: {0}")]
     Answer(Box<dyn std::error::Error + Send + Sync>),
@@ -171,6 +174,7 @@ impl Failure {
             | Self::Tried
             | Self::TooManyWait
             | Self::NoRoom(_)
+            | Self::Overloaded
             | Self::NoneFree => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectLate | Self::SocketLate | Self::BeginLate | Self::Late => {
                 StatusCode::GATEWAY_TIMEOUT
@@ -209,6 +213,10 @@ impl Failure {
                  the body waited longest: slow uploads may be an attack, else raise `connections`"
             }
             Self::Tried => "no server of the site is left",
+            Self::Overloaded => {
+                "the FastCGI server has fewer children than requests come: see its own limits, and \
+                 `connections` of the site"
+            }
             Self::NoRoom(_) => "programs run too long for their requests: see which tenant's",
             Self::TooManyWait | Self::NoneFree => {
                 "the server is too slow for its requests, or `connections` and `waiting` of the \
@@ -217,7 +225,7 @@ impl Failure {
         })
     }
 
-    /// Returns whether no connection came about, which speaks against the server.
+    /// Returns whether no connection of use came about, which speaks against the server.
     pub(super) fn is_of_connecting(&self) -> bool {
         matches!(
             self,
@@ -226,12 +234,13 @@ impl Failure {
                 | Self::SocketLate
                 | Self::Begin(_)
                 | Self::BeginLate
+                | Self::Overloaded
         )
     }
 
     /// Returns whether the server answered wrongly, or not at all.
     pub(super) fn is_of_server(&self) -> bool {
-        matches!(self, Self::Answer(_) | Self::Late)
+        matches!(self, Self::Answer(_) | Self::Late | Self::Overloaded)
     }
 
     /// Returns whether there is no connection for a reason that says nothing of the server.

@@ -65,7 +65,8 @@ enum Sent {
 
 /// Failure to send a request to one server.
 enum Undelivered {
-    /// The old connection ended, and no new one came about: another server may get it.
+    /// The old connection ended and no new one came about, or the server did not begin it:
+    /// another server may get it.
     Elsewhere(Failure),
     /// A server may have acted on it: no other may get it.
     Nowhere(Failure),
@@ -79,7 +80,8 @@ impl Sending<'_> {
     /// 3. sends the request, and awaits the head of the answer;
     /// 4. repeats 3 over a new connection to the same server if the old one had ended before the
     ///    request, or before a byte of the answer where the request changes
-    ///    nothing and has no body; if no new one comes about, goes on with 1.
+    ///    nothing and has no body; if no new one comes about, goes on with 1, as it does for a
+    ///    FastCGI server that is overloaded, if the request has no body.
     ///
     /// No other server is tried once `timeouts.connect` has passed twice: 32 servers that do
     /// not answer would hold the request for 32 times as long.
@@ -106,7 +108,8 @@ impl Sending<'_> {
                         Err(Undelivered::Elsewhere(failure)) => {
                             // The wait for the answer was none for a connection.
                             last = Instant::now() + limit;
-                            (failure, true)
+                            let is_granted = !matches!(failure, Failure::Overloaded);
+                            (failure, is_granted)
                         }
                     }
                 }
@@ -154,6 +157,9 @@ impl Sending<'_> {
                     }
                     _ => return Err(Undelivered::Nowhere(failure)),
                 },
+                Err(Failure::Overloaded) if request.is_some() => {
+                    return Err(Undelivered::Elsewhere(Failure::Overloaded));
+                }
                 Err(failure) => {
                     if failure.is_of_server() {
                         match lease.blames_server() {
@@ -248,14 +254,14 @@ impl Sending<'_> {
                 }
                 Ok(Sent::Answered(response))
             }
-            // A new connection that ends at once would do so again.
-            Some(Err(Unanswered { error, request })) => match request {
-                Some(request) if lease.is_reused => {
-                    *unsent = Some(*request);
-                    Ok(Sent::Unsent)
+            Some(Err(Unanswered { error, request })) => {
+                *unsent = request.map(|request| *request);
+                // A new connection that ends at once would do so again.
+                match unsent.is_some() && lease.is_reused && !is_refusal(&error) {
+                    true => Ok(Sent::Unsent),
+                    false => self.failed(error, lease),
                 }
-                _ => self.failed(error, lease),
-            },
+            }
         }
     }
 
@@ -270,6 +276,9 @@ impl Sending<'_> {
         if let Some(flood) = lease.flood() {
             // The server would do so again: the request is not repeated.
             return Err(Failure::answer(flood));
+        }
+        if is_refusal(&error) {
+            return Err(Failure::Overloaded);
         }
         let failure = Failure::Answer(error);
         match lease.is_reused && lease.ended_unanswered() {
@@ -297,8 +306,13 @@ type Broken = Box<dyn Error + Send + Sync>;
 /// Request that got no answer.
 struct Unanswered {
     error: Broken,
-    /// The request, if nothing of it was sent.
+    /// The request, if nothing of it was sent, or no script has begun it.
     request: Option<Box<Request<Upload>>>,
+}
+
+/// Returns whether a FastCGI server has refused to begin the request.
+fn is_refusal(error: &Broken) -> bool {
+    matches!(error.downcast_ref(), Some(Failure::Overloaded))
 }
 
 /// Makes an answer of HTTP one of any protocol.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Method, Version};
+use http_body_util::{BodyExt, Empty, Full};
 
 use crate::common::metrics::figure;
 use crate::fastcgi_server::{Asked, END, FastCgiServer, STDERR, STDOUT, output, record};
@@ -23,6 +25,11 @@ fn stdout(text: &str) -> Vec<u8> {
     record(STDOUT, text.as_bytes())
 }
 
+/// Makes the end of a request with this status, without an answer.
+fn refusal(status: u8) -> Vec<u8> {
+    record(END, &[0, 0, 0, 0, status, 0, 0, 0])
+}
+
 /// Changes a byte of the first record's head.
 fn with(index: usize, value: u8) -> Vec<u8> {
     let mut answer = output("A: b\n\nc");
@@ -39,7 +46,8 @@ async fn what_is_no_answer_is_a_502() {
         "id" => with(3, 2),
         "length" => record(END, &[0; 7]),
         "no-head" => record(END, &[0; 8]),
-        "refused" => record(END, &[0, 0, 0, 0, 2, 0, 0, 0]),
+        // It knows no Responder.
+        "refused" => refusal(3),
         "no-field" => output("<html>\n\n"),
         "long" => output(&format!("A: {}\n\n", "b".repeat(1 << 20))),
         "errors" => std::iter::repeat_n(record(STDERR, &[b'e'; 60_000]), 20)
@@ -87,8 +95,48 @@ async fn an_answer_that_breaks_off_is_no_whole_one() {
     }
 }
 
+#[tokio::test]
+async fn a_server_that_takes_no_request_leaves_it_to_another() {
+    for version in BOTH {
+        for status in [CANT_MPX_CONN, OVERLOADED] {
+            let site = SITE.replace(
+                r#""unix:FOLDER/run/{tenant}/php.sock""#,
+                r#""unix:FOLDER/run/{tenant}/busy.sock", "unix:FOLDER/run/{tenant}/php.sock""#,
+            );
+            let world = World::new(&site, &[("www/index.php", "<?php")]);
+            let folder = world.folder.path().join("run/acme");
+            let busy = FastCgiServer::start(&folder.join("busy.sock"), move |_| refusal(status));
+            let _other = FastCgiServer::start(&folder.join("php.sock"), |_| output("A: b\n\nc"));
+            for _ in 0..100 {
+                let answer = world.get(version, "/index.php").await;
+                assert_eq!(answer.status, 200, "{version:?} {status}: {}", answer.body);
+                if !busy.asked().is_empty() {
+                    break;
+                }
+            }
+            assert_eq!(busy.asked().len(), 1, "it is chosen by chance");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_no_server_takes_is_a_503() {
+    for status in [CANT_MPX_CONN, OVERLOADED] {
+        let (world, server) = start(move |_| refusal(status));
+        for version in BOTH {
+            let answer = world.get(version, "/index.php").await;
+            assert_eq!(answer.status, 503, "{version:?} {status}: {}", answer.body);
+            let mut client = world.connect(version, HOST).await;
+            let body = Full::new(Bytes::from_static(b"x=1"));
+            let body = body.map_err(|never| match never {}).boxed();
+            let answer = client.begin(Method::POST, "/index.php", &[], body).await;
+            assert_eq!(answer.unwrap().status(), 503, "{version:?} {status}");
+        }
+        assert_eq!(server.asked().len(), 4);
+    }
+}
+
 fn empty() -> crate::world::Upload {
-    use http_body_util::{BodyExt, Empty};
     Empty::new().map_err(|never| match never {}).boxed()
 }
 
@@ -183,3 +231,7 @@ async fn requests_that_wait_bind_no_child() {
     let statuses = futures_util::future::join_all(asking).await.concat();
     assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
 }
+
+/// Protocol statuses of the end of a request (FastCGI specification 1.0, section 5.5).
+const CANT_MPX_CONN: u8 = 1;
+const OVERLOADED: u8 = 2;

@@ -18,6 +18,7 @@ use http_body::Body as _;
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
 
 use super::transport::Transport;
+use crate::upstream::failure::Failure;
 use crate::upstream::request::upload::Upload;
 use crate::upstream::servers::kept::KeptOne;
 use complaints::Complaints;
@@ -136,11 +137,14 @@ impl FastCgi {
                 Some(Piece::Error(_)) => {
                     return Poll::Ready(Err("it wrote over 1 MiB to standard error".into()));
                 }
-                Some(Piece::End(true)) => {
+                Some(Piece::End(record::REQUEST_COMPLETE)) => {
                     self.has_ended = true;
                     return Poll::Ready(Ok(None));
                 }
-                Some(Piece::End(false)) => {
+                Some(Piece::End(record::CANT_MPX_CONN | record::OVERLOADED)) => {
+                    return Poll::Ready(Err(Failure::Overloaded.into()));
+                }
+                Some(Piece::End(_)) => {
                     return Poll::Ready(Err("the server did not take the request".into()));
                 }
                 None => ready!(self.poll_receive(cx))?,

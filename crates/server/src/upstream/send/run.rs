@@ -1,8 +1,9 @@
 //! Has a FastCGI server run a script.
 
 use http::{Request, Response};
+use http_body::Body as _;
 
-use super::{Sending, Unanswered};
+use super::{Sending, Unanswered, is_refusal};
 use crate::upstream::answer::arriving::Arriving;
 use crate::upstream::connections::fastcgi::complaints::Complaints;
 use crate::upstream::connections::fastcgi::{FastCgi, record};
@@ -19,6 +20,7 @@ impl Sending<'_> {
     ) -> Result<Response<Arriving>, Unanswered> {
         let script = self.script.expect("only scripts go to FastCGI servers");
         let (head, upload) = request.into_parts();
+        let is_bodiless = upload.is_end_stream();
         let length = length(&upload, &head.headers);
         let mut params = Vec::with_capacity(PARAMS);
         let of = (&head.method, &head.headers);
@@ -26,13 +28,23 @@ impl Sending<'_> {
             record::pair(&mut params, name, value);
         });
         let complaints = Complaints::of(self.context, &self.worker.upstreams, script.file);
-        let answered = connection.ask(&params, upload, keep, complaints).await;
-        let unanswered = |error| Unanswered {
-            error,
-            request: None,
-        };
-        let response = answered.map_err(unanswered)?;
-        Arriving::of_script(response, &head.method).map_err(|wrong| unanswered(wrong.into()))
+        match connection.ask(&params, upload, keep, complaints).await {
+            Ok(response) => {
+                let response = Arriving::of_script(response, &head.method);
+                response.map_err(|wrong| Unanswered {
+                    error: wrong.into(),
+                    request: None,
+                })
+            }
+            Err(error) => {
+                let is_kept = is_bodiless && is_refusal(&error);
+                let request = is_kept.then(|| Request::from_parts(head, Upload::default()));
+                Err(Unanswered {
+                    error,
+                    request: request.map(Box::new),
+                })
+            }
+        }
     }
 }
 

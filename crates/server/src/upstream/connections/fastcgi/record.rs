@@ -58,8 +58,8 @@ pub(in crate::upstream) enum Piece {
     Output(Bytes),
     /// Bytes of standard error.
     Error(Bytes),
-    /// End of the request; whether the server took it at all.
-    End(bool),
+    /// End of the request, with its protocol status.
+    End(u8),
 }
 
 /// Reads the records of one request.
@@ -97,10 +97,10 @@ impl Parser {
                 // With its padding: nothing may come behind it.
                 END_REQUEST if received.len() < END + self.padding => return Ok(None),
                 END_REQUEST => {
-                    let is_complete = received[4] == 0;
+                    let status = received[4];
                     received.advance(END + self.padding);
                     (self.left, self.padding, self.has_ended) = (0, 0, true);
-                    return Ok(Some(Piece::End(is_complete)));
+                    return Ok(Some(Piece::End(status)));
                 }
                 // An empty record ends its stream.
                 _ if self.left == 0 => {}
@@ -160,6 +160,11 @@ const LONG: u8 = 128;
 /// Bytes of the content of [`END_REQUEST`].
 const END: usize = 8;
 
+/// Protocol statuses of the end of a request (section 5.5): it was served, or not begun.
+pub(super) const REQUEST_COMPLETE: u8 = 0;
+pub(super) const CANT_MPX_CONN: u8 = 1;
+pub(super) const OVERLOADED: u8 = 2;
+
 const BEGIN_REQUEST: u8 = 1;
 const END_REQUEST: u8 = 3;
 const PARAMS: u8 = 4;
@@ -180,7 +185,7 @@ mod tests {
     }
 
     /// Parses bytes that come in pieces of so many.
-    fn parsed(bytes: &[u8], cut: usize) -> Result<(String, String, Option<bool>), &'static str> {
+    fn parsed(bytes: &[u8], cut: usize) -> Result<(String, String, Option<u8>), &'static str> {
         let (mut parser, mut received) = (Parser::default(), BytesMut::new());
         let (mut output, mut error, mut end) = (Vec::new(), Vec::new(), None);
         for piece in bytes.chunks(cut) {
@@ -189,7 +194,7 @@ mod tests {
                 match piece {
                     Piece::Output(bytes) => output.extend_from_slice(&bytes),
                     Piece::Error(bytes) => error.extend_from_slice(&bytes),
-                    Piece::End(is_complete) => end = Some(is_complete),
+                    Piece::End(status) => end = Some(status),
                 }
             }
         }
@@ -208,10 +213,10 @@ mod tests {
         for cut in [1, 3, 8, 9, usize::MAX] {
             let (output, error, end) = parsed(&bytes, cut).unwrap();
             assert_eq!(output, "Status: 200\r\n\r\nbody");
-            assert_eq!((error.as_str(), end), ("notice", Some(true)));
+            assert_eq!((error.as_str(), end), ("notice", Some(0)));
         }
         let refused = record(END_REQUEST, &[0, 0, 0, 0, 2, 0, 0, 0], 0);
-        assert_eq!(parsed(&refused, 5).unwrap().2, Some(false));
+        assert_eq!(parsed(&refused, 5).unwrap().2, Some(OVERLOADED));
     }
 
     #[test]
