@@ -56,9 +56,8 @@
 //!    │                         records of TLS without data
 //!    ├─ connections/fastcgi.rs    runs a script over FastCGI, with the parameters of
 //!    │                         request/params.rs: connections/fastcgi/record.rs frames
-//!    │                         both directions, connections/fastcgi/head.rs reads the
-//!    │                         answer's head, connections/fastcgi/complaints.rs its
-//!    │                         standard error
+//!    │                         both directions; conversation.rs moves them, as those of
+//!    │                         a program, conversation/head.rs reads the answer's head
 //!    ├─ connections/bounded.rs    bounds informational answers, which
 //!    │                         connections/informational.rs reads, and frames of HTTP/2 by
 //!    │                         the budget of tls/frames.rs
@@ -86,6 +85,7 @@
 
 mod answer;
 mod connections;
+mod conversation;
 mod failure;
 mod owned;
 mod parts;
@@ -96,6 +96,7 @@ mod request;
 mod send;
 mod servers;
 
+use std::fmt::Display;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -200,25 +201,22 @@ pub(crate) fn forward<'a>(
     async move {
         passed
             .await
-            .map_err(|failure| log(context, worker, to, &failure))
+            .map_err(|failure| log(context, worker, to.upstream, &failure))
     }
 }
 
-/// Logs a failure, and returns its status.
+/// Logs a failure of an upstream or program, and returns its status.
 fn log(
     context: &RequestContext<'_>,
     worker: &Worker,
-    to: ForwardTo<'_>,
+    upstream: &dyn Display,
     failure: &Failure,
 ) -> StatusCode {
-    let host = context.host.as_str();
-    let (status, limits) = (failure.status(), &worker.upstreams.hosts.log_limits);
+    let (status, whose) = (failure.status(), (context.host.as_str(), context.tenant));
+    let limits = &worker.upstreams.hosts.log_limits;
     match failure.hint() {
-        Some(hint) => {
-            let whose = (host, context.tenant);
-            limits.upstream_failed(whose, to.upstream, failure, status, hint);
-        }
-        None => tracing::debug!(host, %failure, "request not passed on"),
+        Some(hint) => limits.upstream_failed(whose, upstream, failure, status, hint),
+        None => tracing::debug!(host = whose.0, %failure, "request not passed on"),
     }
     status
 }

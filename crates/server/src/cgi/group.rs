@@ -5,6 +5,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, kill_process_group, waitid,
     waitpgid, waitpid,
 };
+use tokio::signal::unix;
 
 /// Process group that a program leads. The program stays a zombie, so that no other process or
 /// group gets its id, until the last signal is sent. Dropping the group kills it.
@@ -14,43 +15,37 @@ use rustix::process::{
 #[derive(Debug)]
 pub(super) struct Group {
     leader: Pid,
+    children: unix::Signal,
     /// The id may belong to others by now.
     is_reaped: bool,
 }
 
-/// How a program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exit {
-    /// By itself, or in an unknown way.
-    Itself,
-    /// By this signal.
-    Signal(i32),
-}
-
 impl Group {
-    pub(super) fn new(leader: Pid) -> Self {
+    /// Makes the group that a program leads. `children` has been notified of SIGCHLD since
+    /// before the program began.
+    pub(super) fn new(leader: Pid, children: unix::Signal) -> Self {
         Self {
             leader,
+            children,
             is_reaped: false,
         }
     }
 
-    /// Returns how the program ended, if it has. Its zombie stays.
-    pub(super) fn exit(&mut self) -> Option<Exit> {
+    /// Waits until the program has ended; its zombie stays. Returns the signal that ended it,
+    /// if it was one. Cancel-safe.
+    pub(super) async fn exit(&mut self) -> Option<i32> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         loop {
-            return match waitid(WaitId::Pid(self.leader), options) {
-                Ok(ended) => {
-                    let signal = ended?.terminating_signal();
-                    Some(signal.map_or(Exit::Itself, Exit::Signal))
-                }
-                Err(Errno::INTR) => continue,
+            match waitid(WaitId::Pid(self.leader), options) {
+                Ok(Some(ended)) => return ended.terminating_signal(),
+                Ok(None) => _ = self.children.recv().await,
+                Err(Errno::INTR) => {}
                 // There is no zombie, so the id must not be used any more.
                 Err(_) => {
                     self.is_reaped = true;
-                    Some(Exit::Itself)
+                    return None;
                 }
-            };
+            }
         }
     }
 
@@ -72,7 +67,7 @@ impl Group {
 
     /// Frees the id, once the program has ended. A server that takes the children of processes
     /// that end, as process 1 does, also waits for those of the group.
-    pub(super) fn reap(&mut self) {
+    fn reap(&mut self) {
         if !self.is_reaped {
             self.is_reaped = true;
             while matches!(
@@ -80,19 +75,6 @@ impl Group {
                 Err(Errno::INTR)
             ) {}
             while let Ok(Some(_)) = waitpgid(self.leader, WaitOptions::NOHANG) {}
-        }
-    }
-
-    /// Kills the group, and waits until the program has ended. Blocks for the time that the
-    /// kernel takes to end it.
-    pub(super) fn end(&mut self) {
-        self.kill();
-        if !self.is_reaped {
-            self.is_reaped = true;
-            while matches!(
-                waitpid(Some(self.leader), WaitOptions::empty()),
-                Err(Errno::INTR)
-            ) {}
         }
     }
 }

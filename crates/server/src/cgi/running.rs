@@ -1,63 +1,58 @@
-//! A program that runs: what it reads and what it writes.
+//! A program that runs: what it reads and writes, and its end.
 
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt as _;
+use futures_util::future::{Fuse, FusedFuture as _, join};
 use thiserror::Error;
-use tokio::io::AsyncWrite;
+use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{sleep, timeout};
 
-use super::Limits;
+use super::complaints::Complaints;
+use super::group::Group;
 
-/// Program that runs.
+/// Program that runs. Dropping it before the end of its output ends the program. How long it
+/// may be silent is its reader's to judge, as for any upstream.
 #[derive(Debug)]
 pub(crate) struct Running {
-    pub(crate) input: Input,
-    pub(crate) output: Output,
-}
-
-/// Standard input of a program, for the body of the request. Shutting it down or dropping it
-/// ends the body. A program that does not read its body to the end breaks the pipe, which is
-/// no failure of the answer.
-#[derive(Debug)]
-pub(crate) struct Input {
-    pipe: Option<Sender>,
-    turn: Arc<Turn>,
-}
-
-/// Standard output of a program. Dropping it before its end ends the program.
-#[derive(Debug)]
-pub(crate) struct Output {
-    pipe: Option<Receiver>,
-    turn: Arc<Turn>,
-    limits: Limits,
-    has_head: bool,
-    /// When the last piece came.
-    last: Instant,
-    sleep: Pin<Box<Sleep>>,
+    /// Standard input, for the body of the request; dropping it ends the body.
+    pub(crate) input: Option<Sender>,
+    output: Option<Receiver>,
+    buffer: BytesMut,
+    /// Bytes of output that may still come.
+    left: usize,
     ends: Option<oneshot::Sender<()>>,
-    verdict: Option<oneshot::Receiver<Result<(), Failure>>>,
+    /// Receives a failure at any time, and that there was none after the end of the output.
+    verdict: oneshot::Receiver<Result<(), Failure>>,
+}
+
+/// Watch over a program: it reads its standard error, and ends it.
+#[derive(Debug)]
+pub(super) struct Watch {
+    group: Group,
+    errors: Receiver,
+    complaints: Complaints,
+    total: Duration,
+    /// Receives once the output was read to its end; fails if it was dropped before.
+    output: oneshot::Receiver<()>,
+    verdict: oneshot::Sender<Result<(), Failure>>,
 }
 
 /// Reasons why a program's output is not complete.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
-    /// No head of an answer in time.
-    #[error("the program sent no head of an answer in time")]
-    FirstByte,
-    /// No byte in time.
-    #[error("the program sent nothing for too long")]
-    Idle,
     /// The program ran as long as it may.
     #[error("the program ran longer than it may")]
     Total,
+    /// More than 1 GiB came on standard output.
+    #[error("the program wrote more than 1 GiB")]
+    Output,
     /// More than 1 MiB came on standard error.
     #[error("the program wrote more than 1 MiB to its standard error")]
     Complaint,
@@ -66,185 +61,149 @@ pub(crate) enum Failure {
     Signal(i32),
     /// The pipe can't be read.
     #[error("the program's output can't be read: {0}")]
-    Read(io::Error),
+    Read(#[from] io::Error),
     /// The server ends.
     #[error("the server ends")]
     Unwatched,
 }
 
-/// Since when it is the program's turn to read or write; none while it waits for the client.
-#[derive(Debug)]
-struct Turn(Mutex<Option<Instant>>);
-
-impl Turn {
-    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Input {
-    pub(super) fn new(pipe: Sender) -> Self {
-        Self {
-            pipe: Some(pipe),
-            turn: Arc::new(Turn(Mutex::new(None))),
-        }
-    }
-}
-
-impl AsyncWrite for Input {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let Some(pipe) = &mut this.pipe else {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        };
-        let written = Pin::new(pipe).poll_write(cx, bytes);
-        let mut since = this.turn.lock();
-        match &written {
-            Poll::Pending => _ = since.get_or_insert_with(Instant::now),
-            Poll::Ready(Ok(_)) => *since = None,
-            Poll::Ready(Err(_)) => {
-                *since = Some(Instant::now());
-                this.pipe = None;
-            }
-        }
-        written
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().close();
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl Input {
-    fn close(&mut self) {
-        if self.pipe.take().is_some() {
-            *self.turn.lock() = Some(Instant::now());
-        }
-    }
-}
-
-impl Drop for Input {
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
-impl Output {
+impl Running {
+    /// Makes a program of its pipes, and the watch over it, which must run.
     pub(super) fn new(
-        pipe: Receiver,
-        input: &Input,
-        limits: Limits,
-        ends: oneshot::Sender<()>,
-        verdict: oneshot::Receiver<Result<(), Failure>>,
-    ) -> Self {
-        Self {
-            pipe: Some(pipe),
-            turn: Arc::clone(&input.turn),
-            limits,
-            has_head: false,
-            last: Instant::now(),
-            sleep: Box::pin(sleep(Duration::ZERO)),
+        group: Group,
+        (input, output, errors): (Sender, Receiver, Receiver),
+        complaints: Complaints,
+        total: Duration,
+    ) -> (Self, Watch) {
+        let (ends, ended) = oneshot::channel();
+        let (tells, verdict) = oneshot::channel();
+        let running = Self {
+            input: Some(input),
+            output: Some(output),
+            buffer: BytesMut::new(),
+            left: MOST,
             ends: Some(ends),
-            verdict: Some(verdict),
-        }
+            verdict,
+        };
+        let watch = Watch {
+            group,
+            errors,
+            complaints,
+            total,
+            output: ended,
+            verdict: tells,
+        };
+        (running, watch)
     }
 
-    /// Notes that the head of the answer was read: the limit on bodies holds from now on.
-    pub(crate) fn note_head(&mut self) {
-        self.has_head = true;
-    }
-
-    /// Returns the next piece, of [`PIECE`] bytes at most; none at the end. The caller must
-    /// poll the input meanwhile. Cancel-safe.
+    /// Returns the next piece of output; none at its end. The output ends with the last process
+    /// that holds it, also if that is not the program. Must not be polled after the end or a
+    /// failure. Cancel-safe.
     ///
     /// # Errors
-    /// [`Failure`]. Then the output is not complete, and must be dropped.
-    pub(crate) fn poll_piece(
+    /// [`Failure`]. Then the output is not complete.
+    pub(crate) fn poll_output(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, Failure>> {
-        while let Some(pipe) = &self.pipe {
-            match pipe.poll_read_ready(cx) {
-                Poll::Pending => return self.poll_failure(cx).map(Err),
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(Failure::Read(error))),
-            }
-            let mut piece = BytesMut::with_capacity(PIECE);
-            match pipe.try_read_buf(&mut piece) {
-                Ok(0) => self.note_end(),
-                Ok(_) => {
-                    self.last = Instant::now();
-                    return Poll::Ready(Ok(Some(piece.freeze())));
+        if let Some(pipe) = &mut self.output {
+            self.buffer.reserve(PIECE);
+            match pin!(pipe.read_buf(&mut self.buffer)).poll(cx)? {
+                Poll::Pending => {}
+                Poll::Ready(0) => {
+                    self.output = None;
+                    self.ends.take().map(|ends| ends.send(()));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(Failure::Read(error))),
+                Poll::Ready(read) => {
+                    self.left = self.left.checked_sub(read).ok_or(Failure::Output)?;
+                    return Poll::Ready(Ok(Some(self.buffer.split().freeze())));
+                }
             }
         }
-        match self.poll_verdict(cx) {
-            Poll::Ready(Some(failure)) => Poll::Ready(Err(failure)),
-            Poll::Ready(None) => Poll::Ready(Ok(None)),
-            // A program may close its output and go on.
-            Poll::Pending => self.sleep.as_mut().poll(cx).map(|()| Ok(None)),
-        }
-    }
-
-    /// As [`Self::poll_piece`].
-    #[cfg(test)]
-    pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
-        std::future::poll_fn(|cx| self.poll_piece(cx)).await
-    }
-
-    fn note_end(&mut self) {
-        self.pipe = None;
-        self.sleep.as_mut().reset(Instant::now() + ENDS);
-        if let Some(ends) = self.ends.take() {
-            let _ = ends.send(());
-        }
-    }
-
-    /// Returns why the program is or was ended; none if it has ended by itself.
-    fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Option<Failure>> {
-        let Some(verdict) = &mut self.verdict else {
-            return Poll::Ready(None);
-        };
-        let verdict = ready!(Pin::new(verdict).poll(cx));
-        self.verdict = None;
-        Poll::Ready(verdict.unwrap_or(Err(Failure::Unwatched)).err())
-    }
-
-    /// Waits, without a byte to read, for a failure.
-    fn poll_failure(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
-        if let Poll::Ready(Some(failure)) = self.poll_verdict(cx) {
-            return Poll::Ready(failure);
-        }
-        let (limit, failure) = match self.has_head {
-            true => (self.limits.idle, Failure::Idle),
-            false => (self.limits.first_byte, Failure::FirstByte),
-        };
-        loop {
-            let now = Instant::now();
-            // While it is the client's turn, looked at again after one limit.
-            let since = self.turn.lock().map(|since| since.max(self.last));
-            let due = since.unwrap_or(now) + limit;
-            if due <= now && since.is_some() {
-                return Poll::Ready(failure);
-            }
-            self.sleep.as_mut().reset(due);
-            ready!(self.sleep.as_mut().poll(cx));
-        }
+        let verdict = ready!(Pin::new(&mut self.verdict).poll(cx));
+        Poll::Ready(verdict.unwrap_or(Err(Failure::Unwatched)).map(|()| None))
     }
 }
 
-/// Bytes of a piece.
+impl Watch {
+    /// Stays with a program to its end, however long its request takes:
+    ///
+    /// 1. The program runs until its output has ended or is dropped, until its time is over, or
+    ///    its standard error is too long.
+    /// 2. Once its output has ended, it has [`GRACE`]. How it ends within [`ENDS`] says whether
+    ///    the output is complete.
+    /// 3. Else SIGTERM, and [`TERMINATES`] for what it has left to do.
+    /// 4. SIGKILL for its group, as soon as the program and its standard error have ended.
+    pub(super) async fn run(self) {
+        let mut group = self.group;
+        let mut reads = pin!(read(self.errors, self.complaints).fuse());
+        let ended = tokio::select! {
+            true = &mut reads => Err(Some(Failure::Complaint)),
+            ended = self.output => ended.map_err(|_| None),
+            () = sleep(self.total) => Err(Some(Failure::Total)),
+        };
+        let has_ended = match ended {
+            Ok(()) => {
+                let verdict = tokio::select! {
+                    true = &mut reads => Err(Failure::Complaint),
+                    exit = timeout(ENDS, group.exit()) => match exit {
+                        Ok(Some(signal)) => Err(Failure::Signal(signal)),
+                        Ok(None) | Err(_) => Ok(()),
+                    },
+                };
+                let _ = self.verdict.send(verdict);
+                end(&mut group, reads.as_mut(), GRACE).await
+            }
+            Err(failure) => {
+                // Told before the output ends, which would else look complete.
+                failure.map(|failure| self.verdict.send(Err(failure)));
+                false
+            }
+        };
+        if !has_ended {
+            group.terminate();
+            end(&mut group, reads, TERMINATES).await;
+        }
+        group.kill();
+        group.exit().await;
+    }
+}
+
+/// Reads standard error to its end. Returns whether it stopped before, since it is too long.
+async fn read(mut errors: Receiver, mut complaints: Complaints) -> bool {
+    let mut buffer = vec![0; BUFFER];
+    while let Ok(read @ 1..) = errors.read(&mut buffer).await {
+        if !complaints.add(&buffer[..read]) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Waits for the end of a program and of its standard error. Returns false if the time is over
+/// before.
+async fn end(
+    group: &mut Group,
+    reads: Pin<&mut Fuse<impl Future<Output = bool>>>,
+    limit: Duration,
+) -> bool {
+    let reads = async {
+        if !reads.is_terminated() {
+            reads.await;
+        }
+    };
+    timeout(limit, join(group.exit(), reads)).await.is_ok()
+}
+
+/// Bytes of a piece of output.
 const PIECE: usize = 16 << 10;
+/// Bytes that a program may write.
+const MOST: usize = 1 << 30;
+/// Bytes of standard error that are read at once.
+const BUFFER: usize = 4 << 10;
 /// Time in which the end of a program is seen after that of its output.
 const ENDS: Duration = Duration::from_millis(500);
+/// Time for what is left of a program after the end of its output.
+const GRACE: Duration = Duration::from_secs(2);
+/// Time between SIGTERM and SIGKILL.
+const TERMINATES: Duration = Duration::from_secs(2);

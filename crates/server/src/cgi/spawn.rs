@@ -7,34 +7,21 @@
 //! as [`super::starts_by_fork`] says. A test reads the system calls.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use sekisho_certs::with_all_signals;
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::signal::unix::Signal;
 
+use super::Job;
 use super::group::Group;
-use super::{Environment, Program};
+use super::running::{Running, Watch};
 
-/// Program that was started.
-#[derive(Debug)]
-pub(super) struct Spawned {
-    pub(super) group: Group,
-    pub(super) pipes: Pipes,
-}
-
-/// The server's ends of a program's pipes. std opens them with close-on-exec, as all of the
-/// server's descriptors are: the program has descriptors 0 to 2 alone.
-#[derive(Debug)]
-pub(super) struct Pipes {
-    pub(super) stdin: OwnedFd,
-    pub(super) stdout: OwnedFd,
-    pub(super) stderr: OwnedFd,
-}
-
-/// Starts a program in a process group of its own. Blocks until it is executed.
+/// Starts a program in a process group of its own. Blocks until it is executed, on a thread of
+/// the runtime. `children` is notified of SIGCHLD.
 ///
 /// std leaves the mask of signals as this thread has it, and gives SIGPIPE, which the server
 /// ignores, its default back. Other signals of the server have handlers, which no program
@@ -42,33 +29,41 @@ pub(super) struct Pipes {
 ///
 /// # Errors
 /// The system's.
-pub(super) fn spawn(
-    program: &Program,
-    environment: Environment,
-    total: Duration,
-) -> io::Result<Spawned> {
-    let mut command = Command::new(program.file());
+pub(super) fn spawn(job: Job, children: Signal) -> io::Result<(Running, Watch)> {
+    let mut command = Command::new(job.program.file());
     command
         .env_clear()
-        .envs(environment)
-        .current_dir(program.folder())
+        .envs(job.environment)
+        .current_dir(job.program.folder())
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let child = with_all_signals(|| command.spawn())?;
+    let mut child = with_all_signals(|| command.spawn())?;
     let pid = Pid::from_child(&child);
-    let mut group = Group::new(pid);
-    if let Err(error) = limit(pid, total) {
-        group.end();
-        return Err(error.into());
+    let group = Group::new(pid, children);
+    let pipes = limit(pid, job.total).and_then(|()| pipes(&mut child));
+    match pipes {
+        Ok(pipes) => Ok(Running::new(group, pipes, job.complaints, job.total)),
+        Err(error) => {
+            // Kills it. The kernel takes a moment to end it.
+            drop(group);
+            let _ = child.wait();
+            Err(error)
+        }
     }
-    let pipes = Pipes {
-        stdin: child.stdin.expect("it was piped").into(),
-        stdout: child.stdout.expect("it was piped").into(),
-        stderr: child.stderr.expect("it was piped").into(),
-    };
-    Ok(Spawned { group, pipes })
+}
+
+/// Takes the server's ends of a program's pipes: of its standard input, output and error. std
+/// opens them with close-on-exec, as all of the server's descriptors are: the program has
+/// descriptors 0 to 2 alone.
+fn pipes(child: &mut Child) -> io::Result<(Sender, Receiver, Receiver)> {
+    let (input, output) = (child.stdin.take(), child.stdout.take());
+    Ok((
+        Sender::from_owned_fd(input.expect("it was piped").into())?,
+        Receiver::from_owned_fd(output.expect("it was piped").into())?,
+        Receiver::from_owned_fd(child.stderr.take().expect("it was piped").into())?,
+    ))
 }
 
 /// Sets the kernel's limits on a program that may already run. A limit before the start would
@@ -77,7 +72,7 @@ pub(super) fn spawn(
 /// the program starts in that time has the server's limits, and ends with the group.
 ///
 /// RLIMIT_NPROC is left out: it counts the server's own threads.
-fn limit(pid: Pid, total: Duration) -> rustix::io::Result<()> {
+fn limit(pid: Pid, total: Duration) -> io::Result<()> {
     // Seconds of CPU time of each process. SIGXCPU comes first, then SIGKILL.
     let seconds = total.as_secs().saturating_add(1);
     for (resource, current, maximum) in [

@@ -5,12 +5,16 @@ mod limits;
 mod starts;
 
 use std::fs::{self, Permissions};
+use std::future::poll_fn;
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
+use bytes::Bytes;
+use sekisho_certs::HostName;
 use tempfile::TempDir;
 
 use super::*;
@@ -61,38 +65,45 @@ impl Script {
         Program::find(self.path(), self.path(), "run").unwrap().0
     }
 
-    async fn start(&self, limits: Limits) -> Running {
-        self.start_with(&Programs::new(Most::default()), Vec::new(), limits)
-            .await
-            .unwrap()
+    /// Makes a start without an environment, and a limit that no test reaches.
+    fn job(&self) -> Job {
+        let host = HostName::parse("a.example").unwrap();
+        Job {
+            program: self.program(),
+            environment: Vec::new(),
+            complaints: Complaints::new(&Arc::default(), (&host, &Tenant::default()), "run"),
+            total: Duration::from_secs(60),
+        }
     }
 
-    async fn start_with(
-        &self,
-        programs: &Programs,
-        environment: Environment,
-        limits: Limits,
-    ) -> Result<Running, StartError> {
-        let tenant = Tenant::default();
-        let whose = ("a.example", &tenant, client(1));
-        programs
-            .start(self.program(), environment, whose, limits, soon(20))
-            .await
+    async fn start(&self) -> Running {
+        start(&Programs::new(AT_ONCE), self.job()).await.unwrap()
     }
 
     /// Starts the script without a body, and returns all of its output.
     async fn run(lines: &str) -> Result<String, Failure> {
         let script = Self::new(lines);
-        let Running { input, output } = script.start(LONG).await;
-        drop(input);
-        all(output).await
+        let mut running = script.start().await;
+        running.input = None;
+        all(running).await
     }
 }
 
+/// Starts a program of one client.
+async fn start(programs: &Programs, job: Job) -> Result<Running, StartError> {
+    let whose = (&Tenant::default(), client(1));
+    programs.start(job, whose, soon(20)).await
+}
+
+/// Reads the next piece of output.
+async fn piece(running: &mut Running) -> Result<Option<Bytes>, Failure> {
+    poll_fn(|cx| running.poll_output(cx)).await
+}
+
 /// Reads the output to its end.
-async fn all(mut output: Output) -> Result<String, Failure> {
+async fn all(mut running: Running) -> Result<String, Failure> {
     let mut text = Vec::new();
-    while let Some(piece) = output.piece().await? {
+    while let Some(piece) = piece(&mut running).await? {
         text.extend_from_slice(&piece);
     }
     Ok(String::from_utf8(text).unwrap())
@@ -114,10 +125,3 @@ async fn all_end(pids: &str) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
-
-/// Limits that no test reaches.
-const LONG: Limits = Limits {
-    first_byte: Duration::from_secs(60),
-    idle: Duration::from_secs(60),
-    total: Duration::from_secs(60),
-};

@@ -30,7 +30,7 @@ use sekisho_certs::{Challenges, Clock, Lookup};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use crate::cgi::{Most, Programs};
+use crate::cgi::{self, Programs};
 use crate::connection::connections::Connections;
 use crate::connection::handshake::Handshakes;
 use crate::error::Error;
@@ -257,7 +257,7 @@ fn assemble(settings: Settings, parts: Parts, https_port: u16) -> (Arc<Common>, 
         descriptors: Descriptors::new(settings.upstreams, open),
         sockets: Sockets::new(),
         tls: TlsClients::new(parts.load_roots),
-        programs: Programs::new(Most::default()),
+        programs: Programs::new(cgi::AT_ONCE),
         collecting: Collecting::new(),
         loop_id: parts.loop_id.into(),
         guard: Arc::clone(parts.responder.guard()),

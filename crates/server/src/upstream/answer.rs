@@ -231,6 +231,7 @@ impl Passed {
             return;
         };
         let is_sent = in_flight.exchange.as_ref().is_none_or(|it| it.is(SENT));
+        let is_sent = is_sent && !self.body.is_owed();
         if let (true, Some((lease, chosen))) = (is_sent, &mut in_flight.via) {
             lease.release(self.keep, &chosen.server.kept);
         }

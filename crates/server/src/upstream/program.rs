@@ -1,40 +1,39 @@
 //! Runs a CGI program (RFC 3875) in the place of an upstream: the head of its request, its
 //! body and the body of its answer take the steps of an upstream's.
 
-mod conversation;
-
 use std::ffi::OsString;
 use std::future::poll_fn;
+use std::io;
 use std::os::unix::ffi::OsStringExt as _;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::header::{CONTENT_LENGTH, HeaderMap};
+use bytes::Bytes;
 use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
+use tokio::io::AsyncWrite as _;
 use tokio::time::Instant;
 
 use super::answer::arriving::Arriving;
 use super::answer::still_served::StillServed;
 use super::answer::{self, InFlight, upgrade};
-use super::connections::fastcgi::head::local_redirect;
+use super::conversation::head::local_redirect;
+use super::conversation::{Broken, Conversation, Runner, length};
 use super::failure::Failure;
 use super::parts::Worker;
 use super::request::exchange::{Exchange, FAILED, TOO_LARGE};
 use super::request::head;
 use super::request::params::Script;
-use super::request::upload::Upload;
 use super::send::head_of;
-use super::{Towards, take_body};
-use crate::cgi::{self, Environment, Limits, Program, StartError};
+use super::{Towards, log, take_body};
+use crate::cgi::{self, Complaints, Job, Program, Running, StartError};
 use crate::connection::request::RequestContext;
 use crate::site::body::Body;
 use crate::site::{RuleOptions, Scheme, UpstreamOptions, UpstreamTimeouts};
-pub(in crate::upstream) use conversation::{Broken, Conversation};
 
 /// Program that answers a request.
 pub(crate) struct ProgramTo<'a> {
@@ -82,18 +81,7 @@ pub(crate) async fn look<T: Send + 'static>(
     let until = Instant::now() + UpstreamTimeouts::DEFAULT.connect;
     let programs = &worker.upstreams.programs;
     let looked = programs.look(context.tenant, until, look).await;
-    looked.map_err(|error| log(context, worker, root, &error.into()))
-}
-
-/// Logs a failure, and returns its status.
-fn log(context: &RequestContext<'_>, worker: &Worker, what: &str, failure: &Failure) -> StatusCode {
-    let (status, whose) = (failure.status(), (context.host.as_str(), context.tenant));
-    let limits = &worker.upstreams.hosts.log_limits;
-    match failure.hint() {
-        Some(hint) => limits.upstream_failed(whose, &what, failure, status, hint),
-        None => tracing::debug!(host = whose.0, %failure, "program not run"),
-    }
-    status
+    looked.map_err(|error| log(context, worker, &root, &error.into()))
 }
 
 async fn pass(
@@ -127,15 +115,32 @@ async fn pass(
     if let Some(exchange) = &exchange {
         exchange.release();
     }
-    let environment = environment(&to, &head, &upload, context);
+    let mut environment = vec![("PATH".into(), PATH.into())];
+    let of = (&head.method, &head.headers);
+    let length = length(&upload, &head.headers);
+    to.script.params(of, length, context, |name, value| {
+        let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        environment.push((text(name), text(value)));
+    });
+    let whose = (context.host, context.tenant);
+    let log_limits = &worker.upstreams.hosts.log_limits;
+    let job = Job {
+        complaints: Complaints::new(log_limits, whose, &to.program.file().to_string_lossy()),
+        program: to.program,
+        environment,
+        total: TOTAL,
+    };
     let until = Instant::now() + towards.options.timeouts.connect;
-    let whose = (context.host.as_str(), context.tenant, context.client.into());
-    let programs = &worker.upstreams.programs;
-    let running = programs.start(to.program, environment, whose, LIMITS, until);
-    let mut conversation = Box::new(Conversation::new(running.await?, upload));
+    let whose = (context.tenant, context.client.into());
+    let started = worker.upstreams.programs.start(job, whose, until).await;
+    let mut program = Box::new(started?);
+    if upload.is_end_stream() {
+        program.input = None;
+    }
+    let mut conversation = Box::new(Conversation::new(Bytes::new(), upload));
     let response = {
-        let asked = pin!(conversation.head());
-        let response = head_of(asked, exchange.as_ref(), LIMITS.first_byte).await;
+        let asked = pin!(conversation.ask(&mut *program, &head.method));
+        let response = head_of(asked, exchange.as_ref(), TIMEOUTS.first_byte).await;
         let answered = response.ok_or(Failure::Late)?;
         answered.map_err(|error| failure(error, exchange.as_deref()))?
     };
@@ -145,7 +150,7 @@ async fn pass(
     if let Some(exchange) = &exchange {
         exchange.answered();
     }
-    let response = Arriving::of_program(response, &head.method, conversation)?;
+    let response = response.map(|()| Arriving::Script(conversation, Some(program)));
     let in_flight = InFlight {
         via: None,
         exchange,
@@ -160,40 +165,33 @@ async fn pass(
 
 /// Tells whose fault it is that there is no head: the client's, by its body, or the program's.
 fn failure(error: Broken, exchange: Option<&Exchange>) -> Failure {
-    use cgi::Failure::{FirstByte, Total};
     let is = |flag| exchange.is_some_and(|exchange| exchange.is(flag));
     match error.downcast_ref() {
         _ if is(TOO_LARGE) => Failure::TooLarge,
         _ if is(FAILED) => Failure::Client,
-        Some(FirstByte | Total) => Failure::Late,
+        Some(cgi::Failure::Total) => Failure::Late,
         _ => Failure::Answer(error),
     }
 }
 
-/// Makes the whole environment of a program: nothing of the server's, which may hold secrets.
-fn environment(
-    to: &ProgramTo<'_>,
-    head: &Parts,
-    upload: &Upload,
-    context: &RequestContext<'_>,
-) -> Environment {
-    let length = length(upload, &head.headers);
-    let mut environment = vec![("PATH".into(), PATH.into())];
-    let of = (&head.method, &head.headers);
-    to.script.params(of, length, context, |name, value| {
-        let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
-        environment.push((text(name), text(value)));
-    });
-    environment
-}
+impl Runner for Running {
+    fn frame(&mut self, piece: Bytes) -> Bytes {
+        if piece.is_empty() {
+            self.input = None;
+        }
+        piece
+    }
 
-/// Returns the length that a script is told: none without a body, unless one may be expected.
-pub(in crate::upstream) fn length(upload: &Upload, fields: &HeaderMap) -> Option<u64> {
-    let length = upload
-        .size_hint()
-        .exact()
-        .filter(|_| !upload.is_end_stream());
-    length.or(fields.contains_key(CONTENT_LENGTH).then_some(0))
+    fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.input {
+            Some(input) => Pin::new(input).poll_write(cx, bytes),
+            None => Poll::Ready(Ok(0)),
+        }
+    }
+
+    fn poll_output(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>> {
+        Self::poll_output(self, cx).map_err(Broken::from)
+    }
 }
 
 impl From<StartError> for Failure {
@@ -207,16 +205,14 @@ impl From<StartError> for Failure {
     }
 }
 
-/// Folders of the programs that a CGI program calls by name.
+/// Folders of the programs that a CGI program calls by name. Its environment has nothing of the
+/// server's, which may hold secrets.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Longest waits for a program.
-const LIMITS: Limits = Limits {
-    first_byte: Duration::from_mins(1),
-    idle: Duration::from_mins(1),
-    total: Duration::from_mins(10),
-};
+/// Longest time of a program, from its start to its end.
+const TOTAL: Duration = Duration::from_mins(10);
 
+/// Longest waits for a program's answer.
 const TIMEOUTS: UpstreamTimeouts = UpstreamTimeouts {
     upgraded: UpstreamTimeouts::DEFAULT.idle,
     ..UpstreamTimeouts::DEFAULT

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Empty, Full};
 
 use crate::common::metrics::figure;
 use crate::fastcgi_server::{Asked, END, FastCgiServer, STDERR, STDOUT, output, record};
-use crate::world::{BOTH, HOST, World};
+use crate::world::{BOTH, HOST, World, channel};
 
 const SITE: &str = r#"{"root": "FOLDER/www", "fastcgi": {
     "servers": ["unix:FOLDER/run/{tenant}/php.sock"],
@@ -154,6 +154,43 @@ async fn a_script_that_hangs_is_given_up() {
         assert_eq!(world.get(version, "/index.php").await.status, 200);
     }
     assert_eq!(server.asked().len(), 4);
+}
+
+#[tokio::test]
+async fn a_body_that_moves_puts_off_the_limit_on_the_head() {
+    let (world, server) = start(|_| output("A: b\n\nc"));
+    for version in BOTH {
+        let (sender, body) = channel();
+        let send = async {
+            for _ in 0..6 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                sender.send(Bytes::from_static(&[b'x'; 100])).await.unwrap();
+            }
+            drop(sender);
+        };
+        let mut client = world.connect(version, HOST).await;
+        let length = [("content-length", "600")];
+        let answer = client.begin(Method::POST, "/index.php", &length, body);
+        let (answer, ()) = tokio::join!(answer, send);
+        assert_eq!(answer.unwrap().status(), 200, "{version:?}");
+        assert_eq!(server.last().body.len(), 600);
+    }
+}
+
+#[tokio::test]
+async fn a_script_that_stops_amid_its_answer_is_given_up() {
+    let site = SITE.replace("\"timeouts\"", "\"keep\": 4, \"timeouts\"");
+    let world = World::new(&site, &[("www/index.php", "<?php")]);
+    let socket = world.folder.path().join("run/acme/php.sock");
+    // The connection stays open.
+    let _server = FastCgiServer::start(&socket, |_| stdout("A: b\n\nhalf"));
+    for version in BOTH {
+        let mut client = world.connect(version, HOST).await;
+        let begun = client.begin(Method::GET, "/index.php", &[], empty());
+        let answer = crate::world::Answer::of(begun.await.unwrap());
+        let answer = tokio::time::timeout(Duration::from_secs(20), answer).await;
+        assert!(answer.unwrap().is_err(), "{version:?}");
+    }
 }
 
 #[tokio::test]

@@ -6,10 +6,10 @@ use futures_util::FutureExt as _;
 use tokio::io::AsyncWriteExt;
 
 /// Reads one line of process ids.
-async fn pids(output: &mut Output) -> String {
+async fn pids(running: &mut Running) -> String {
     let mut text = String::new();
     while !text.ends_with('\n') {
-        let piece = output.piece().await.unwrap().expect("a line");
+        let piece = piece(running).await.unwrap().expect("a line");
         text.push_str(std::str::from_utf8(&piece).unwrap());
     }
     text
@@ -18,42 +18,42 @@ async fn pids(output: &mut Output) -> String {
 #[tokio::test]
 async fn a_body_is_echoed() {
     let script = Script::new("exec /bin/cat");
-    let Running { mut input, output } = script.start(LONG).await;
+    let mut running = script.start().await;
+    let mut input = running.input.take().unwrap();
     let body = "0123456789abcdef".repeat(64 << 10);
     let write = async {
         input.write_all(body.as_bytes()).await.unwrap();
-        input.shutdown().await.unwrap();
-        assert!(input.write_all(b"more").await.is_err());
+        drop(input);
     };
-    let (read, ()) = tokio::join!(all(output), write);
+    let (read, ()) = tokio::join!(all(running), write);
     assert!(read.unwrap() == body);
 }
 
 #[tokio::test]
 async fn a_body_that_is_not_read_ends_no_answer() {
     let script = Script::new("echo answer; exec <&-; /bin/sleep 0.1; echo more");
-    let Running { mut input, output } = script.start(LONG).await;
+    let mut running = script.start().await;
+    let mut input = running.input.take().unwrap();
     let write = async {
         let broken = input.write_all(&vec![0; 1 << 30]).await.unwrap_err();
         assert_eq!(broken.kind(), io::ErrorKind::BrokenPipe);
     };
-    let (read, ()) = tokio::join!(all(output), write);
+    let (read, ()) = tokio::join!(all(running), write);
     assert_eq!(read.unwrap(), "answer\nmore\n");
 }
 
 #[tokio::test]
 async fn dropping_the_output_ends_the_program_and_its_children() {
     let script = Script::new("/bin/sleep 100 & /bin/sleep 100 & echo $$ $! $(jobs -p); wait");
-    let programs = Programs::new(Most::default());
-    let running = script.start_with(&programs, Vec::new(), LONG).await;
-    let mut running = running.unwrap();
-    let pids = pids(&mut running.output).await;
+    let programs = Programs::new(AT_ONCE);
+    let mut running = start(&programs, script.job()).await.unwrap();
+    let pids = pids(&mut running).await;
     assert!(pids.split_whitespace().all(runs), "{pids}");
     let begun = Instant::now();
     drop(running);
     all_end(&pids).await;
     assert!(begun.elapsed() < Duration::from_secs(1));
-    while programs.0.running.used() > 0 {
+    while programs.running.used() > 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     // No zombie is left.
@@ -65,8 +65,8 @@ async fn dropping_the_output_ends_the_program_and_its_children() {
 async fn a_program_that_ignores_sigterm_is_killed() {
     let lines = "trap '' TERM; /bin/sleep 100 & echo $$ $!; while :; do wait; done";
     let script = Script::new(lines);
-    let mut running = script.start(LONG).await;
-    let pids = pids(&mut running.output).await;
+    let mut running = script.start().await;
+    let pids = pids(&mut running).await;
     let begun = Instant::now();
     drop(running);
     all_end(&pids).await;
@@ -79,8 +79,8 @@ async fn a_program_that_forks_on_is_killed() {
     let script = Script::new(
         "trap '' TERM; echo $$; fork() { /bin/sleep 0.05; fork & }; fork & while :; do wait; done",
     );
-    let mut running = script.start(LONG).await;
-    let group = pids(&mut running.output).await;
+    let mut running = script.start().await;
+    let group = pids(&mut running).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     drop(running);
     let group = group.trim().to_owned();
@@ -107,10 +107,11 @@ async fn output_ends_with_the_last_process_that_holds_it() {
 #[tokio::test]
 async fn output_that_a_descendant_holds_for_too_long_is_not_complete() {
     let script = Script::new("/bin/sleep 100 & echo $!");
-    let total = Duration::from_secs(1);
-    let mut running = script.start(Limits { total, ..LONG }).await;
-    let pids = pids(&mut running.output).await;
-    let failure = all(running.output).await.unwrap_err();
+    let mut job = script.job();
+    job.total = Duration::from_secs(1);
+    let mut running = start(&Programs::new(AT_ONCE), job).await.unwrap();
+    let pids = pids(&mut running).await;
+    let failure = all(running).await.unwrap_err();
     assert!(matches!(failure, Failure::Total), "{failure}");
     all_end(&pids).await;
 }
@@ -138,7 +139,7 @@ async fn an_answer_that_a_signal_cuts_off_is_not_complete() {
 async fn a_program_that_closes_its_output_has_answered() {
     let script = Script::new("echo $$; exec >&- ; exec /bin/sleep 100");
     let begun = Instant::now();
-    let pids = all(script.start(LONG).await.output).await.unwrap();
+    let pids = all(script.start().await).await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(2));
     all_end(&pids).await;
 }
@@ -146,11 +147,11 @@ async fn a_program_that_closes_its_output_has_answered() {
 #[tokio::test]
 async fn a_start_that_nobody_waits_for_ends() {
     let script = Script::new("echo $$ >pid; exec /bin/sleep 100");
-    let programs = Programs::new(Most::default());
-    let mut start = Box::pin(script.start_with(&programs, Vec::new(), LONG));
+    let programs = Programs::new(AT_ONCE);
+    let mut start = Box::pin(start(&programs, script.job()));
     assert!((&mut start).now_or_never().is_none());
     drop(start);
-    while programs.0.running.used() > 0 {
+    while programs.running.used() > 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     if let Ok(pid) = fs::read_to_string(script.path().join("pid")) {
@@ -163,8 +164,8 @@ fn programs_end_with_their_runtime() {
     let script = Script::new("/bin/sleep 100 & echo $$ $!; wait");
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let pids = runtime.block_on(async {
-        let mut running = script.start(LONG).await;
-        pids(&mut running.output).await
+        let mut running = script.start().await;
+        pids(&mut running).await
     });
     drop(runtime);
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -9,16 +9,16 @@ use sekisho_certs::with_all_signals;
 #[tokio::test]
 async fn the_environment_is_what_was_given() {
     let script = Script::copy_of("/usr/bin/env");
-    let programs = Programs::new(Most::default());
     let environment = [("PATH", "/bin"), ("QUERY_STRING", "a=b"), ("EMPTY", "")];
     let environment = environment.map(|(name, value)| (name.into(), value.into()));
-    let running = script.start_with(&programs, environment.into(), LONG).await;
-    let text = all(running.unwrap().output).await.unwrap();
+    let mut job = script.job();
+    job.environment = environment.into();
+    let running = start(&Programs::new(AT_ONCE), job).await.unwrap();
+    let text = all(running).await.unwrap();
     let mut lines: Vec<_> = text.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["EMPTY=", "PATH=/bin", "QUERY_STRING=a=b"]);
-    let running = script.start(LONG).await;
-    assert_eq!(all(running.output).await.unwrap(), "");
+    assert_eq!(all(script.start().await).await.unwrap(), "");
 }
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn a_program_has_three_descriptors_and_its_folder() {
     // Limits are set while the program runs.
     let lines = "pwd; /bin/sleep 0.3; ulimit -n; ulimit -c; exec /bin/ls /proc/self/fd";
     let script = Script::new(lines);
-    let text = all(script.start(LONG).await.output).await.unwrap();
+    let text = all(script.start().await).await.unwrap();
     let (numbers, others): (Vec<_>, Vec<_>) = text.lines().partition(|line| {
         let number = line.parse::<u64>();
         number.is_ok_and(|number| number > 0 && number < 1024)
@@ -66,7 +66,7 @@ fn a_program_starts_with_no_signal_blocked_or_ignored() {
     let runtime = builder.enable_io().enable_time().build().unwrap();
     let (own, status) = runtime.block_on(async {
         let own = spawn_blocking(|| fs::read_to_string("/proc/thread-self/status").unwrap());
-        let status = all(script.start(LONG).await.output).await.unwrap();
+        let status = all(script.start().await).await.unwrap();
         (own.await.unwrap(), status)
     });
     assert_ne!(signals(&own, "SigBlk"), 0);
@@ -141,26 +141,18 @@ fn no_start_copies_the_page_table() {
 async fn one_program() {
     let script = Script::copy_of("/bin/pwd");
     let folder = fs::canonicalize(script.path()).unwrap();
-    let text = all(script.start(LONG).await.output).await.unwrap();
+    let text = all(script.start().await).await.unwrap();
     assert_eq!(Path::new(text.trim_end()), folder);
 }
 
 #[tokio::test]
 async fn a_program_that_cannot_start_says_why() {
     let script = Script::new("");
-    let program = script.program();
+    let job = script.job();
     fs::write(script.path().join("other"), "#!/no/such/shell\n").unwrap();
     fs::rename(script.path().join("other"), script.path().join("run")).unwrap();
-    let programs = Programs::new(Most::default());
-    let tenant = Tenant::default();
-    let start = programs.start(
-        program,
-        Vec::new(),
-        ("a.example", &tenant, client(1)),
-        LONG,
-        soon(20),
-    );
-    let error = start.await.unwrap_err();
+    let programs = Programs::new(AT_ONCE);
+    let error = start(&programs, job).await.unwrap_err();
     assert!(matches!(error, StartError::System(..)), "{error}");
-    assert_eq!(programs.0.running.used(), 0);
+    assert_eq!(programs.running.used(), 0);
 }

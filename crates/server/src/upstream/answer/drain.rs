@@ -32,7 +32,7 @@ pub(super) fn drain(mut body: Arriving, via: Option<(Lease, Chosen)>, keep: Dura
                 return;
             }
         }
-        if let Some((lease, chosen)) = &mut via {
+        if let (Some((lease, chosen)), false) = (&mut via, body.is_owed()) {
             lease.release(keep, &chosen.server.kept);
         }
     };

@@ -55,7 +55,7 @@ impl Lease {
     pub(in crate::upstream) fn ended_unanswered(&self) -> bool {
         match &self.connection {
             Some(Opened::Http1(connection)) => !connection.informational.is_answered(),
-            Some(Opened::FastCgi(connection)) => connection.is_unanswered(),
+            Some(Opened::FastCgi(connection)) => !connection.is_answered,
             Some(Opened::Http2(shared)) => shared.sender.is_closed(),
             None => false,
         }

@@ -4,10 +4,10 @@ use http::{Request, Response};
 use http_body::Body as _;
 
 use super::{Sending, Unanswered, is_refusal};
+use crate::cgi::Complaints;
 use crate::upstream::answer::arriving::Arriving;
-use crate::upstream::connections::fastcgi::complaints::Complaints;
 use crate::upstream::connections::fastcgi::{FastCgi, record};
-use crate::upstream::program::length;
+use crate::upstream::conversation::length;
 use crate::upstream::request::upload::Upload;
 
 impl Sending<'_> {
@@ -27,15 +27,12 @@ impl Sending<'_> {
         script.params(of, length, self.context, |name, value| {
             record::pair(&mut params, name, value);
         });
-        let complaints = Complaints::of(self.context, &self.worker.upstreams, script.file);
-        match connection.ask(&params, upload, keep, complaints).await {
-            Ok(response) => {
-                let response = Arriving::of_script(response, &head.method);
-                response.map_err(|wrong| Unanswered {
-                    error: wrong.into(),
-                    request: None,
-                })
-            }
+        let whose = (self.context.host, self.context.tenant);
+        let log_limits = &self.worker.upstreams.hosts.log_limits;
+        let complaints = Complaints::new(log_limits, whose, script.file);
+        let mut conversation = Box::new(connection.begin(&params, upload, keep, complaints));
+        match conversation.ask(connection, &head.method).await {
+            Ok(response) => Ok(response.map(|()| Arriving::Script(conversation, None))),
             Err(error) => {
                 let is_kept = is_bodiless && is_refusal(&error);
                 let request = is_kept.then(|| Request::from_parts(head, Upload::default()));

@@ -69,7 +69,7 @@ pub(in crate::upstream) struct Parser {
     /// Bytes of the record's content that have not come.
     left: usize,
     padding: usize,
-    has_ended: bool,
+    pub(super) has_ended: bool,
     ended_streams: u8,
 }
 

@@ -1,4 +1,4 @@
-//! Head of an answer of a script (RFC 3875, section 6.2), which FastCGI and CGI share.
+//! Head of an answer of a script (RFC 3875, section 6.2).
 
 use bytes::{Bytes, BytesMut};
 use http::header::{HeaderName, HeaderValue, LOCATION};
