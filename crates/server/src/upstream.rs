@@ -34,7 +34,6 @@
 //!    │                         its part (owned.rs): servers/ejection.rs ejects it,
 //!    │                         servers/check.rs asks it, permits.rs bounds its connections,
 //!    │                         by client prefix (permits/state.rs), and its retries;
-//!    │                         servers/kept.rs counts unused connections of FastCGI;
 //!    │                         servers/chosen.rs is its use by one request
 //!    ├─ servers/resolve.rs   its addresses; servers/resolve/ask.rs asks, on the background
 //!    │                         runtime, in turns of the tenants

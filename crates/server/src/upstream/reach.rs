@@ -105,11 +105,12 @@ impl Sending<'_> {
         chosen: &Chosen,
         connecting: &mut Connecting,
     ) -> Result<Lease, Failure> {
-        if key.protocol == Protocol::FastCgi {
-            return Box::pin(self.connect_to_pool(key, chosen, connecting)).await;
-        }
         let mut opening = None;
-        let mut found = self.found(key, connecting);
+        let mut found = match key.protocol {
+            // Looked for once there is a permit.
+            Protocol::FastCgi => Found::Missing(None),
+            _ => self.found(key, connecting),
+        };
         if let Found::Missing(Some(openings)) = found {
             // Requests that come meanwhile share the new connection.
             let taken = timeout_at(connecting.until, openings.acquire_owned()).await;
@@ -136,26 +137,6 @@ impl Sending<'_> {
         }
     }
 
-    /// Takes a connection to a FastCGI server, or opens one. The permit comes first: a request
-    /// that waited for it with an unused connection would bind a child, for which those with
-    /// permits may wait.
-    async fn connect_to_pool(
-        &self,
-        key: &Key,
-        chosen: &Chosen,
-        connecting: &mut Connecting,
-    ) -> Result<Lease, Failure> {
-        let permit = match chosen.permit_at_once() {
-            Some(permit) => permit,
-            None => chosen.permit(connecting.until).await?,
-        };
-        let connection = match self.found(key, connecting) {
-            Found::Unused(connection) => connection,
-            Found::Missing(_) => self.connect_anew(key, None, chosen, connecting).await?,
-        };
-        Ok(Lease::new(self.worker, key, connection, Some(permit)))
-    }
-
     fn found(&self, key: &Key, connecting: &Connecting) -> Found {
         match connecting.is_fresh {
             true => Found::Missing(None),
@@ -163,7 +144,9 @@ impl Sending<'_> {
         }
     }
 
-    /// Opens a connection once there is a permit for it.
+    /// Opens a connection once there is a permit for it. One to a FastCGI server is looked for
+    /// before: a request that waited for the permit with it would bind a child, for which those
+    /// with permits may wait.
     async fn open(
         &self,
         key: &Key,
@@ -187,6 +170,11 @@ impl Sending<'_> {
                 }
             }
         };
+        if key.protocol == Protocol::FastCgi
+            && let Found::Unused(connection) = self.found(key, connecting)
+        {
+            return Ok(Lease::new(worker, key, connection, Some(permit)));
+        }
         let connection = self.connect_anew(key, tls, chosen, connecting).await?;
         let permit = match &connection {
             Opened::FastCgi(_) => Some(permit),

@@ -144,7 +144,7 @@ impl Sending<'_> {
                 .as_ref()
                 .filter(|it| may_repeat && self.is_repeatable(it));
             let copy = copied.map(Copied::of);
-            match self.exchange(chosen, &mut lease, request).await {
+            match self.exchange(&mut lease, request).await {
                 Ok(Sent::Answered(response)) => {
                     chosen.answered(response.status());
                     return Ok((response, lease));
@@ -192,12 +192,7 @@ impl Sending<'_> {
     }
 
     /// Sends the request over one connection.
-    async fn exchange(
-        &self,
-        chosen: &Chosen,
-        lease: &mut Lease,
-        unsent: &mut Unsent,
-    ) -> Result<Sent, Failure> {
+    async fn exchange(&self, lease: &mut Lease, unsent: &mut Unsent) -> Result<Sent, Failure> {
         let is_http2 = matches!(lease.connection, Some(Opened::Http2(_)));
         let mut request = unsent.take().expect("no connection has the request");
         if is_http2 != (request.version() == Version::HTTP_2) {
@@ -239,7 +234,7 @@ impl Sending<'_> {
                 head_of(response, self.exchange, limit).await.map(arriving)
             }
             Some(Opened::FastCgi(connection)) => {
-                let keep = chosen.server.kept.any();
+                let keep = self.upstream.options().keep > 0;
                 let asked = pin!(self.run(connection, keep, request));
                 // Boxed: other requests have no room for it.
                 Box::pin(head_of(asked, self.exchange, limit)).await

@@ -4,7 +4,6 @@ mod check;
 pub(in crate::upstream) mod choice;
 pub(in crate::upstream) mod chosen;
 mod ejection;
-pub(in crate::upstream) mod kept;
 pub(in crate::upstream) mod resolve;
 
 use std::convert::Infallible;
@@ -16,6 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use foldhash::fast::RandomState;
 use quick_cache::Equivalent;
 use sekisho_certs::{HostName, LogLimiter, Tenant, clock};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::connections::transport::Endpoint;
@@ -29,7 +29,6 @@ use check::{Checked, Checking, Checks};
 use choice::{Choice, rendezvous};
 use chosen::Chosen;
 use ejection::Ejection;
-use kept::Kept;
 use resolve::{Asking, Names, Unresolved};
 
 /// State of upstream servers: requests in flight, ejection, connections in use. Shared
@@ -117,8 +116,9 @@ pub(super) struct Server {
     pub(super) checked: Checked,
     pub(super) permits: PermitsOfOwner,
     pub(super) retries: Retries,
-    /// Unused connections to a FastCGI server.
-    pub(super) kept: Kept,
+    /// Permits to keep unused connections to a FastCGI server, each of which binds a child of
+    /// it: of all workers.
+    pub(super) kept: Arc<Semaphore>,
 }
 
 impl Servers {
@@ -212,7 +212,7 @@ impl Servers {
                 checked: Checked::default(),
                 permits: PermitsOfOwner::new(bounds, used.upstream.is_bound),
                 retries: Retries::new(self.common.now()),
-                kept: Kept::new(used.upstream.options().keep),
+                kept: Arc::new(Semaphore::new(used.upstream.options().keep as usize)),
                 common: Arc::clone(&self.common),
             })
         });

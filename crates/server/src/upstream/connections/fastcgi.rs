@@ -10,13 +10,13 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::transport::Transport;
 use crate::cgi::Complaints;
 use crate::upstream::conversation::{Broken, Conversation, Runner};
 use crate::upstream::failure::Failure;
 use crate::upstream::request::upload::Upload;
-use crate::upstream::servers::kept::KeptOne;
 use record::{Parser, Piece};
 
 /// Connection to a FastCGI server.
@@ -31,7 +31,7 @@ pub(in crate::upstream) struct FastCgi {
     /// Served a request before.
     pub(in crate::upstream) reused: bool,
     /// Place among the unused connections that are kept; none while it is used.
-    kept: Option<KeptOne>,
+    pub(in crate::upstream) kept: Option<OwnedSemaphorePermit>,
 }
 
 impl FastCgi {
@@ -84,17 +84,6 @@ impl FastCgi {
     /// and the server has neither closed it nor sent more.
     pub(in crate::upstream) fn is_ready(&mut self) -> bool {
         at_rest(&mut self.transport) && self.parser.has_ended && self.received.is_empty()
-    }
-
-    /// Ends a request. The connection is among those that are kept, until it is used.
-    pub(in crate::upstream) fn rest(&mut self, kept: KeptOne) {
-        self.reused = true;
-        self.kept = Some(kept);
-    }
-
-    /// Takes the connection out of those that are kept.
-    pub(in crate::upstream) fn wake(&mut self) {
-        self.kept = None;
     }
 }
 

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::pool::{Idle, Key, OpenStream, Opened};
+use tokio::sync::Semaphore;
+
+use super::pool::{Key, OpenStream, Opened};
 use super::wakes::Wakes;
 use crate::upstream::parts::Worker;
 use crate::upstream::permits::Permit;
 use crate::upstream::request::exchange::Exchange;
-use crate::upstream::servers::kept::Kept;
 
 /// Connection in use by a request. Dropping the lease before it is released ends
 /// a connection that no other request uses: of the request in flight, nothing is to go on.
@@ -30,15 +31,18 @@ impl Lease {
     pub(in crate::upstream) fn new(
         worker: &Arc<Worker>,
         key: &Key,
-        connection: Opened,
+        mut connection: Opened,
         permit: Option<Permit>,
     ) -> Self {
-        let (is_reused, stream) = match &connection {
+        let (is_reused, stream) = match &mut connection {
             Opened::Http1(http1) => {
                 http1.informational.begin();
                 (http1.reused, None)
             }
-            Opened::FastCgi(connection) => (connection.reused, None),
+            Opened::FastCgi(connection) => {
+                connection.kept = None;
+                (connection.reused, None)
+            }
             Opened::Http2(shared) => (shared.reused, Some(shared.streams.open())),
         };
         Self {
@@ -95,22 +99,19 @@ impl Lease {
 
     /// Ends the use after a complete answer. The connection is kept for `keep`; one of
     /// FastCGI if `kept` has room.
-    pub(in crate::upstream) fn release(&mut self, keep: Duration, kept: &Kept) {
-        let idle = match self.connection.take() {
-            Some(Opened::Http1(mut connection)) => {
-                connection.rest();
-                Idle::Http1(connection)
-            }
-            Some(Opened::FastCgi(mut connection)) => match kept.take() {
-                Some(kept) => {
-                    connection.rest(kept);
-                    Idle::FastCgi(connection)
-                }
-                None => return,
-            },
-            Some(Opened::Http2(_)) | None => return,
+    pub(in crate::upstream) fn release(&mut self, keep: Duration, kept: &Arc<Semaphore>) {
+        let Some(mut connection) = self.connection.take() else {
+            return;
         };
-        self.worker.pools.give_back(&self.key, idle, keep);
+        match &mut connection {
+            Opened::Http1(connection) => connection.rest(),
+            Opened::FastCgi(connection) => match Arc::clone(kept).try_acquire_owned() {
+                Ok(kept) => (connection.reused, connection.kept) = (true, Some(kept)),
+                Err(_) => return,
+            },
+            Opened::Http2(_) => return,
+        }
+        self.worker.pools.give_back(&self.key, connection, keep);
     }
 }
 

@@ -2,7 +2,6 @@
 //! runtime; no request waits for another worker.
 
 mod http1;
-mod idle;
 mod room;
 mod shared;
 
@@ -21,7 +20,6 @@ use super::transport::Endpoint;
 use crate::site::Protocol;
 use crate::upstream::owned::Owner;
 pub(in crate::upstream) use http1::Http1;
-pub(in crate::upstream) use idle::Idle;
 pub use room::unused_connections;
 use room::{Unused, most_kept, spare};
 pub(in crate::upstream) use shared::{MAX_STREAMS, OpenStream, Shared, Streams};
@@ -72,7 +70,8 @@ struct Slot {
 
 #[derive(Debug)]
 struct Unshared {
-    connection: Idle,
+    /// Of HTTP/1.1 or FastCGI.
+    connection: Opened,
     since: Instant,
     /// When the server may close it.
     until: Instant,
@@ -81,10 +80,31 @@ struct Unshared {
 }
 
 /// Connection that a request may use.
+#[derive(Debug)]
 pub(in crate::upstream) enum Opened {
     Http1(Box<Http1>),
     Http2(Shared),
     FastCgi(Box<FastCgi>),
+}
+
+impl Opened {
+    /// Returns whether another request may use it.
+    fn is_ready(&mut self) -> bool {
+        match self {
+            Self::Http1(connection) => connection.sender.is_ready(),
+            Self::Http2(shared) => shared.has_room(),
+            Self::FastCgi(connection) => connection.is_ready(),
+        }
+    }
+
+    /// Returns whether another request may use it, now or soon.
+    fn is_open(&mut self) -> bool {
+        match self {
+            Self::Http1(connection) => !connection.sender.is_closed(),
+            Self::Http2(shared) => !shared.sender.is_closed(),
+            Self::FastCgi(connection) => connection.is_ready(),
+        }
+    }
 }
 
 /// Result of a look for a connection.
@@ -125,7 +145,7 @@ impl Pools {
         while let Some(mut idle) = slot.idle.pop() {
             self.kept.fetch_sub(1, Relaxed);
             if idle.until > now && idle.connection.is_ready() {
-                return Found::Unused(idle.connection.use_again());
+                return Found::Unused(idle.connection);
             }
         }
         let opening =
@@ -140,7 +160,7 @@ impl Pools {
 
     /// Gives back a connection whose answer is complete, unless it is not ready
     /// for another request.
-    pub(in crate::upstream) fn give_back(&self, key: &Key, mut connection: Idle, keep: Duration) {
+    pub(in crate::upstream) fn give_back(&self, key: &Key, mut connection: Opened, keep: Duration) {
         if !connection.is_ready() || keep.is_zero() {
             return;
         }
@@ -193,7 +213,7 @@ impl Pools {
         let mut slots = self.lock();
         for slot in slots.values_mut() {
             slot.idle
-                .retain_mut(|idle| idle.until > now && !idle.connection.is_closed());
+                .retain_mut(|idle| idle.until > now && idle.connection.is_open());
             slot.shared
                 .retain(|shared| !shared.sender.is_closed() && !shared.is_unused(now));
         }
@@ -350,8 +370,8 @@ mod tests {
         });
         sender.ready().await.unwrap();
         let connection = Http1::new(sender, Arc::default(), Arc::default(), task.abort_handle());
-        let idle = Idle::Http1(Box::new(connection));
-        pools.give_back(&key(owner, port), idle, KEEP);
+        let connection = Opened::Http1(Box::new(connection));
+        pools.give_back(&key(owner, port), connection, KEEP);
     }
 
     #[tokio::test]
