@@ -5,17 +5,18 @@
 
 mod survey;
 
-use std::fs::Metadata;
+use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access};
 use rustix::io::Errno;
-use rustix::process::{getegid, geteuid, getgroups};
+use rustix::process::geteuid;
 use thiserror::Error;
 
-use crate::site::open::{locate_beneath, locate_without_links, open_folder, real_path};
+use crate::site::open::{locate_beneath, open_folder, real_path};
 pub use survey::{Survey, survey};
 
 /// Program that nobody else may change, judged for one start: it is opened anew for the next
@@ -56,21 +57,6 @@ pub enum Refused {
     Unknown(PathBuf, io::Error),
 }
 
-/// The server's user, with its groups.
-#[derive(Clone, Debug)]
-struct User {
-    uid: u32,
-    groups: Vec<u32>,
-}
-
-/// Owner and mode of a file or folder.
-#[derive(Clone, Copy, Debug)]
-struct Owned {
-    uid: u32,
-    gid: u32,
-    mode: u32,
-}
-
 impl Program {
     /// Finds the program that the first segments of `path` name below `root`, and returns it
     /// with the rest of the path, which is empty or begins with a slash. The root lies in
@@ -96,7 +82,6 @@ impl Program {
             let metadata = located.metadata();
             let metadata = metadata.map_err(|error| unknown(&root.join(named), error))?;
             if !metadata.is_dir() {
-                let located = OwnedFd::from(located);
                 return Ok((Self::judge(entry, &located)?, &path[end..]));
             }
         }
@@ -105,25 +90,18 @@ impl Program {
 
     /// Judges a file, and each folder from the entry down to it. Whoever could swap one of
     /// them is refused with the folder above, which is judged first.
-    fn judge(entry: &Path, located: &OwnedFd) -> Result<Self, Refused> {
-        let user = User::of_server();
+    fn judge(entry: &Path, located: &impl AsFd) -> Result<Self, Refused> {
         let failed = |error| unknown(entry, error);
-        let top = open_folder(entry, Path::new("")).map_err(failed)?;
-        let mut folder = top.ok_or(Refused::Absent)?;
-        let mut path = real_path(&folder).map_err(failed)?;
+        let mut path = fs::canonicalize(entry).map_err(failed)?;
         let real = real_path(located).map_err(failed)?;
         let Ok(below) = real.strip_prefix(&path) else {
             return Err(Refused::Link(real));
         };
-        let mut metadata = metadata_of(&folder).map_err(failed)?;
         for name in below {
-            user.judge_folder(&path, &metadata)?;
+            judge_folder(&path)?;
             path.push(name);
-            let opened = locate_without_links(&folder, Path::new(name));
-            folder = opened.map_err(|error| unknown(&path, error))?.into();
-            metadata = metadata_of(&folder).map_err(|error| unknown(&path, error))?;
         }
-        user.judge_file(&path, &metadata)?;
+        judge_file(&path)?;
         Ok(Self { file: path })
     }
 
@@ -138,71 +116,34 @@ impl Program {
     }
 }
 
-impl User {
-    fn of_server() -> Self {
-        let groups = getgroups().unwrap_or_default();
-        let groups = groups.into_iter().chain([getegid()]);
-        Self {
-            uid: geteuid().as_raw(),
-            groups: groups.map(rustix::fs::Gid::as_raw).collect(),
-        }
-    }
-
-    fn judge_folder(&self, path: &Path, metadata: &Metadata) -> Result<(), Refused> {
-        match metadata.is_dir() {
-            true => self.judge(path, metadata.into()),
-            false => Err(Refused::Irregular(path.to_owned())),
-        }
-    }
-
-    fn judge_file(&self, path: &Path, metadata: &Metadata) -> Result<(), Refused> {
-        if !metadata.is_file() {
-            return Err(Refused::Irregular(path.to_owned()));
-        }
-        self.judge(path, metadata.into())?;
-        match self.may_execute(metadata.into()) {
-            true => Ok(()),
-            false => Err(Refused::NotExecutable(path.to_owned())),
-        }
-    }
-
-    /// Refuses what others than root and this user may change. The sticky bit of a folder
-    /// does not help: others may still add files. Rights of an access control list show in
-    /// the group's bits.
-    fn judge(&self, path: &Path, owned: Owned) -> Result<(), Refused> {
-        if owned.uid != 0 && owned.uid != self.uid {
-            return Err(Refused::Owner(path.to_owned(), owned.uid));
-        }
-        match owned.mode & 0o022 {
-            0 => Ok(()),
-            _ => Err(Refused::Writable(path.to_owned())),
-        }
-    }
-
-    fn may_execute(&self, owned: Owned) -> bool {
-        let bits = match self.uid {
-            // Root may if anyone may.
-            0 => 0o111,
-            uid if uid == owned.uid => 0o100,
-            _ if self.groups.contains(&owned.gid) => 0o010,
-            _ => 0o001,
-        };
-        owned.mode & bits != 0
+fn judge_folder(path: &Path) -> Result<(), Refused> {
+    let metadata = fs::symlink_metadata(path).map_err(|error| unknown(path, error))?;
+    match metadata.is_dir() {
+        true => judge(path, (metadata.uid(), metadata.mode()), geteuid().as_raw()),
+        false => Err(Refused::Irregular(path.to_owned())),
     }
 }
 
-impl From<&Metadata> for Owned {
-    fn from(metadata: &Metadata) -> Self {
-        Self {
-            uid: metadata.uid(),
-            gid: metadata.gid(),
-            mode: metadata.mode(),
-        }
+fn judge_file(path: &Path) -> Result<(), Refused> {
+    let metadata = fs::symlink_metadata(path).map_err(|error| unknown(path, error))?;
+    if !metadata.is_file() {
+        return Err(Refused::Irregular(path.to_owned()));
     }
+    judge(path, (metadata.uid(), metadata.mode()), geteuid().as_raw())?;
+    access(path, Access::EXEC_OK).map_err(|_| Refused::NotExecutable(path.to_owned()))
 }
 
-fn metadata_of(open: &OwnedFd) -> io::Result<Metadata> {
-    std::fs::File::from(open.try_clone()?).metadata()
+/// Refuses what others than root and the server's user may change. The sticky bit of a folder
+/// does not help: others may still add files. Rights of an access control list show in the
+/// group's bits.
+fn judge(path: &Path, (owner, mode): (u32, u32), server: u32) -> Result<(), Refused> {
+    if owner != 0 && owner != server {
+        return Err(Refused::Owner(path.to_owned(), owner));
+    }
+    match mode & 0o022 {
+        0 => Ok(()),
+        _ => Err(Refused::Writable(path.to_owned())),
+    }
 }
 
 fn unknown(path: &Path, error: io::Error) -> Refused {

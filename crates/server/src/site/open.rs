@@ -98,12 +98,6 @@ pub(crate) fn locate_beneath(root: &OwnedFd, relative: &Path) -> io::Result<File
     Ok(located?.into())
 }
 
-/// Finds what `relative` names below `folder`, by a path without links.
-pub(crate) fn locate_without_links(folder: &OwnedFd, relative: &Path) -> io::Result<File> {
-    let located = open_below(folder, relative, PLACE, ResolveFlags::NO_SYMLINKS);
-    Ok(located?.into())
-}
-
 /// Opens what lies below a folder, and follows no links that `links` excludes.
 fn open_below(
     folder: &OwnedFd,

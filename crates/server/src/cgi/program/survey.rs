@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Program, Refused, User, unknown};
+use super::{Program, Refused, judge_folder, unknown};
 use crate::site::open::{locate_beneath, open_folder};
 
 /// Programs and folders of an entry that will not run.
@@ -24,6 +24,7 @@ pub struct Survey {
 /// [`Refused`], if nothing of the entry can run.
 pub fn survey(entry: &Path) -> Result<Survey, Refused> {
     let failed = |error| unknown(entry, error);
+    let entry = &fs::canonicalize(entry).map_err(failed)?;
     let opened = open_folder(entry, Path::new("")).map_err(failed)?;
     let top = opened.ok_or(Refused::Absent)?;
     let mut survey = Survey::default();
@@ -58,10 +59,9 @@ pub fn survey(entry: &Path) -> Result<Survey, Refused> {
 
 /// Lists a folder, if nobody else may write it.
 fn files_in(folder: &Path) -> Result<impl Iterator<Item = DirEntry>, Refused> {
-    let failed = |error| unknown(folder, error);
-    let metadata = fs::metadata(folder).map_err(failed)?;
-    User::of_server().judge_folder(folder, &metadata)?;
-    Ok(fs::read_dir(folder).map_err(failed)?.flatten())
+    judge_folder(folder)?;
+    let files = fs::read_dir(folder).map_err(|error| unknown(folder, error))?;
+    Ok(files.flatten())
 }
 
 /// Judges a file if it is a program.
@@ -72,7 +72,7 @@ fn judge(entry: &Path, top: &OwnedFd, below: &Path) -> Result<(), Refused> {
     if !metadata.is_file() || metadata.mode() & 0o111 == 0 {
         return Ok(());
     }
-    Program::judge(entry, &located.into()).map(drop)
+    Program::judge(entry, &located).map(drop)
 }
 
 impl Survey {
