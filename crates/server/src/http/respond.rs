@@ -23,9 +23,9 @@ use crate::limits::rest;
 use crate::observe::metrics::RequestRefusal;
 use crate::site::body::{Body, plain};
 use crate::site::{Action, Guard, Refusals, Root, Rule, RuleOptions, Site, SitePath};
-use crate::upstream;
+use crate::upstream::{self, ForwardTo};
 use admission::Admitted;
-use pass_on::{To, pass_on};
+use pass_on::pass_on;
 use passwords::Passwords;
 pub(crate) use passwords::threads as password_threads;
 
@@ -108,54 +108,48 @@ impl Responder {
             return Ok(plain(StatusCode::NOT_FOUND));
         };
         let method = (head.method == Method::HEAD, fields::is_read(&head.method));
-        let mut author = Author::Server;
         let length = body.as_ref().map_or(0, |body| body.size_hint().lower());
         let asked = (&head.headers, length);
         let admitted = admission::admit(context, &self.gates, rule, asked).await;
         if let (Ok(Admitted { user: Some(user) }), Some(entry)) = (&admitted, context.entry) {
             entry.authenticated(user);
         }
-        let response = match (admitted, &rule.action) {
+        let (author, response) = match (admitted, &rule.action) {
             (Ok(_), Action::Upstream(upstream)) => {
                 let path = path.rewritten(rule).encoded().to_owned();
-                let to = To {
+                let to = ForwardTo {
                     upstream,
                     path: &path,
+                    options: rule.options.as_deref(),
                     script: None,
                 };
-                let answered = pass_on(context, upstreams, (rule, to), head, body).await;
-                author = answered.0;
-                answered.1
+                pass_on(context, upstreams, to, head, body).await
             }
             (Ok(Admitted { user }), Action::Scripts(root, scripts)) => {
                 let uri = head.uri.clone();
                 let asked = (rule, root, &**scripts, user);
                 let ran = self.run_script(context, upstreams, asked, &uri, (head, body));
                 // Boxed: other requests have no room for it.
-                let answered = Box::pin(ran).await;
-                author = answered.0;
-                answered.1
+                Box::pin(ran).await
             }
             (Ok(Admitted { user }), Action::Programs(root)) => {
                 let uri = head.uri.clone();
                 let asked = (rule, root, user);
                 let ran = self.run_program(context, upstreams, asked, &uri, (head, body));
                 // Boxed: other requests have no room for it.
-                let answered = Box::pin(ran).await?;
-                author = answered.0;
-                answered.1
+                Box::pin(ran).await?
             }
             (admitted, action) => {
                 let reason = admitted.as_ref().err().map(|refused| refused.reason);
                 discard(context, &head, body, reason).await;
                 match admitted {
                     Ok(_) => {
-                        author = Author::of(action);
                         let open = context.opener();
                         let owner = (context.host, context.tenant);
-                        self.act(rule, &path, owner, &head, open).await
+                        let response = self.act(rule, &path, owner, &head, open).await;
+                        (Author::of(action), response)
                     }
-                    Err(refused) => refused.answer(context.metrics),
+                    Err(refused) => (Author::Server, refused.answer(context.metrics)),
                 }
             }
         };

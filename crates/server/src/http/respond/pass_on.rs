@@ -11,21 +11,13 @@ use super::{Author, PASSED_ON, discard, is_trace};
 use crate::connection::request::RequestContext;
 use crate::observe::metrics::RequestRefusal;
 use crate::site::body::{Body, method_not_allowed, plain};
-use crate::site::{Rule, Upstream};
-use crate::upstream::{self, ForwardTo, Script, forward};
-
-/// Place that a request is passed on to.
-pub(super) struct To<'a> {
-    pub(super) upstream: &'a Arc<Upstream>,
-    pub(super) path: &'a str,
-    pub(super) script: Option<&'a Script<'a>>,
-}
+use crate::upstream::{self, ForwardTo, forward};
 
 /// Passes a request on. Returns whose the answer is.
 pub(super) async fn pass_on(
     context: &RequestContext<'_>,
     upstreams: &Arc<upstream::Worker>,
-    (rule, to): (&Rule, To<'_>),
+    to: ForwardTo<'_>,
     head: Parts,
     body: Option<Incoming>,
 ) -> (Author, Response<Body>) {
@@ -36,9 +28,7 @@ pub(super) async fn pass_on(
     let of_host = to.upstream.of_host(context.host).map(Arc::new);
     let to = ForwardTo {
         upstream: of_host.as_ref().unwrap_or(to.upstream),
-        path: to.path,
-        options: rule.options.as_deref(),
-        script: to.script,
+        ..to
     };
     let response = match forward(context, upstreams, to, head, body).await {
         Ok(response) => return (Author::Upstream, response),

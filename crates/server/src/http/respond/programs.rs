@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode, Uri};
+use http::{Method, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 
 use super::{Author, PASSED_ON, Responder, discard, is_trace};
@@ -32,11 +32,15 @@ impl Responder {
         uri: &Uri,
         (head, body): (Parts, Option<Incoming>),
     ) -> Result<(Author, Response<Body>), Box<Parts>> {
+        let path = match SitePath::parse(uri) {
+            Ok(path) => path,
+            Err(status) => return Ok((Author::Server, plain(status))),
+        };
         let found = match is_trace(&head.method) {
             true => Err(method_not_allowed(PASSED_ON)),
             false => {
-                self.find_program(context, upstreams, (rule, root), uri)
-                    .await
+                let below = path.rewritten(rule);
+                self.find_program(context, upstreams, root, &below).await
             }
         };
         let (program, script) = match found {
@@ -46,14 +50,12 @@ impl Responder {
                 return Ok((Author::Server, response));
             }
         };
-        let path =
-            SitePath::parse(uri).map_or_else(|_| String::new(), |it| it.encoded().to_owned());
         let asked = Script {
             root: &root.template.text,
             name: script.name(rule),
             file: &script.file,
             info: &script.info,
-            path: &path,
+            path: path.encoded(),
             query: uri.query().unwrap_or_default(),
             version: head.version,
             user,
@@ -82,19 +84,17 @@ impl Responder {
         &self,
         context: &RequestContext<'_>,
         upstreams: &upstream::Worker,
-        (rule, root): (&Rule, &Root),
-        uri: &Uri,
+        root: &Root,
+        path: &SitePath<'_>,
     ) -> Result<(Program, ScriptPath), Response<Body>> {
-        let path = SitePath::parse(uri).map_err(plain)?;
-        let path = path.rewritten(rule);
-        let path = FilePath::parse(&path).map_err(plain)?.as_str().to_owned();
+        let asked = FilePath::parse(path).map_err(plain)?.as_str().to_owned();
         let unavailable = || plain(StatusCode::SERVICE_UNAVAILABLE);
         let entry = self.guard().programs(root).ok_or_else(unavailable)?;
         let (entry, folder) = (entry.to_owned(), PathBuf::from(&*root.template.text));
         let look = move || {
-            let found = Program::find(&entry, &folder, &path);
+            let found = Program::find(&entry, &folder, &asked);
             found.map(|(program, info)| {
-                let file = &path[..path.len() - info.len()];
+                let file = &asked[..asked.len() - info.len()];
                 let (file, info) = (file.into(), info.into());
                 (program, ScriptPath { file, info })
             })
@@ -108,7 +108,7 @@ impl Responder {
                 host: context.host.as_str(),
                 tenant: context.tenant,
                 root: &root.template.text,
-                path: uri.path(),
+                path: path.encoded(),
             };
             let limits = &upstreams.upstreams.hosts.log_limits;
             limits.file_refused(file, &refused);
@@ -119,17 +119,14 @@ impl Responder {
 
 /// Makes the head of a request that reads, with the fields of another one.
 fn of_itself(head: &Parts) -> Parts {
-    let (mut again, ()) = Request::new(()).into_parts();
-    again.version = head.version;
-    again.uri = head.uri.clone();
-    again.headers = head.headers.clone();
+    let mut again = head.clone();
+    again.extensions.clear();
     for name in [CONTENT_LENGTH, CONTENT_TYPE, EXPECT, TRANSFER_ENCODING] {
         again.headers.remove(name);
     }
-    again.method = match head.method == Method::HEAD {
-        true => Method::HEAD,
-        false => Method::GET,
-    };
+    if again.method != Method::HEAD {
+        again.method = Method::GET;
+    }
     again
 }
 

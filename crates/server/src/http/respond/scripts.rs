@@ -6,13 +6,13 @@ use http::request::Parts;
 use http::{Response, Uri};
 use hyper::body::Incoming;
 
-use super::pass_on::{To, pass_on};
+use super::pass_on::pass_on;
 use super::{Author, Responder, discard, folder_of};
 use crate::connection::request::RequestContext;
 use crate::files::{Asked, Scripted};
 use crate::site::body::{Body, plain};
 use crate::site::{Root, Rule, Scripts, SitePath};
-use crate::upstream::{self, Script};
+use crate::upstream::{self, ForwardTo, Script};
 
 impl Responder {
     /// Has a FastCGI server run the script that the path leads to, for a user that a password
@@ -56,11 +56,12 @@ impl Responder {
             version: head.version,
             user,
         };
-        let to = To {
+        let to = ForwardTo {
             upstream: &scripts.upstream,
             path: path.encoded(),
+            options: rule.options.as_deref(),
             script: Some(&script),
         };
-        pass_on(context, upstreams, (rule, to), head, body).await
+        pass_on(context, upstreams, to, head, body).await
     }
 }
