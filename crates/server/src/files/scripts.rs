@@ -6,7 +6,7 @@ use super::cache::What;
 use super::path::FilePath;
 use super::{Asked, Files, Folder, Found, NoFile, Opener};
 use crate::site::body::{Body, method_not_allowed, plain};
-use crate::site::{Rule, Scripts};
+use crate::site::{Candidate, Rule, Scripts};
 
 /// Result of a request below a root with scripts.
 pub(crate) enum Scripted {
@@ -41,13 +41,6 @@ impl ScriptPath {
     }
 }
 
-/// Reasons why a path leads to no script.
-enum NoScript {
-    /// No segment is the name of a script that is there: a file may be.
-    Other,
-    Refused(StatusCode),
-}
-
 impl Files {
     /// Finds what a request's path leads to, or the first of the paths that its rule tries
     /// which leads to something:
@@ -63,28 +56,15 @@ impl Files {
         scripts: &Scripts,
         open: Opener<'_>,
     ) -> Scripted {
-        let own = match FilePath::parse(asked.rewritten) {
-            Err(StatusCode::BAD_REQUEST) => {
-                return Scripted::Answer(plain(StatusCode::BAD_REQUEST));
-            }
-            own => own,
-        };
-        if asked.tried().is_empty() {
-            let found = match own {
-                Ok(path) => {
-                    self.script_or_file(folder, &asked, &path, scripts, open)
-                        .await
-                }
-                Err(status) => return Scripted::Answer(plain(status)),
-            };
-            return found.unwrap_or_else(|none| {
-                Scripted::Answer(match none {
-                    NoFile::Directory => asked.with_slash(),
-                    NoFile::Missing => plain(StatusCode::NOT_FOUND),
-                })
-            });
+        if FilePath::parse(asked.rewritten) == Err(StatusCode::BAD_REQUEST) {
+            return Scripted::Answer(plain(StatusCode::BAD_REQUEST));
         }
-        for candidate in asked.tried() {
+        let own = [Candidate::own()];
+        let tried = match asked.tried() {
+            [] => &own,
+            tried => tried,
+        };
+        for candidate in tried {
             let path = match candidate.path(asked.rewritten.as_str()) {
                 Ok(path) => path,
                 Err(status) => return Scripted::Answer(plain(status)),
@@ -115,9 +95,9 @@ impl Files {
         open: Opener<'_>,
     ) -> Result<Scripted, NoFile> {
         match self.script(folder, path, scripts).await {
-            Ok(script) => return Ok(Scripted::Script(script)),
-            Err(NoScript::Refused(status)) => return Ok(Scripted::Answer(plain(status))),
-            Err(NoScript::Other) => {}
+            Ok(Some(script)) => return Ok(Scripted::Script(script)),
+            Ok(None) => {}
+            Err(status) => return Ok(Scripted::Answer(plain(status))),
         }
         // A script that comes about at this moment is no file either.
         let is_folder = path.as_str().is_empty() || path.as_str().ends_with('/');
@@ -136,21 +116,22 @@ impl Files {
         served.map(Scripted::Answer)
     }
 
+    /// Returns the script of a path; none if no segment is the name of a script that is there.
     async fn script(
         &self,
         folder: Folder<'_>,
         path: &FilePath<'_>,
         scripts: &Scripts,
-    ) -> Result<ScriptPath, NoScript> {
+    ) -> Result<Option<ScriptPath>, StatusCode> {
         let text = path.as_str();
         let ends = memchr::memchr_iter(b'/', text.as_bytes()).chain([text.len()]);
         let named = ends.filter(|end| scripts.contain(&text[..*end]));
         for end in named.take(MOST_NAMED) {
             if self.is_script(folder, &path.up_to(end)).await? {
-                return Ok(ScriptPath {
+                return Ok(Some(ScriptPath {
                     file: text[..end].into(),
                     info: text[end..].into(),
-                });
+                }));
             }
         }
         if text.is_empty() || text.ends_with('/') {
@@ -160,21 +141,21 @@ impl Files {
                     continue;
                 };
                 if self.is_script(folder, &index).await? {
-                    return Ok(ScriptPath {
+                    return Ok(Some(ScriptPath {
                         file: index.as_str().into(),
                         info: Box::default(),
-                    });
+                    }));
                 }
             }
         }
-        Err(NoScript::Other)
+        Ok(None)
     }
 
     /// Returns whether a path is a regular file.
-    async fn is_script(&self, folder: Folder<'_>, path: &FilePath<'_>) -> Result<bool, NoScript> {
+    async fn is_script(&self, folder: Folder<'_>, path: &FilePath<'_>) -> Result<bool, StatusCode> {
         match self.find(folder, path, true, true).await {
             Found::Entry(entry) => Ok(matches!(entry.what, What::Script)),
-            Found::Refused(status) => Err(NoScript::Refused(status)),
+            Found::Refused(status) => Err(status),
             Found::Large { .. } | Found::Noted => Ok(false),
         }
     }

@@ -217,6 +217,14 @@ pub(crate) enum Candidate {
 }
 
 impl Candidate {
+    /// Returns the request's own path, which a rule tries that names none.
+    pub(crate) fn own() -> Self {
+        Self::Path {
+            before: Box::default(),
+            after: Box::default(),
+        }
+    }
+
     /// Returns whether this is the request's own path.
     pub(crate) fn is_own(&self) -> bool {
         matches!(self, Self::Path { before, after } if before.is_empty() && after.is_empty())

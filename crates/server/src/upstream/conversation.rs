@@ -40,9 +40,10 @@ pub(in crate::upstream) struct Conversation {
     upload: Option<Upload>,
     /// Output that came with the head.
     ahead: Bytes,
-    has_ended: bool,
+    /// The whole answer has come.
+    pub(in crate::upstream) has_ended: bool,
     /// Bytes that the head promised, and that have not come; none if it promised none.
-    left: Option<u64>,
+    pub(in crate::upstream) left: Option<u64>,
     /// The answer has no body: output is not passed on.
     is_bodiless: bool,
 }
@@ -180,18 +181,9 @@ impl Conversation {
         self.out.is_empty() && self.upload.is_none()
     }
 
-    pub(in crate::upstream) fn has_ended(&self) -> bool {
-        self.has_ended
-    }
-
     /// Returns whether the script goes on, though its answer needs no more of its output.
     pub(in crate::upstream) fn is_delivered(&self) -> bool {
         !self.has_ended && (self.is_bodiless || self.left == Some(0))
-    }
-
-    /// Returns how many bytes are left of the answer's body, if its head says so.
-    pub(in crate::upstream) fn left(&self) -> Option<u64> {
-        self.left
     }
 }
 

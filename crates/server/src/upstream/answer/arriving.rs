@@ -56,7 +56,7 @@ impl Arriving {
     pub(in crate::upstream) fn is_end_stream(&self) -> bool {
         match self {
             Self::Http(body) => body.is_end_stream(),
-            Self::Script(conversation, _) => conversation.has_ended(),
+            Self::Script(conversation, _) => conversation.has_ended,
             Self::Nothing => true,
         }
     }
@@ -74,10 +74,9 @@ impl Arriving {
     pub(in crate::upstream) fn size_hint(&self) -> SizeHint {
         match self {
             Self::Http(body) => body.size_hint(),
-            Self::Script(conversation, _) => {
-                let left = conversation.left();
-                left.map_or_else(SizeHint::default, SizeHint::with_exact)
-            }
+            Self::Script(conversation, _) => conversation
+                .left
+                .map_or_else(SizeHint::default, SizeHint::with_exact),
             Self::Nothing => SizeHint::with_exact(0),
         }
     }
