@@ -14,9 +14,7 @@ use std::time::Duration;
 use rustls::server::ClientHello;
 use rustls::sign::SigningKey;
 use rustls::{HandshakeKind, ServerConfig};
-use sekisho_certs::{
-    Absence, Clock, HostName, LoadedCredential, LoadedHost, Outcome, Served, Tenant,
-};
+use sekisho_certs::{Absence, Clock, HostName, LoadedCredential, LoadedHost, Served, Tenant};
 use sekisho_gate::Gate;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
@@ -25,9 +23,9 @@ use crate::connection::peer::Peer;
 use crate::limits::budget::Prefix;
 use crate::limits::settings::Defaults;
 use crate::limits::timeouts::{ConnTimeouts, LINGER};
-use crate::lookup::ask::{Hosts, is_overload};
+use crate::lookup::ask::{FoundHost, Hosts, Unfound};
 use crate::lookup::challenge::Answers;
-use crate::lookup::hook::{Chooser, Hooked};
+use crate::lookup::hook::{Chooser, Hooked, Kept};
 use crate::lookup::virtual_host::VirtualHost;
 use crate::observe::metrics::{HandshakeResult, LookupResult};
 use crate::tls::hello::{self, Hello, Sni};
@@ -58,14 +56,12 @@ pub(crate) struct Established {
 
 /// The host of a handshake, and how it was found.
 pub(crate) struct Looked {
-    pub(crate) served: Arc<Served<VirtualHost>>,
     /// The name that the client asked for.
     pub(crate) name: Option<HostName>,
-    /// The lookup's revision before the name, or the default, was looked up.
-    pub(crate) revision: u64,
-    pub(crate) lookup: LookupResult,
+    /// What that name, or the default, led to.
+    pub(crate) found: FoundHost,
     /// The hook's choice, if there is a hook.
-    pub(crate) hooked: Option<Box<Hooked>>,
+    pub(crate) hooked: Option<(Box<Hooked>, Kept)>,
 }
 
 /// Reads the ClientHello, looks up its name and finishes the handshake, all
@@ -132,7 +128,7 @@ pub(crate) async fn establish(
     let stream = Stream::new(socket, tls, rest, Arc::clone(&timeouts));
     let stream = finish(
         stream,
-        &chosen.looked.served,
+        &chosen.looked.found.served,
         chosen.permit,
         deadline,
         parts,
@@ -238,16 +234,17 @@ struct Report {
 }
 
 impl Report {
-    fn looked_up(&mut self, name: &HostName, result: LookupResult) {
-        self.lookup = Some(result);
-        self.name(name);
-    }
-
     fn name(&mut self, name: &HostName) {
         // A copy allocates, which a handshake must not do for a filtered line.
         if tracing::enabled!(tracing::Level::DEBUG) {
             self.name = Some(name.clone());
         }
+    }
+
+    /// Notes a lookup without a host, and returns what its client gets.
+    fn unfound(&mut self, unfound: Unfound) -> Refusal {
+        self.lookup = Some(unfound.lookup);
+        unfound.into()
     }
 
     /// Counts the result and logs it.
@@ -281,7 +278,7 @@ struct Chosen<'a> {
 impl Chosen<'_> {
     /// Returns the TLS configuration of the handshake.
     fn config(&self, peer: Peer) -> Arc<ServerConfig> {
-        let served = &self.looked.served;
+        let served = &self.looked.found.served;
         match self.looked.name {
             Some(_) => Arc::clone(served.value().config()),
             None => served.value().default_config(served.host(), peer.listen),
@@ -313,25 +310,16 @@ async fn decide<'a>(
         // No host record can have that name.
         (Sni::Impossible, _) => return Err(Absence::NoHost.into()),
     };
-    let revision = parts.hosts.lookup.revision();
+    report.name(&name);
     let prefix = Prefix::from(peer.address.ip());
-    let (outcome, how) = parts.hosts.ask(&name, prefix, deadline, None).await;
-    report.looked_up(&name, how);
-    let served = match outcome {
-        Outcome::Found(served) => served,
-        Outcome::Absent(absence) => return Err(absence.into()),
-        Outcome::Failed(error) => {
-            let overloaded = is_overload(&error);
-            parts.hosts.log_limits.failed(&name, &error);
-            return Err(Refusal::failed(overloaded));
-        }
-    };
-    let permit = sign(&served, hello, &name, (prefix, *deadline), parts, signing).await?;
+    let asked = parts.hosts.ask(&name, prefix, deadline, None).await;
+    let found = asked.map_err(|unfound| report.unfound(unfound))?;
+    report.lookup = found.lookup;
+    let until = (prefix, *deadline);
+    let permit = sign(&found.served, hello, &name, until, parts, signing).await?;
     let looked = Looked {
-        served,
         name: is_named.then_some(name),
-        revision,
-        lookup: how,
+        found,
         hooked: None,
     };
     Ok(Chosen { looked, permit })

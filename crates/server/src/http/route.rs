@@ -3,18 +3,17 @@
 
 mod hooked;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::{Request, StatusCode};
-use sekisho_certs::{HostName, NameError, Outcome, Served, clock};
+use sekisho_certs::{HostName, Lookup, NameError, Served, clock};
 
 use crate::connection::handshake::Looked;
 use crate::connection::request::{Connection, NameOfLookup, Refused, Target};
-use crate::lookup::ask::Hosts;
+use crate::lookup::ask::{FoundHost, Hosts, Unfound};
 use crate::lookup::authority;
-use crate::lookup::hook::{Chooser, Hooked};
+use crate::lookup::hook::{Chooser, Hooked, Kept};
 use crate::lookup::virtual_host::VirtualHost;
-use crate::observe::metrics::LookupResult;
 
 /// Parts that routing uses.
 pub(crate) struct Routing {
@@ -28,40 +27,64 @@ pub(crate) struct Routes {
     /// The record of the handshake: its certificate, tenant and TLS policy hold
     /// for the connection.
     sent: Arc<Served<VirtualHost>>,
-    /// Choices of the hook, if there is one; `known` is empty then.
+    /// State of the hook, if there is one: each of `known` has a choice then.
     hooked: Option<Box<Hooked>>,
-    /// Lookup results of names that requests asked for, at most [`MAX_KNOWN`].
+    /// Results of names that requests asked for, at most [`MAX_KNOWN`].
     known: Mutex<Vec<Known>>,
     routing: Arc<Routing>,
 }
 
+/// Host that requests for a name reach.
+#[derive(Clone)]
 struct Known {
     name: HostName,
-    served: Arc<Served<VirtualHost>>,
-    /// The lookup's revision before `name` was looked up.
-    revision: u64,
-    /// How the handshake looked `name` up; taken by the first request.
-    lookup: Option<LookupResult>,
+    found: FoundHost,
+    /// The hook's choice, which the host was found by.
+    choice: Option<Kept>,
+}
+
+impl Known {
+    /// Returns whether requests need no new lookup, nor a new choice.
+    fn is_current(&self, lookup: &Lookup<VirtualHost>) -> bool {
+        match &self.choice {
+            Some(choice) if choice.has_ended() => false,
+            Some(Kept { host: None, .. }) => true,
+            _ => lookup.is_current(&self.found.served, self.found.revision),
+        }
+    }
+
+    /// Makes a target, and takes how its name was looked up.
+    fn target(&mut self, connection: &Connection) -> Target {
+        Target {
+            served: Arc::clone(&self.found.served),
+            other: (connection.name.as_ref() != Some(&self.name)).then(|| self.name.clone()),
+            lookup: self.found.lookup.take(),
+            name_of_lookup: match self.choice.as_ref().map(|choice| &choice.host) {
+                Some(None) => NameOfLookup::None,
+                Some(Some(host)) if *host != self.name => NameOfLookup::Chosen(host.clone()),
+                _ => NameOfLookup::Asked,
+            },
+        }
+    }
 }
 
 impl Routes {
     /// Makes the routes of a connection.
     pub(crate) fn new(looked: Looked, routing: Arc<Routing>) -> Self {
         let Looked {
-            served,
             name,
-            revision,
-            lookup,
+            found,
             hooked,
         } = looked;
-        let known = name.filter(|_| hooked.is_none()).map(|name| Known {
+        let sent = Arc::clone(&found.served);
+        let (hooked, choice) = hooked.unzip();
+        let known = name.map(|name| Known {
             name,
-            served: Arc::clone(&served),
-            revision,
-            lookup: Some(lookup),
+            found,
+            choice,
         });
         Self {
-            sent: served,
+            sent,
             hooked,
             known: Mutex::new(known.into_iter().collect()),
             routing,
@@ -87,11 +110,7 @@ impl Routes {
         request: &Request<B>,
     ) -> Result<Target, Refused> {
         let host = authority::of(request).ok_or(BAD_HOST)?;
-        if let Some(hooked) = &self.hooked {
-            // Boxed: no request without a hook has room for it.
-            return Box::pin(self.route_hooked(connection, hooked, host)).await;
-        }
-        if let Some(target) = self.known(connection, host) {
+        if let Some(target) = self.current(connection, host) {
             return Ok(target);
         }
         let name = name_of(host)?;
@@ -101,61 +120,59 @@ impl Routes {
         }
         let gone = if own { GONE } else { MISDIRECTED };
         let hosts = &self.routing.hosts;
-        let revision = hosts.lookup.revision();
         let mut deadline = clock::monotonic() + hosts.lookup_limit;
-        let asked = hosts.ask(&name, connection.prefix, &mut deadline, None);
-        let (outcome, how) = asked.await;
-        let served = match outcome {
-            Outcome::Found(served) => served,
-            Outcome::Absent(_) => return Err(looked_up(gone, how)),
-            Outcome::Failed(error) => {
-                hosts.log_limits.failed(&name, &error);
-                return Err(looked_up(UNKNOWN, how));
-            }
-        };
-        let (sent, found) = (&self.sent.host().record, &served.host().record);
-        if (&sent.tenant, &sent.tls) != (&found.tenant, &found.tls) {
-            return Err(looked_up(gone, how));
+        if let Some(hooked) = &self.hooked {
+            // Boxed: no request without a hook has room for it.
+            return Box::pin(self.route_hooked(connection, hooked, name, deadline)).await;
         }
-        self.note(&name, &served, revision);
-        Ok(Target {
-            served,
-            other: (!own).then_some(name),
-            lookup: Some(how),
-            name_of_lookup: NameOfLookup::Asked,
-        })
+        let asked = hosts.ask(&name, connection.prefix, &mut deadline, None);
+        let found = asked.await.map_err(|unfound| refusal(&unfound, gone))?;
+        if !self.is_alike(&found) {
+            let lookup = found.lookup;
+            return Err(Refused { lookup, ..gone });
+        }
+        let choice = None;
+        Ok(self.note(
+            connection,
+            Known {
+                name,
+                found,
+                choice,
+            },
+        ))
     }
 
-    fn known(&self, connection: &Connection, host: &str) -> Option<Target> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = known
-            .iter_mut()
-            .find(|known| known.name.as_str().eq_ignore_ascii_case(host))?;
-        let lookup = &self.routing.hosts.lookup;
-        let current = lookup.is_current(&known.served, known.revision);
-        current.then(|| Target {
-            served: Arc::clone(&known.served),
-            other: (connection.name.as_ref() != Some(&known.name)).then(|| known.name.clone()),
-            lookup: known.lookup.take(),
-            name_of_lookup: NameOfLookup::Asked,
-        })
+    /// Returns the earlier result for a name as a request writes it, if it is current.
+    fn current(&self, connection: &Connection, host: &str) -> Option<Target> {
+        let mut known = self.lock();
+        let mut all = known.iter_mut();
+        let known = all.find(|known| known.name.as_str().eq_ignore_ascii_case(host))?;
+        let is_current = known.is_current(&self.routing.hosts.lookup);
+        is_current.then(|| known.target(connection))
     }
 
-    fn note(&self, name: &HostName, served: &Arc<Served<VirtualHost>>, revision: u64) {
-        let new = Known {
-            name: name.clone(),
-            served: Arc::clone(served),
-            revision,
-            lookup: None,
-        };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.iter_mut().find(|known| known.name == *name) {
+    /// Keeps a result instead of the earlier one for its name, and returns its target.
+    fn note(&self, connection: &Connection, mut new: Known) -> Target {
+        let target = new.target(connection);
+        let mut known = self.lock();
+        match known.iter_mut().find(|known| known.name == new.name) {
             Some(old) => *old = new,
             None => {
                 known.truncate(MAX_KNOWN - 1);
                 known.push(new);
             }
         }
+        target
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether a host has the tenant and TLS policy of the handshake.
+    fn is_alike(&self, found: &FoundHost) -> bool {
+        let (sent, found) = (&self.sent.host().record, &found.served.host().record);
+        (&sent.tenant, &sent.tls) == (&found.tenant, &found.tls)
     }
 
     /// Returns whether the certificate that was sent covers `name`. All
@@ -166,11 +183,11 @@ impl Routes {
     }
 }
 
-/// Returns the refusal of a request whose host was looked up.
-fn looked_up(refusal: Refused, how: LookupResult) -> Refused {
+/// Returns the refusal of a request whose lookup led to no host: `gone` for an absence.
+fn refusal(unfound: &Unfound, gone: Refused) -> Refused {
     Refused {
-        lookup: Some(how),
-        ..refusal
+        lookup: Some(unfound.lookup),
+        ..unfound.absence.map_or(UNKNOWN, |_| gone)
     }
 }
 

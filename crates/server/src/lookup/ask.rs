@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sekisho_certs::{
-    Absence, Cached, HostName, Lookup, LookupError, Outcome, Progress, StoreError, Tenant, Wait,
+    Absence, Cached, HostName, Lookup, LookupError, Outcome, Progress, Served, StoreError, Tenant,
+    Wait,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -27,6 +28,24 @@ pub(crate) struct Hosts {
     pub(crate) log_limits: Arc<LogLimits>,
 }
 
+/// Host that a lookup led to.
+#[derive(Clone)]
+pub(crate) struct FoundHost {
+    pub(crate) served: Arc<Served<VirtualHost>>,
+    /// The lookup's revision before that.
+    pub(crate) revision: u64,
+    /// The counted result; taken by the first request that is answered so.
+    pub(crate) lookup: Option<LookupResult>,
+}
+
+/// Reason why a lookup led to no host.
+pub(crate) struct Unfound {
+    /// None if the lookup failed.
+    pub(crate) absence: Option<Absence>,
+    /// The counted result.
+    pub(crate) lookup: LookupResult,
+}
+
 impl Hosts {
     /// Looks up `name` on behalf of a client of `prefix`. The numbers are those of
     /// the steps of [`Lookup`]:
@@ -37,14 +56,43 @@ impl Hosts {
     /// - 4, a certificate that is not there at once, counts for the host's tenant, with or
     ///   without a permit before. The read gives its permit back.
     ///
-    /// Where too many wait, the answer is a [`LookupError`] that says which bound
+    /// Where too many wait, the failure is a [`LookupError`] that says which bound
     /// was met. Steps 2 to 4 end at `deadline` with [`LookupError::Late`]. Step 4
     /// first moves `deadline`: a certificate takes longer than a store call. What
-    /// has begun goes on. Returns the counted result, too.
+    /// has begun goes on. The result is counted, and a failure logged.
     ///
     /// Calls of a hook may have led to the name: `charge` charges an absence of steps 1 and
     /// 2 to its client then. Step 3 drops it, and charges its own permit.
     pub(crate) async fn ask(
+        &self,
+        name: &HostName,
+        prefix: Prefix,
+        deadline: &mut Instant,
+        charge: Option<Charge>,
+    ) -> Result<FoundHost, Unfound> {
+        let revision = self.lookup.revision();
+        let (outcome, how) = self.outcome(name, prefix, deadline, charge).await;
+        let lookup = counted(&outcome, how);
+        self.metrics.lookup(lookup);
+        let absence = match outcome {
+            Outcome::Found(served) => {
+                return Ok(FoundHost {
+                    served,
+                    revision,
+                    lookup: Some(lookup),
+                });
+            }
+            Outcome::Absent(absence) => Some(absence),
+            Outcome::Failed(error) => {
+                self.log_limits.failed(name, &error);
+                None
+            }
+        };
+        Err(Unfound { absence, lookup })
+    }
+
+    /// Does the steps of [`Self::ask`]. Returns where a record came from, too.
+    async fn outcome(
         &self,
         name: &HostName,
         prefix: Prefix,
@@ -55,7 +103,7 @@ impl Hosts {
         let reached = match self.lookup.cached(name) {
             Cached::Hit(outcome) => {
                 spend(charge, &outcome);
-                return self.count(outcome, LookupResult::Hit);
+                return (outcome, LookupResult::Hit);
             }
             Cached::InFlight(wait) => {
                 how = LookupResult::Joined;
@@ -82,7 +130,7 @@ impl Hosts {
             }
             Err(_) => Outcome::Failed(LookupError::Late),
         };
-        self.count(outcome, how)
+        (outcome, how)
     }
 
     /// Looks up a name that a site names, not its client. No certificate is obtained for
@@ -141,16 +189,6 @@ impl Hosts {
             Ok(Err(_)) => Outcome::Failed(LookupError::Late),
             Err(_) => Outcome::Failed(LookupError::Crowded),
         }
-    }
-
-    fn count(
-        &self,
-        outcome: Outcome<VirtualHost>,
-        how: LookupResult,
-    ) -> (Outcome<VirtualHost>, LookupResult) {
-        let counted = counted(&outcome, how);
-        self.metrics.lookup(counted);
-        (outcome, counted)
     }
 }
 

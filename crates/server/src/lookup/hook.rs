@@ -12,7 +12,7 @@
 //!  ─────────────────
 //!  hook.rs        the trait that the binary implements: a question, an answer
 //!    ├─ hook/resolve.rs   from the answer to a record; charges what leads to nothing
-//!    ├─ hook/kept.rs      choices that a connection keeps for its requests
+//!    ├─ hook/kept.rs      what a connection keeps of the hook and its choices
 //!    ├─ hook/clients.rs   what a script may cost a client's prefix, and its lookups, which
 //!    │                      end with step 3
 //!    └─ virtual_host/made.rs  certificates that a script gave, each with a pattern of
@@ -33,7 +33,7 @@ use tokio::time::Instant;
 pub use clients::Clients;
 pub(crate) use kept::{Hooked, Kept};
 pub use question::{ClientFacts, Question};
-pub(crate) use resolve::{Asking, Chooser, Resolved, Unserved, is_failure};
+pub(crate) use resolve::{Asking, Chooser, Unserved, is_failure};
 
 pub use crate::limits::budget::AbsenceToken as Token;
 pub use crate::lookup::ask::Charge;

@@ -10,8 +10,7 @@ use tokio::time::Instant;
 use super::refusal::Refusal;
 use super::{Chosen, Handshakes, Looked, Peer, Report, sign};
 use crate::limits::budget::Prefix;
-use crate::lookup::ask::is_overload;
-use crate::lookup::hook::{Asking, ClientFacts, Hooked, Kept, Unserved};
+use crate::lookup::hook::{Asking, ClientFacts, Hooked, Unserved};
 use crate::observe::metrics::HandshakeResult;
 use crate::tls::hello::{Hello, Sni};
 use crate::tls::refuse::Alert;
@@ -51,42 +50,30 @@ pub(super) async fn decide<'a>(
     if let Some(name) = server_name {
         report.name(name);
     }
-    let resolved = resolved.map_err(|unserved| refusal(unserved, hello, parts, report))?;
-    report.lookup = Some(resolved.lookup);
+    let (found, kept) = resolved.map_err(|unserved| refusal(unserved, hello, report))?;
+    report.lookup = found.lookup;
     // Without a server name, a name that the certificate stands for in the log.
-    let looked_up = server_name.or(resolved.host.as_ref()).cloned();
-    let pattern = &resolved.served.host().record.pattern;
+    let looked_up = server_name.or(kept.host.as_ref()).cloned();
+    let pattern = &found.served.host().record.pattern;
     let name = looked_up.or_else(|| pattern.exact());
     let name = name.expect("what a hook made has an exact pattern");
-    let own = server_name.map(|name| Kept::new(name.clone(), &resolved));
-    let served = resolved.served;
-    let prefix = Prefix::from(address.ip());
-    let permit = sign(&served, hello, &name, (prefix, *deadline), parts, signing).await?;
+    let until = (Prefix::from(address.ip()), *deadline);
+    let permit = sign(&found.served, hello, &name, until, parts, signing).await?;
     let looked = Looked {
-        served,
         name: server_name.cloned(),
-        revision: resolved.revision,
-        lookup: resolved.lookup,
-        hooked: Some(Box::new(Hooked::new(facts, listen, own))),
+        found,
+        hooked: Some((Box::new(Hooked { facts, listen }), kept)),
     };
     Ok(Chosen { looked, permit })
 }
 
 /// Returns what a client gets whose choice leads to no certificate.
-fn refusal(unserved: Unserved, hello: &Hello, parts: &Handshakes, report: &mut Report) -> Refusal {
+fn refusal(unserved: Unserved, hello: &Hello, report: &mut Report) -> Refusal {
     match unserved {
         Unserved::Refused(alert) => Refusal::by_hook(alert),
         Unserved::HookFailed => Refusal::new(Alert::InternalError, HandshakeResult::HookFailed),
         Unserved::NoDefault if hello.sni == Sni::None => Refusal::no_name(hello.tls13),
         Unserved::NoDefault => Absence::NoHost.into(),
-        Unserved::Absent(absence, how) => {
-            report.lookup = Some(how);
-            absence.into()
-        }
-        Unserved::LookupFailed(name, error, how) => {
-            report.lookup = Some(how);
-            parts.hosts.log_limits.failed(&name, &error);
-            Refusal::failed(is_overload(&error))
-        }
+        Unserved::Unfound(unfound) => report.unfound(unfound),
     }
 }

@@ -4,7 +4,8 @@ use rustls::server::AcceptedAlert;
 use sekisho_certs::Absence;
 use tokio::time::error::Elapsed;
 
-use crate::observe::metrics::HandshakeResult;
+use crate::lookup::ask::Unfound;
+use crate::observe::metrics::{HandshakeResult, LookupResult};
 use crate::tls::Broken;
 use crate::tls::hello::Unfit;
 use crate::tls::refuse::{Alert, SPEAKS_HTTPS, record};
@@ -59,6 +60,15 @@ impl From<Absence> for Refusal {
             Absence::Disabled => HandshakeResult::Disabled,
         };
         Self::new(Alert::UnrecognizedName, result)
+    }
+}
+
+impl From<Unfound> for Refusal {
+    fn from(Unfound { absence, lookup }: Unfound) -> Self {
+        use LookupResult::{OverBudget, Overloaded};
+
+        let failed = || Self::failed(matches!(lookup, Overloaded | OverBudget));
+        absence.map_or_else(failed, Self::from)
     }
 }
 

@@ -1,12 +1,11 @@
 //! Routes requests of a connection whose handshake asked a hook.
 
-use std::sync::Arc;
-
-use sekisho_certs::{HostName, Outcome};
+use sekisho_certs::HostName;
 use tokio::time::Instant;
 
-use super::{GONE, MISDIRECTED, Routes, UNKNOWN, looked_up, name_of};
-use crate::connection::request::{Connection, NameOfLookup, Refused, Target};
+use super::{GONE, Known, MISDIRECTED, Routes, UNKNOWN, refusal};
+use crate::connection::request::{Connection, Refused, Target};
+use crate::lookup::ask::Unfound;
 use crate::lookup::hook::{Asking, Hooked, Kept, Unserved, is_failure};
 use crate::observe::metrics::LookupResult;
 
@@ -28,54 +27,47 @@ impl Routes {
         &self,
         connection: &Connection,
         hooked: &Hooked,
-        host: &str,
+        name: HostName,
+        mut deadline: Instant,
     ) -> Result<Target, Refused> {
-        let lookup = &self.routing.hosts.lookup;
-        let known = |host: &str| hooked.current(host, lookup, |kept| target(connection, kept));
-        if let Some(target) = known(host) {
-            return Ok(target);
-        }
-        let name = name_of(host)?;
         // A request may write the name otherwise, such as with a dot behind it.
-        if let Some(target) = known(name.as_str()) {
+        if let Some(target) = self.current(connection, name.as_str()) {
             return Ok(target);
         }
-        let is_own = connection.name.as_ref() == Some(&name);
-        if !is_own && !self.covers(&name) {
-            return Err(MISDIRECTED);
-        }
-        let mut deadline = Instant::now() + self.routing.hosts.lookup_limit;
-        let kept = hooked.kept(&name).filter(|kept| !kept.has_ended());
-        if let Some(kept) = kept
-            && let Some(mut kept) = self.confirm(connection, kept, &mut deadline).await?
+        let has_ended = |known: &Known| known.choice.as_ref().is_none_or(Kept::has_ended);
+        let known = self.known(&name).filter(|known| !has_ended(known));
+        if let Some(known) = known
+            && let Some(known) = self.confirm(connection, known, &mut deadline).await?
         {
-            hooked.keep(&kept);
-            return Ok(target(connection, &mut kept));
+            return Ok(self.note(connection, known));
         }
-        self.choose(connection, hooked, (name, is_own), deadline)
-            .await
+        self.choose(connection, hooked, name, deadline).await
     }
 
     /// Does step 4: looks the record of a choice up again. None if it has changed.
     async fn confirm(
         &self,
         connection: &Connection,
-        kept: Kept,
+        mut known: Known,
         deadline: &mut Instant,
-    ) -> Result<Option<Kept>, Refused> {
-        let Some(host) = kept.host.clone() else {
+    ) -> Result<Option<Known>, Refused> {
+        let Some(host) = known.chosen() else {
             return Ok(None);
         };
-        let hosts = &self.routing.hosts;
-        let revision = hosts.lookup.revision();
-        let asked = hosts.ask(&host, connection.prefix, deadline, None);
+        let asked = self
+            .routing
+            .hosts
+            .ask(host, connection.prefix, deadline, None);
         match asked.await {
-            (Outcome::Found(found), how) => Ok(kept.confirmed(found, revision, how)),
-            (Outcome::Absent(_), _) => Ok(None),
-            (Outcome::Failed(error), how) => {
-                hosts.log_limits.failed(&host, &error);
-                Err(looked_up(UNKNOWN, how))
+            Ok(found) if found.served.host().is_same(known.found.served.host()) => {
+                known.found = found;
+                Ok(Some(known))
             }
+            Ok(_)
+            | Err(Unfound {
+                absence: Some(_), ..
+            }) => Ok(None),
+            Err(failed) => Err(refusal(&failed, UNKNOWN)),
         }
     }
 
@@ -84,7 +76,7 @@ impl Routes {
         &self,
         connection: &Connection,
         hooked: &Hooked,
-        (name, is_own): (HostName, bool),
+        name: HostName,
         mut deadline: Instant,
     ) -> Result<Target, Refused> {
         let chooser = self.routing.chooser.as_ref();
@@ -94,69 +86,70 @@ impl Routes {
             facts: &hooked.facts,
             listen: hooked.listen,
         };
+        let is_own = connection.name.as_ref() == Some(&name);
         let gone = if is_own { GONE } else { MISDIRECTED };
         let (word, resolved) = asking.resolve(Some(&name), &mut deadline).await;
-        let before = hooked.kept(&name).filter(|_| is_own);
+        let before = self.known(&name).filter(|_| is_own);
         if is_failure(word)
             && let Some(before) = before
         {
-            return self.serve_on(connection, hooked, before).await;
+            return self.serve_on(connection, before).await;
         }
-        let resolved = resolved.map_err(|unserved| match unserved {
+        let (found, choice) = resolved.map_err(|unserved| match unserved {
             Unserved::Refused(_) | Unserved::NoDefault => gone,
-            Unserved::Absent(_, how) => looked_up(gone, how),
             Unserved::HookFailed => UNKNOWN,
-            Unserved::LookupFailed(host, error, how) => {
-                chooser.hosts.log_limits.failed(&host, &error);
-                looked_up(UNKNOWN, how)
-            }
+            Unserved::Unfound(unfound) => refusal(&unfound, gone),
         })?;
-        let refused = |refusal| Err(looked_up(refusal, resolved.lookup));
-        if before.is_some_and(|before| !before.is_choice(&resolved)) {
-            return refused(gone);
+        let lookup = found.lookup;
+        let new = Known {
+            name,
+            found,
+            choice: Some(choice),
+        };
+        if before.is_some_and(|before| !before.is_choice(&new)) || !self.is_alike(&new.found) {
+            return Err(Refused { lookup, ..gone });
         }
-        let (sent, found) = (&self.sent.host().record, &resolved.served.host().record);
-        if (&sent.tenant, &sent.tls) != (&found.tenant, &found.tls) {
-            return refused(gone);
-        }
-        let mut kept = Kept::new(name, &resolved);
-        hooked.keep(&kept);
-        Ok(target(connection, &mut kept))
+        Ok(self.note(connection, new))
     }
 
     /// Serves on with the choice for the connection's own name, since the hook failed. The
     /// handshake is over: what fails now must not end the service of its client.
-    async fn serve_on(
-        &self,
-        connection: &Connection,
-        hooked: &Hooked,
-        kept: Kept,
-    ) -> Result<Target, Refused> {
-        let kept = match kept.host {
-            None => kept,
-            Some(_) => {
-                let mut deadline = Instant::now() + self.routing.hosts.lookup_limit;
-                let confirmed = self.confirm(connection, kept, &mut deadline).await?;
-                confirmed.ok_or(UNKNOWN)?
-            }
-        };
-        let mut kept = kept.prolonged();
+    async fn serve_on(&self, connection: &Connection, mut known: Known) -> Result<Target, Refused> {
+        if known.chosen().is_some() {
+            let mut deadline = Instant::now() + self.routing.hosts.lookup_limit;
+            let confirmed = self.confirm(connection, known, &mut deadline).await?;
+            known = confirmed.ok_or(UNKNOWN)?;
+        }
+        if let Some(choice) = &mut known.choice {
+            choice.prolong();
+        }
+        known.found.lookup = Some(LookupResult::HookKept);
         self.routing.hosts.metrics.lookup(LookupResult::HookKept);
-        hooked.keep(&kept);
-        Ok(target(connection, &mut kept))
+        Ok(self.note(connection, known))
+    }
+
+    fn known(&self, name: &HostName) -> Option<Known> {
+        self.lock()
+            .iter()
+            .find(|known| known.name == *name)
+            .cloned()
     }
 }
 
-/// Makes a target of a choice, and takes how its name was looked up.
-fn target(connection: &Connection, kept: &mut Kept) -> Target {
-    Target {
-        served: Arc::clone(&kept.served),
-        other: (connection.name.as_ref() != Some(&kept.name)).then(|| kept.name.clone()),
-        lookup: kept.lookup.take(),
-        name_of_lookup: match &kept.host {
-            None => NameOfLookup::None,
-            Some(host) if *host == kept.name => NameOfLookup::Asked,
-            Some(host) => NameOfLookup::Chosen(host.clone()),
-        },
+impl Known {
+    /// Returns the name that the hook's choice was looked up by; none for a certificate
+    /// that the hook gave.
+    fn chosen(&self) -> Option<&HostName> {
+        self.choice.as_ref()?.host.as_ref()
+    }
+
+    /// Returns whether the hook has chosen the same again: the same host, or a
+    /// certificate under the same key.
+    fn is_choice(&self, new: &Self) -> bool {
+        let [own, other] = [self, new].map(|known| &known.found.served.host().record.pattern);
+        match (self.chosen(), new.chosen()) {
+            (None, None) => own == other,
+            (own, other) => own == other,
+        }
     }
 }

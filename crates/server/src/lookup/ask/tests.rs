@@ -70,7 +70,7 @@ impl World {
         tokio::spawn(async move {
             let prefix = IpAddr::from(Ipv4Addr::LOCALHOST).into();
             let mut deadline = Instant::now() + HANDSHAKE;
-            let asked = hosts.ask(&name, prefix, &mut deadline, None);
+            let asked = hosts.outcome(&name, prefix, &mut deadline, None);
             asked.await.0
         })
     }

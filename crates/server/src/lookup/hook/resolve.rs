@@ -4,13 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sekisho_certs::{Absence, HostName, LookupError, Outcome, Served};
+use sekisho_certs::HostName;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Answer, Choice, ClientFacts, Hook, Question};
+use super::{Answer, Choice, ClientFacts, Hook, Kept, Question};
 use crate::limits::settings::Defaults;
-use crate::lookup::ask::{Charge, Hosts};
-use crate::lookup::virtual_host::VirtualHost;
+use crate::lookup::ask::{Charge, FoundHost, Hosts, Unfound};
 use crate::observe::metrics::LookupResult;
 
 /// The hook, and what its choices are looked up with.
@@ -29,19 +28,6 @@ pub(crate) struct Asking<'a> {
     pub(crate) listen: SocketAddr,
 }
 
-/// Record that a hook's choice leads to.
-pub(crate) struct Resolved {
-    pub(crate) served: Arc<Served<VirtualHost>>,
-    /// The name that was looked up; none for a certificate that the hook gave.
-    pub(crate) host: Option<HostName>,
-    /// The lookup's revision before that.
-    pub(crate) revision: u64,
-    /// Until when the choice holds, if the record is unchanged.
-    pub(crate) until: Instant,
-    /// How the name was looked up.
-    pub(crate) lookup: LookupResult,
-}
-
 /// Reason why a hook's choice leads to no record.
 pub(crate) enum Unserved {
     /// The hook refuses the client.
@@ -50,10 +36,8 @@ pub(crate) enum Unserved {
     HookFailed,
     /// The choice is the default, and the address has none.
     NoDefault,
-    /// The host is not there.
-    Absent(Absence, LookupResult),
-    /// The lookup of this host failed.
-    LookupFailed(HostName, LookupError, LookupResult),
+    /// The host is not there, or its lookup failed.
+    Unfound(Unfound),
 }
 
 impl Asking<'_> {
@@ -65,7 +49,7 @@ impl Asking<'_> {
         &self,
         server_name: Option<&HostName>,
         deadline: &mut Instant,
-    ) -> (&'static str, Result<Resolved, Unserved>) {
+    ) -> (&'static str, Result<(FoundHost, Kept), Unserved>) {
         let question = Question {
             server_name: server_name.cloned(),
             facts: Arc::clone(self.facts),
@@ -89,7 +73,7 @@ impl Asking<'_> {
         answer: Answer,
         server_name: Option<&HostName>,
         deadline: &mut Instant,
-    ) -> Result<Resolved, Unserved> {
+    ) -> Result<(FoundHost, Kept), Unserved> {
         let Answer {
             choice,
             failed,
@@ -109,51 +93,26 @@ impl Asking<'_> {
             }
             Choice::Made(served) => {
                 self.chooser.hosts.metrics.lookup(LookupResult::Hook);
-                return Ok(Resolved {
+                let found = FoundHost {
                     served,
-                    host: None,
                     revision: 0,
-                    until,
-                    lookup: LookupResult::Hook,
-                });
+                    lookup: Some(LookupResult::Hook),
+                };
+                return Ok((found, Kept::new(None, until)));
             }
             Choice::Use(name) => Some(name),
             Choice::Default => default().cloned(),
             Choice::Lookup => server_name.or_else(default).cloned(),
         };
-        match host {
-            Some(host) => self.look_up(host, charge, until, deadline).await,
-            None => {
-                spend(charge);
-                Err(Unserved::NoDefault)
-            }
-        }
-    }
-
-    async fn look_up(
-        &self,
-        host: HostName,
-        charge: Option<Charge>,
-        until: Instant,
-        deadline: &mut Instant,
-    ) -> Result<Resolved, Unserved> {
-        let hosts = &self.chooser.hosts;
-        let revision = hosts.lookup.revision();
+        let Some(host) = host else {
+            spend(charge);
+            return Err(Unserved::NoDefault);
+        };
         let prefix = self.facts.client.ip().into();
         // Boxed: keeps this future out of the one that awaits the hook (1 KB).
-        let asked = hosts.ask(&host, prefix, deadline, charge);
-        let asked = Box::pin(asked);
-        match asked.await {
-            (Outcome::Found(served), how) => Ok(Resolved {
-                served,
-                host: Some(host),
-                revision,
-                until,
-                lookup: how,
-            }),
-            (Outcome::Absent(absence), how) => Err(Unserved::Absent(absence, how)),
-            (Outcome::Failed(error), how) => Err(Unserved::LookupFailed(host, error, how)),
-        }
+        let asked = Box::pin(self.chooser.hosts.ask(&host, prefix, deadline, charge));
+        let found = asked.await.map_err(Unserved::Unfound)?;
+        Ok((found, Kept::new(Some(host), until)))
     }
 }
 
