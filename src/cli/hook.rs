@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use clap::Subcommand;
+use sekisho_certs::hook::ClientFacts;
 use sekisho_certs::{Clock, HostName, Outcome};
-use sekisho_hook::{Answer, Choice, Hello, Lists, Report, Source};
+use sekisho_hook::{Answer, Choice, Hello, Report, Source};
 use tokio::time::Instant;
 
 use crate::terminal::configuration;
@@ -92,18 +93,19 @@ impl Test {
 
     fn hello(&self) -> Hello {
         Hello {
-            local_addr: self.local,
-            offers: Arc::new(Lists {
+            server_name: self.name.clone(),
+            facts: Arc::new(ClientFacts {
+                client: SocketAddr::new(self.client, PORT),
+                local: self.local,
                 alpn: self
                     .alpn
                     .iter()
                     .map(|name| name.as_bytes().into())
                     .collect(),
-                signature_schemes: SCHEMES.to_vec(),
-                cipher_suites: SUITES.to_vec(),
-                named_groups: GROUPS.to_vec(),
+                signature_schemes: SCHEMES.into(),
+                cipher_suites: SUITES.into(),
+                named_groups: GROUPS.into(),
             }),
-            ..Hello::of(self.name.clone(), SocketAddr::new(self.client, PORT))
         }
     }
 

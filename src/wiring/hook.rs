@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use sekisho_certs::store::BoxFuture;
 use sekisho_certs::{Lookup, NeverObtain, Store, metrics};
-use sekisho_hook::{Hello, Offers, Report, Settings};
-use sekisho_server::hook::{Answer, Charge, Choice, ClientFacts, Question};
+use sekisho_hook::{Hello, Report, Settings};
+use sekisho_server::hook::{Answer, Question};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{Publisher, VirtualHost, hook as server};
 use tokio::runtime::Handle;
@@ -131,37 +131,12 @@ pub(crate) fn open_alone(config: &Config, store: Arc<dyn Store>) -> anyhow::Resu
 
 impl server::Hook for Hook {
     fn answer<'a>(&'a self, question: Question) -> BoxFuture<'a, Answer> {
-        let facts = question.facts;
         let hello = Arc::new(Hello {
             server_name: question.server_name,
-            client_addr: facts.client,
-            local_addr: facts.local,
-            offers: Arc::new(Facts(facts)),
+            facts: question.facts,
         });
         let deadline = before(question.deadline);
         Box::pin(async move { answer(self.0.ask(hello, deadline).await) })
-    }
-}
-
-/// Lists of the connection's ClientHello.
-#[derive(Debug)]
-struct Facts(Arc<ClientFacts>);
-
-impl Offers for Facts {
-    fn alpn(&self) -> &[Box<[u8]>] {
-        &self.0.alpn
-    }
-
-    fn signature_schemes(&self) -> &[u16] {
-        &self.0.signature_schemes
-    }
-
-    fn cipher_suites(&self) -> &[u16] {
-        &self.0.cipher_suites
-    }
-
-    fn named_groups(&self) -> &[u16] {
-        &self.0.named_groups
     }
 }
 
@@ -172,18 +147,11 @@ fn before(deadline: Instant) -> Instant {
 }
 
 fn answer(answer: sekisho_hook::Answer<Served>) -> Answer {
-    let spend = |token: Box<dyn sekisho_hook::Admission>| -> Charge { Box::new(|| token.spend()) };
     Answer {
-        choice: match answer.choice {
-            sekisho_hook::Choice::Lookup => Choice::Lookup,
-            sekisho_hook::Choice::Use(name) => Choice::Use(name),
-            sekisho_hook::Choice::Default => Choice::Default,
-            sekisho_hook::Choice::Refuse(alert) => Choice::Refuse(alert),
-            sekisho_hook::Choice::Made(made) => Choice::Made(made),
-        },
+        choice: answer.choice,
         until: answer.until,
         failed: answer.source == sekisho_hook::Source::Failed,
-        charge: answer.admission.map(spend),
+        charge: answer.charge,
     }
 }
 

@@ -14,6 +14,7 @@ pub mod clock;
 pub mod credential;
 pub mod der;
 pub mod feed;
+pub mod hook;
 pub mod host;
 mod lease;
 pub mod lineage;

@@ -141,7 +141,8 @@ async fn memory() {
         let mut hello = (*fake::hello("there.example")).clone();
         let [high, low] = number.to_be_bytes();
         // Networks of their own: each has a share of the permits only.
-        hello.client_addr.set_ip([low, high, 0, 1].into());
+        let facts = std::sync::Arc::make_mut(&mut hello.facts);
+        facts.client.set_ip([low, high, 0, 1].into());
         let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
         let run = Box::pin(hook.ask(std::sync::Arc::new(hello), deadline));
         runs.push(run);

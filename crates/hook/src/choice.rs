@@ -1,28 +1,9 @@
 //! Choices of a run of the script.
 
-use sekisho_certs::HostName;
+pub use sekisho_certs::hook::{Charge, Choice};
 use tokio::time::Instant;
 
-use crate::imports::Admission;
-
-/// Choice of what a handshake gets.
-#[derive(Clone, Debug)]
-pub enum Choice<M> {
-    /// The script chose nothing: the ordinary lookup goes on.
-    Lookup,
-    /// The ordinary lookup of this name: `tls:use`.
-    Use(HostName),
-    /// The default credential of the listening address: `tls:default`.
-    Default,
-    /// A refusal by an alert: `tls:refuse`.
-    Refuse(u8),
-    /// A certificate that the script gave, as [`make`](crate::Imports::make) returned it:
-    /// `tls:certificate`.
-    Made(M),
-}
-
 /// Answer of a hook. What `on_error` says is already applied.
-#[derive(Debug)]
 pub struct Answer<M> {
     /// The choice.
     pub choice: Choice<M>,
@@ -31,10 +12,10 @@ pub struct Answer<M> {
     pub until: Instant,
     /// Origin of the choice.
     pub source: Source,
-    /// Token of the client's prefix, where the run made a store call and the lookup
+    /// Charges the client's prefix, where the run made a store call and the lookup
     /// of the choice says what it led to: with [`Choice::Lookup`], also that of `on_error`,
-    /// and [`Choice::Use`]. The server spends it if it then finds nothing.
-    pub admission: Option<Box<dyn Admission>>,
+    /// and [`Choice::Use`]. The server calls it if it then finds nothing.
+    pub charge: Option<Charge>,
 }
 
 /// Origin of a choice.

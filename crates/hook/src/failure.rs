@@ -35,9 +35,9 @@ pub(crate) enum Failure {
     LoadBrokenOff,
 }
 
-/// Charge of a run that failed.
+/// Charged of a run that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Charge {
+pub(crate) enum Charged {
     /// A token, whatever the run did: it took what others need.
     Always,
     /// A token if the run made calls, and all were answered.
@@ -59,11 +59,11 @@ impl Failure {
 
     /// Returns whether the client is charged. Bounds that other clients have met charge
     /// nobody.
-    pub(crate) fn charge(&self) -> Charge {
+    pub(crate) fn charge(&self) -> Charged {
         match self {
-            Self::Cpu(_) | Self::Memory { .. } | Self::BrokenOff => Charge::Always,
-            Self::Script(_) | Self::Timeout => Charge::Calls,
-            Self::Overloaded | Self::LoadBrokenOff => Charge::Nothing,
+            Self::Cpu(_) | Self::Memory { .. } | Self::BrokenOff => Charged::Always,
+            Self::Script(_) | Self::Timeout => Charged::Calls,
+            Self::Overloaded | Self::LoadBrokenOff => Charged::Nothing,
         }
     }
 }

@@ -7,14 +7,14 @@ use sekisho_certs::metrics::Registry;
 use tokio::time::Instant;
 
 use crate::cache::Cache;
-use crate::choice::{Answer, Choice, Source};
+use crate::choice::{Answer, Charge, Choice, Source};
 use crate::compile::Program;
 use crate::error::Error;
-use crate::failure::{Charge, Failure};
+use crate::failure::{Charged, Failure};
 use crate::files::Folders;
 use crate::flight::Flight;
 use crate::hello::Hello;
-use crate::imports::{Admission, Imports};
+use crate::imports::Imports;
 use crate::log::LogLimit;
 use crate::metrics::Metrics;
 use crate::region::Region;
@@ -153,7 +153,7 @@ impl<I: Imports> Hook<I> {
     /// Tells whether the client's network has a token. Asked while runs take much of the
     /// worker's time: a network whose runs were cut has none left to take.
     fn has_token(&self, hello: &Hello) -> bool {
-        let client = hello.client_addr.ip();
+        let client = hello.facts.client.ip();
         self.shared.imports.try_admit(client).is_some()
     }
 
@@ -180,23 +180,23 @@ impl<I: Imports> Hook<I> {
     }
 
     /// Charges a run that failed. Returns a token that what `on_error` chooses may spend.
-    fn charge(&self, run: &Run<I>, failure: &Failure, hello: &Hello) -> Option<Box<dyn Admission>> {
+    fn charge(&self, run: &Run<I>, failure: &Failure, hello: &Hello) -> Option<Charge> {
         let token = run.take_token();
         let charge = match run.token().is_owed() {
-            true => Charge::Always,
+            true => Charged::Always,
             false => failure.charge(),
         };
         match charge {
-            Charge::Always => {
-                let client = hello.client_addr.ip();
+            Charged::Always => {
+                let client = hello.facts.client.ip();
                 let token = token.or_else(|| self.shared.imports.try_admit(client));
                 if let Some(token) = token {
-                    token.spend();
+                    token();
                 }
                 None
             }
-            Charge::Calls => token.filter(|_| !run.token().met_outage()),
-            Charge::Nothing => None,
+            Charged::Calls => token.filter(|_| !run.token().met_outage()),
+            Charged::Nothing => None,
         }
     }
 
@@ -204,7 +204,7 @@ impl<I: Imports> Hook<I> {
     fn failed(
         &self,
         failure: &Failure,
-        token: Option<Box<dyn Admission>>,
+        token: Option<Charge>,
         hello: &Hello,
         report: Option<&Mutex<Report>>,
     ) -> Answer<I::Made> {
@@ -237,25 +237,25 @@ impl<I: Imports> Shared<I> {
     /// Applies the policy for failures. A run that failed after a store call has led to
     /// nothing, as an absence: its token is spent, unless the lookup of the client's own
     /// name finds something.
-    fn on_error(&self, token: Option<Box<dyn Admission>>) -> Answer<I::Made> {
+    fn on_error(&self, token: Option<Charge>) -> Answer<I::Made> {
         let choice = match self.settings.on_error {
             OnError::Refuse => Choice::Refuse(INTERNAL_ERROR),
             OnError::Lookup => Choice::Lookup,
             OnError::Default => Choice::Default,
         };
-        let (admission, spent) = match self.settings.on_error {
+        let (charge, spent) = match self.settings.on_error {
             OnError::Lookup => (token, None),
             OnError::Refuse | OnError::Default => (None, token),
         };
         if let Some(token) = spent {
-            token.spend();
+            token();
         }
         Answer {
             choice,
             // The failure may be over then.
             until: Instant::now() + FAILED,
             source: Source::Failed,
-            admission,
+            charge,
         }
     }
 }

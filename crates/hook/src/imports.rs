@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use sekisho_certs::hook::Charge;
 use sekisho_certs::{HostName, Secret, Tenant, printable};
 use tokio::time::Instant;
 
@@ -29,15 +30,12 @@ pub trait Imports: Send + Sync + 'static {
     fn cached(&self, name: &HostName) -> Option<bool>;
 
     /// Asks the client's prefix for a token before the first store call of a run,
-    /// waiting until `deadline` at most. The answer is kept until the run ends.
-    fn admit(
-        &self,
-        client: IpAddr,
-        deadline: Instant,
-    ) -> BoxFuture<'_, Result<Box<dyn Admission>, String>>;
+    /// waiting until `deadline` at most. The answer is kept until the run ends: it spends
+    /// the token, or gives it back when it is dropped.
+    fn admit(&self, client: IpAddr, deadline: Instant) -> BoxFuture<'_, Result<Charge, String>>;
 
     /// Takes a token of the client's prefix without a wait; none if there is none now.
-    fn try_admit(&self, client: IpAddr) -> Option<Box<dyn Admission>>;
+    fn try_admit(&self, client: IpAddr) -> Option<Charge>;
 
     /// Sends a command to the Redis server at `url`.
     fn redis<'a>(
@@ -80,12 +78,6 @@ pub enum CallError {
     /// the answer is too large. All are failures of the script.
     #[error("{0}")]
     Refused(String),
-}
-
-/// Token of a client's prefix. Dropping it gives the token back.
-pub trait Admission: fmt::Debug + Send + Sync {
-    /// Spends the token: the run led to nothing, as a lookup of an absent name.
-    fn spend(self: Box<Self>);
 }
 
 /// Answer of an ordinary lookup.

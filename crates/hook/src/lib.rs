@@ -58,13 +58,13 @@ mod shared;
 mod token;
 mod worker_time;
 
-pub use choice::{Answer, Choice, Source};
+pub use choice::{Answer, Charge, Choice, Source};
 pub use error::Error;
-pub use hello::{Hello, Lists, Offers};
+pub use hello::Hello;
 pub use hook::Hook;
 pub use imports::{
-    Admission, CallError, Found, HttpAnswer, HttpRequest, Imports, Owner, Pair, RedisCommand,
-    RedisReply, SqlRow, SqlValue,
+    CallError, Found, HttpAnswer, HttpRequest, Imports, Owner, Pair, RedisCommand, RedisReply,
+    SqlRow, SqlValue,
 };
 pub use report::{Called, RegionUse, Report};
 pub use settings::{OnError, Settings};

@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use sekisho_certs::Secret;
 use tokio::time::Instant;
 
-use crate::choice::{Answer, Choice, Source};
+use crate::choice::{Answer, Charge, Choice, Source};
 use crate::failure::Failure;
 use crate::flight::Permit;
 use crate::hello::Hello;
-use crate::imports::{Admission, Imports, Owner, Pair};
+use crate::imports::{Imports, Owner, Pair};
 use crate::report::Report;
 use crate::run::state::State;
 use crate::shared::Shared;
@@ -137,7 +137,7 @@ impl<I: Imports> Run<I> {
         if work.permit.is_none()
             && let Some(hello) = &self.hello
         {
-            let permit = self.shared.flight.enter(hello.client_addr.ip());
+            let permit = self.shared.flight.enter(hello.facts.client.ip());
             work.permit = Some(permit.ok_or(Failure::Overloaded)?);
         }
         Ok(())
@@ -166,14 +166,13 @@ impl<I: Imports> Run<I> {
             return Ok(());
         }
         let imports = &self.shared.imports;
-        let admitted = imports.admit(hello.client_addr.ip(), deadline).await;
-        let admission = admitted.map_err(|_| Failure::Overloaded)?;
-        self.token().put(admission);
+        let admitted = imports.admit(hello.facts.client.ip(), deadline).await;
+        self.token().put(admitted.map_err(|_| Failure::Overloaded)?);
         Ok(())
     }
 
     /// Takes the token of the client's prefix, if there is one. Dropping it gives it back.
-    pub(crate) fn take_token(&self) -> Option<Box<dyn Admission>> {
+    pub(crate) fn take_token(&self) -> Option<Charge> {
         self.token.get()?.take()
     }
 
@@ -278,7 +277,7 @@ impl<I: Imports> Run<I> {
             }
         };
         Ok(Answer {
-            admission: self.settle(&choice),
+            charge: self.settle(&choice),
             choice,
             until: until.unwrap_or_else(|| Instant::now() + self.shared.settings.keep),
             source,
@@ -293,20 +292,20 @@ impl<I: Imports> Run<I> {
     }
 
     /// Settles the token. A load leaves it to the run that began it.
-    fn settle(&self, choice: &Choice<I::Made>) -> Option<Box<dyn Admission>> {
+    fn settle(&self, choice: &Choice<I::Made>) -> Option<Charge> {
         if self.key.is_some() {
             return None;
         }
         let token = self.token.get()?;
-        let admission = token.take()?;
+        let charge = token.take()?;
         let is_spent = match choice {
             // The lookup says what these led to.
-            Choice::Lookup | Choice::Use(_) if !token.is_owed() => return Some(admission),
+            Choice::Lookup | Choice::Use(_) if !token.is_owed() => return Some(charge),
             Choice::Lookup | Choice::Use(_) | Choice::Made(_) => token.is_owed(),
             Choice::Refuse(_) | Choice::Default => token.is_owed() || !token.met_outage(),
         };
         if is_spent {
-            admission.spend();
+            charge();
         }
         None
     }

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::imports::Admission;
+use crate::choice::Charge;
 
 /// Token of a prefix, asked for before the first store call.
 #[derive(Default)]
 pub(crate) struct Token {
-    admission: Mutex<Option<Box<dyn Admission>>>,
+    charge: Mutex<Option<Charge>>,
     /// Set while a store call is unanswered, and once one has failed.
     outage: AtomicBool,
     /// Set once the token must be spent, whatever the run chooses.
@@ -17,7 +17,7 @@ pub(crate) struct Token {
 
 impl Token {
     /// Takes the token, if there is one. Dropping it gives it back.
-    pub(crate) fn take(&self) -> Option<Box<dyn Admission>> {
+    pub(crate) fn take(&self) -> Option<Charge> {
         self.lock().take()
     }
 
@@ -50,22 +50,20 @@ impl Token {
         self.owed.load(Relaxed)
     }
 
-    pub(crate) fn put(&self, admission: Box<dyn Admission>) {
-        *self.lock() = Some(admission);
+    pub(crate) fn put(&self, charge: Charge) {
+        *self.lock() = Some(charge);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Box<dyn Admission>>> {
-        self.admission
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Charge>> {
+        self.charge.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Spends a token that nobody took: the client left before the run's end.
 impl Drop for Token {
     fn drop(&mut self) {
-        if let Some(admission) = self.take() {
-            admission.spend();
+        if let Some(charge) = self.take() {
+            charge();
         }
     }
 }

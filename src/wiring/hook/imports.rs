@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use sekisho_certs::hook::Charge;
 use sekisho_certs::store::BoxFuture;
 use sekisho_certs::{HostName, Outcome};
 use sekisho_hook::{
-    Admission, CallError, Found, HttpAnswer, HttpRequest, Owner, Pair, RedisCommand, RedisReply,
-    SqlRow, SqlValue,
+    CallError, Found, HttpAnswer, HttpRequest, Owner, Pair, RedisCommand, RedisReply, SqlRow,
+    SqlValue,
 };
 use sekisho_server::hook::{self, Token};
 use sekisho_server::{Made, Publisher, VirtualHost};
@@ -47,21 +48,16 @@ impl sekisho_hook::Imports for Imports {
         }
     }
 
-    fn admit(
-        &self,
-        client: IpAddr,
-        deadline: Instant,
-    ) -> BoxFuture<'_, Result<Box<dyn Admission>, String>> {
+    fn admit(&self, client: IpAddr, deadline: Instant) -> BoxFuture<'_, Result<Charge, String>> {
         Box::pin(async move {
             let token = self.budget.admit(client, deadline).await;
             let token = token.map_err(|error| error.to_string())?;
-            Ok(Box::new(Admitted(token)) as Box<dyn Admission>)
+            Ok(spending(token))
         })
     }
 
-    fn try_admit(&self, client: IpAddr) -> Option<Box<dyn Admission>> {
-        let token = self.budget.try_admit(client)?;
-        Some(Box::new(Admitted(token)))
+    fn try_admit(&self, client: IpAddr) -> Option<Charge> {
+        self.budget.try_admit(client).map(spending)
     }
 
     fn redis<'a>(
@@ -105,12 +101,6 @@ impl sekisho_hook::Imports for Imports {
     }
 }
 
-/// Token of a client's prefix.
-#[derive(Debug)]
-struct Admitted(Token);
-
-impl Admission for Admitted {
-    fn spend(self: Box<Self>) {
-        self.0.spend();
-    }
+fn spending(token: Token) -> Charge {
+    Box::new(|| token.spend())
 }

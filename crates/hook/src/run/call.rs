@@ -50,7 +50,7 @@ async fn take_permit<I: Imports>(run: &Run<I>) -> Result<Option<Permit<Prefix>>,
         return Ok(None);
     };
     // Boxed: runs of a worker that is not busy have no room for it.
-    let permit = Box::pin(time.permit(hello.client_addr.ip().into(), run.deadline));
+    let permit = Box::pin(time.permit(hello.facts.client.ip().into(), run.deadline));
     permit.await.map(Some).map_err(|_| Failure::Overloaded)
 }
 
@@ -222,7 +222,7 @@ impl<'a, I: Imports> Called<'a, I> {
     /// Returns the network of the client.
     fn network(&self) -> Option<Prefix> {
         let hello = self.run.hello.as_ref();
-        hello.map(|hello| hello.client_addr.ip().into())
+        hello.map(|hello| hello.facts.client.ip().into())
     }
 
     /// Ends a stretch. Returns whether it was cut.

@@ -8,7 +8,7 @@ use tokio::sync::oneshot::Sender;
 use tokio::time::{Instant, timeout};
 
 use crate::choice::{Choice, Source};
-use crate::failure::{Charge, Failure};
+use crate::failure::{Charged, Failure};
 use crate::imports::Imports;
 use crate::region::{Call, Ended, Kept, Known, Looked};
 use crate::report::RegionUse;
@@ -173,7 +173,7 @@ impl<I: Imports> Begun<I> {
         });
         let now = Instant::now();
         if let Err(failure) = &result
-            && failure.charge() == Charge::Always
+            && failure.charge() == Charged::Always
         {
             run.token().owe();
         }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use prometheus_client::encoding::text::encode;
 use sekisho_certs::metrics::Registry;
-use sekisho_hook::{Choice, Hello, Hook};
+use sekisho_hook::{Choice, Hook};
 use tokio::time::Instant;
 
-use crate::fake::{Fake, ask, body, failure, hello, hook_with, report, settings};
+use crate::fake::{Fake, ask, body, failure, hello, hello_of, hook_with, report, settings};
 
 #[tokio::test]
 async fn a_cut_can_not_be_caught() {
@@ -158,10 +158,7 @@ async fn runs_that_wait_are_bounded_by_prefix_and_in_all() {
     let hook = Arc::new(hook);
     let hang = |address: &str| {
         let hook = Arc::clone(&hook);
-        let hello = Hello::of(
-            hello("hang.example").server_name.clone(),
-            address.parse().unwrap(),
-        );
+        let hello = hello_of(hello("hang.example").server_name.clone(), address);
         let deadline = Instant::now() + Duration::from_secs(3);
         tokio::spawn(async move { hook.report(Arc::new(hello), deadline).await.1 })
     };
@@ -212,14 +209,11 @@ async fn what_leads_to_nothing_is_charged_to_the_prefix() {
     let spent = || world.spent.load(std::sync::atomic::Ordering::SeqCst);
     let answer = ask(&hook, "nobody.example").await;
     assert_eq!(spent(), 0, "the lookup says what it led to");
-    answer.admission.expect("the token").spend();
+    answer.charge.expect("the token")();
     assert_eq!(spent(), 1);
     drop(ask(&hook, "nobody.example").await);
     assert_eq!(spent(), 1);
-    let over = Hello::of(
-        hello("shop.example").server_name.clone(),
-        "203.0.113.1:1".parse().unwrap(),
-    );
+    let over = hello_of(hello("shop.example").server_name.clone(), "203.0.113.1:1");
     let deadline = Instant::now() + Duration::from_secs(1);
     let (_, report) = hook.report(Arc::new(over), deadline).await;
     assert!(report.error.unwrap().contains("too many runs wait"));
@@ -275,7 +269,7 @@ async fn what_a_run_waited_for_ends_with_it() {
     // The state's last run was cut.
     ask(&hook, "cut.example").await;
     waits.abort();
-    assert!(waits.await.unwrap_err().is_cancelled());
+    assert!(waits.await.err().unwrap().is_cancelled());
     assert_eq!(world.dropped.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
 

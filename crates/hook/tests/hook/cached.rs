@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use sekisho_hook::{Choice, Hello, Hook, OnError, RegionUse, Source};
+use sekisho_hook::{Choice, Hook, OnError, RegionUse, Source};
 use tokio::time::{Instant, advance};
 
-use crate::fake::{Fake, ask, body, chain, failure, hello, hook_with, key, made, report};
+use crate::fake::{Fake, ask, body, chain, failure, hello, hello_of, hook_with, key, made, report};
 use crate::shares::{CROWD, NEIGHBOUR, run, settle};
 
 const REDIS: &str = r#"
@@ -63,7 +63,11 @@ async fn absences_and_failures_are_remembered_for_a_short_time() {
     let (hook, world) = redis_hook();
     for _ in 0..3 {
         let answer = ask(&hook, "none.example").await;
-        assert!(matches!(answer.choice, Choice::Refuse(112)), "{answer:?}");
+        assert!(
+            matches!(answer.choice, Choice::Refuse(112)),
+            "{:?}",
+            answer.choice
+        );
     }
     assert_eq!(world.commands.load(SeqCst), 1);
     advance(Duration::from_secs(6)).await;
@@ -72,7 +76,11 @@ async fn absences_and_failures_are_remembered_for_a_short_time() {
     *world.down.lock().unwrap() = true;
     for _ in 0..3 {
         let (answer, report) = report(&hook, "other.example").await;
-        assert!(matches!(answer.choice, Choice::Refuse(80)), "{answer:?}");
+        assert!(
+            matches!(answer.choice, Choice::Refuse(80)),
+            "{:?}",
+            answer.choice
+        );
         let error = report.error.unwrap();
         assert!(
             error.contains("the function of tls:cached failed"),
@@ -86,7 +94,8 @@ async fn absences_and_failures_are_remembered_for_a_short_time() {
     let answer = ask(&hook, "other.example").await;
     assert!(
         matches!(answer.choice, Choice::Refuse(112)),
-        "absent now: {answer:?}"
+        "absent now: {:?}",
+        answer.choice
     );
 }
 
@@ -113,7 +122,11 @@ async fn all_who_ask_share_one_load() {
     world.gate.notify_waiters();
     for run in runs {
         let answer = run.await.unwrap();
-        assert!(matches!(answer.choice, Choice::Use(_)), "{answer:?}");
+        assert!(
+            matches!(answer.choice, Choice::Use(_)),
+            "{:?}",
+            answer.choice
+        );
     }
     assert_eq!(world.commands.load(SeqCst), 1);
 }
@@ -130,7 +143,7 @@ async fn a_client_that_goes_away_stops_no_load() {
         tokio::task::yield_now().await;
     }
     leader.abort();
-    assert!(leader.await.unwrap_err().is_cancelled());
+    assert!(leader.await.err().unwrap().is_cancelled());
     let waiting = {
         let hook = Arc::clone(&hook);
         tokio::spawn(async move { ask(&hook, "shop.example").await })
@@ -138,7 +151,11 @@ async fn a_client_that_goes_away_stops_no_load() {
     tokio::task::yield_now().await;
     world.gate.notify_waiters();
     let answer = waiting.await.unwrap();
-    assert!(matches!(answer.choice, Choice::Use(_)), "{answer:?}");
+    assert!(
+        matches!(answer.choice, Choice::Use(_)),
+        "{:?}",
+        answer.choice
+    );
     assert_eq!(world.commands.load(SeqCst), 1);
 }
 
@@ -239,12 +256,16 @@ async fn a_client_over_its_budget_fails_for_nobody_else() {
         end)",
     );
     let name = hello("shop.example").server_name.clone();
-    let over = Arc::new(Hello::of(name, "203.0.113.1:1".parse().unwrap()));
+    let over = Arc::new(hello_of(name, "203.0.113.1:1"));
     let later = Instant::now() + Duration::from_secs(1);
     let answer = hook.ask(over, later).await;
     assert_eq!(answer.source, Source::Failed);
     let answer = ask(&hook, "shop.example").await;
-    assert!(matches!(answer.choice, Choice::Use(_)), "{answer:?}");
+    assert!(
+        matches!(answer.choice, Choice::Use(_)),
+        "{:?}",
+        answer.choice
+    );
 }
 
 #[tokio::test]

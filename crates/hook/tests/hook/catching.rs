@@ -6,10 +6,9 @@ use std::time::Duration;
 use prometheus_client::encoding::text::encode;
 use sekisho_certs::HostName;
 use sekisho_certs::metrics::Registry;
-use sekisho_hook::Hello;
 use tokio::time::Instant;
 
-use crate::fake::{body, report};
+use crate::fake::{body, hello_of, report};
 
 #[tokio::test]
 async fn what_a_script_catches_says_where_and_can_be_raised_again() {
@@ -46,7 +45,7 @@ async fn a_bound_that_a_script_catches_keeps_its_kind() {
         error(why)",
     );
     let name = HostName::parse("shop.example").unwrap();
-    let over = Hello::of(Some(name), "203.0.113.1:1".parse().unwrap());
+    let over = hello_of(Some(name), "203.0.113.1:1");
     let deadline = Instant::now() + Duration::from_secs(1);
     let (_, report) = hook.report(Arc::new(over), deadline).await;
     let error = report.error.unwrap();

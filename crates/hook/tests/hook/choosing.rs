@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use sekisho_hook::{Choice, Hello, Lists, OnError, Source};
+use sekisho_hook::{Choice, OnError, Source};
 use tokio::time::Instant;
 
-use crate::fake::{ask, body, failure, hook_with, made, report};
+use crate::fake::{ask, body, failure, hello_of, hook_with, made, report};
 
 #[tokio::test]
 async fn each_choice_reaches_the_server() {
@@ -44,15 +44,12 @@ async fn a_script_sees_the_hello() {
         log(table.concat(tls.cipher_suites, ","), table.concat(tls.named_groups, ","))
         "#,
     );
-    let hello = Hello {
-        offers: Arc::new(Lists {
-            alpn: vec![Box::from(*b"h2"), Box::from(*b"http/1.1")],
-            signature_schemes: vec![0x0403, 0x0804, 0x0999],
-            cipher_suites: vec![0x1301],
-            named_groups: vec![0x11ec, 0x001d],
-        }),
-        ..Hello::of(None, "[::ffff:192.0.2.7]:4711".parse().unwrap())
-    };
+    let mut hello = hello_of(None, "[::ffff:192.0.2.7]:4711");
+    let facts = Arc::make_mut(&mut hello.facts);
+    facts.alpn = [Box::from(*b"h2"), Box::from(*b"http/1.1")].into();
+    facts.signature_schemes = [0x0403, 0x0804, 0x0999].into();
+    facts.cipher_suites = [0x1301].into();
+    facts.named_groups = [0x11ec, 0x001d].into();
     let deadline = Instant::now() + Duration::from_secs(10);
     let (_, report) = hook.report(Arc::new(hello), deadline).await;
     assert_eq!(report.error, None);

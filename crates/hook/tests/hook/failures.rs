@@ -59,7 +59,7 @@ async fn runs_that_fail_after_a_store_call_are_charged() {
         let (hook, world) = hook_with(&script, |settings| settings.on_error = policy);
         let answer = ask(&hook, "shop.example").await;
         assert_eq!(spent(&world), times);
-        assert_eq!(answer.admission.is_some(), times == 0);
+        assert_eq!(answer.charge.is_some(), times == 0);
     }
     // Bounds that others have met charge nobody.
     let (hook, world) = body("redis('redis://here'):get('hang')");
@@ -101,7 +101,7 @@ async fn unknown_names_are_charged_whatever_the_script_chooses_next() {
     ] {
         let (hook, world) = body(&format!("{first} {then}"));
         let answer = ask(&hook, "nobody.example").await;
-        let seen = (world.spent.load(SeqCst), answer.admission.is_some());
+        let seen = (world.spent.load(SeqCst), answer.charge.is_some());
         assert_eq!(seen, (times, is_left), "{first} {then}");
     }
     // A function that chooses something is free, and so is what is kept.

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use sekisho_certs::HostName;
+use sekisho_certs::hook::{Charge, ClientFacts};
 use sekisho_hook::{
-    Admission, Answer, CallError, Choice, Found, Hello, Hook, HttpAnswer, HttpRequest, Imports,
-    OnError, Owner, Pair, RedisCommand, RedisReply, Report, Settings, SqlRow, SqlValue,
+    Answer, CallError, Choice, Found, Hello, Hook, HttpAnswer, HttpRequest, Imports, OnError,
+    Owner, Pair, RedisCommand, RedisReply, Report, Settings, SqlRow, SqlValue,
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -49,21 +50,12 @@ pub(crate) struct World {
 #[derive(Clone, Default)]
 pub(crate) struct Fake(pub(crate) Arc<World>);
 
-#[derive(Debug)]
-struct Token(Arc<AtomicUsize>);
-
 /// Command that is never answered.
 struct Waits<'a>(&'a World);
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
         self.0.dropped.fetch_add(1, SeqCst);
-    }
-}
-
-impl Admission for Token {
-    fn spend(self: Box<Self>) {
-        self.0.fetch_add(1, SeqCst);
     }
 }
 
@@ -89,20 +81,17 @@ impl Imports for Fake {
         }
     }
 
-    fn admit(
-        &self,
-        client: IpAddr,
-        _: Instant,
-    ) -> BoxFuture<'_, Result<Box<dyn Admission>, String>> {
+    fn admit(&self, client: IpAddr, _: Instant) -> BoxFuture<'_, Result<Charge, String>> {
         Box::pin(async move { self.try_admit(client).ok_or("over budget".into()) })
     }
 
-    fn try_admit(&self, client: IpAddr) -> Option<Box<dyn Admission>> {
+    fn try_admit(&self, client: IpAddr) -> Option<Charge> {
         if client.to_string() == "203.0.113.1" {
             return None;
         }
         self.0.tokens.fetch_add(1, SeqCst);
-        Some(Box::new(Token(Arc::clone(&self.0.spent))))
+        let spent = Arc::clone(&self.0.spent);
+        Some(Box::new(move || _ = spent.fetch_add(1, SeqCst)))
     }
 
     fn redis<'a>(
@@ -273,7 +262,22 @@ pub(crate) fn refused(source: &str) -> String {
 /// Returns a hello with this server name, from a client at 192.0.2.7.
 pub(crate) fn hello(name: &str) -> Arc<Hello> {
     let name = HostName::parse(name).unwrap();
-    Arc::new(Hello::of(Some(name), "192.0.2.7:4711".parse().unwrap()))
+    Arc::new(hello_of(Some(name), "192.0.2.7:4711"))
+}
+
+/// Returns a hello with a server name and nothing else.
+pub(crate) fn hello_of(server_name: Option<HostName>, client: &str) -> Hello {
+    Hello {
+        server_name,
+        facts: Arc::new(ClientFacts {
+            client: client.parse().unwrap(),
+            local: "127.0.0.1:443".parse().unwrap(),
+            alpn: Box::default(),
+            signature_schemes: Box::default(),
+            cipher_suites: Box::default(),
+            named_groups: Box::default(),
+        }),
+    }
 }
 
 /// Asks a hook for `name`.

@@ -66,7 +66,11 @@ async fn files_are_read_below_the_folders_and_nowhere_else() {
     assert_eq!(made(&ask(&hook, "shop.example").await).subjects, ["shop"]);
     // Neither file is there: the ordinary lookup goes on.
     let absent = ask(&hook, "none.example").await;
-    assert!(matches!(absent.choice, Choice::Lookup), "{absent:?}");
+    assert!(
+        matches!(absent.choice, Choice::Lookup),
+        "{:?}",
+        absent.choice
+    );
 }
 
 /// A deployment renames folders, and swaps links to them.
@@ -94,7 +98,11 @@ async fn a_folder_that_was_replaced_is_opened_again() {
     // A folder that is gone is a failure, not an absence.
     fs::rename(path("two"), path("elsewhere")).unwrap();
     let (answer, failed) = report(&hook, "shop.example").await;
-    assert!(matches!(answer.choice, Choice::Refuse(80)), "{answer:?}");
+    assert!(
+        matches!(answer.choice, Choice::Refuse(80)),
+        "{:?}",
+        answer.choice
+    );
     let error = failed.error.unwrap();
     assert!(
         error.contains("certs can't be opened: No such file"),
@@ -104,7 +112,11 @@ async fn a_folder_that_was_replaced_is_opened_again() {
     assert_eq!(served().await, ["first"]);
     fs::remove_file(path("two/shop.crt")).unwrap();
     let absent = ask(&hook, "shop.example").await;
-    assert!(matches!(absent.choice, Choice::Lookup), "{absent:?}");
+    assert!(
+        matches!(absent.choice, Choice::Lookup),
+        "{:?}",
+        absent.choice
+    );
 }
 
 #[test]

@@ -1,17 +1,16 @@
 //! Memory and CPU time of a worker, shared by the networks of clients.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use sekisho_certs::HostName;
-use sekisho_hook::{Answer, Choice, Hello, Hook, Report};
+use sekisho_hook::{Answer, Choice, Hook, Report};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::Instant;
 
 use crate::bounds::metrics;
-use crate::fake::{Certificate, Fake, ask, hook_with, report};
+use crate::fake::{Certificate, Fake, ask, hello_of, hook_with, report};
 
 pub(crate) type Reported = (Answer<Arc<Certificate>>, Report);
 
@@ -22,8 +21,7 @@ pub(crate) const CROWD: &str = "198.51.100.1:1";
 pub(crate) fn run(hook: &Arc<Hook<Fake>>, name: &str, client: &str) -> JoinHandle<Reported> {
     let hook = Arc::clone(hook);
     let name = HostName::parse(name).unwrap();
-    let client: SocketAddr = client.parse().unwrap();
-    let hello = Arc::new(Hello::of(Some(name), client));
+    let hello = Arc::new(hello_of(Some(name), client));
     let deadline = Instant::now() + Duration::from_secs(10);
     tokio::spawn(async move { hook.report(hello, deadline).await })
 }

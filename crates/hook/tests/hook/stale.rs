@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use sekisho_hook::{Choice, Hello, RegionUse, Source};
+use sekisho_hook::{Choice, RegionUse, Source};
 use tokio::time::{Instant, advance};
 
 use crate::cached::redis_hook;
-use crate::fake::{ask, hello, hook_with, made, report};
+use crate::fake::{ask, hello, hello_of, hook_with, made, report};
 
 #[tokio::test(start_paused = true)]
 async fn what_was_there_is_served_while_the_function_fails() {
@@ -30,7 +30,8 @@ async fn what_was_there_is_served_while_the_function_fails() {
     let answer = ask(&hook, "shop.example").await;
     assert!(
         matches!(answer.choice, Choice::Refuse(112)),
-        "gone is gone: {answer:?}"
+        "gone is gone: {:?}",
+        answer.choice
     );
 }
 
@@ -47,7 +48,7 @@ async fn stale_is_served_in_time_while_a_store_hangs() {
     ask(&hook, "shop.example").await;
     advance(Duration::from_secs(20)).await;
     let answer = ask(&hook, "shop.example").await;
-    assert_eq!(answer.source, Source::Stale, "{answer:?}");
+    assert_eq!(answer.source, Source::Stale, "{:?}", answer.choice);
 }
 
 /// A store that hangs delays nobody for long whose host was seen, and has no more runs
@@ -109,14 +110,18 @@ async fn a_load_that_is_broken_off_leaves_what_was_there_before() {
     tokio::task::yield_now().await;
     // The load holds most memory.
     let answer = ask(&hook, "large.example").await;
-    assert!(matches!(answer.choice, Choice::Lookup), "{answer:?}");
+    assert!(
+        matches!(answer.choice, Choice::Lookup),
+        "{:?}",
+        answer.choice
+    );
     assert_eq!(
         joins.await.unwrap().source,
         Source::Failed,
         "broken off, too"
     );
     let answer = ask(&hook, "shop.example").await;
-    assert_eq!(answer.source, Source::Stale, "{answer:?}");
+    assert_eq!(answer.source, Source::Stale, "{:?}", answer.choice);
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,7 +130,7 @@ async fn a_client_over_its_budget_gets_what_was_there_before() {
     ask(&hook, "shop.example").await;
     advance(Duration::from_secs(100)).await;
     let name = hello("shop.example").server_name.clone();
-    let over = Arc::new(Hello::of(name, "203.0.113.1:1".parse().unwrap()));
+    let over = Arc::new(hello_of(name, "203.0.113.1:1"));
     let begun = Instant::now();
     let answer = hook.ask(over, begun + Duration::from_secs(5)).await;
     assert_eq!(

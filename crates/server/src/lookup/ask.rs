@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sekisho_certs::hook::Charge;
 use sekisho_certs::{
     Absence, Cached, HostName, Lookup, LookupError, Outcome, Progress, Served, StoreError, Tenant,
     Wait,
@@ -13,9 +14,6 @@ use crate::limits::budget::{Budget, Denied, Permit, Prefix};
 use crate::limits::log_limiter::LogLimits;
 use crate::lookup::virtual_host::VirtualHost;
 use crate::observe::metrics::{LookupResult, Metrics};
-
-/// Charge of a client whose name is not there, for the calls that led to that.
-pub type Charge = Box<dyn FnOnce() + Send>;
 
 /// Lookup of hosts on behalf of clients.
 pub(crate) struct Hosts {

@@ -27,17 +27,18 @@ mod resolve;
 use std::sync::Arc;
 
 use sekisho_certs::store::BoxFuture;
-use sekisho_certs::{HostName, Served};
+use sekisho_certs::{Served, hook};
 use tokio::time::Instant;
 
 pub use clients::Clients;
 pub(crate) use kept::{Hooked, Kept};
-pub use question::{ClientFacts, Question};
+pub use question::Question;
+pub(crate) use question::facts;
 pub(crate) use resolve::{Asking, Chooser, Unserved, is_failure};
 
 pub use crate::limits::budget::AbsenceToken as Token;
-pub use crate::lookup::ask::Charge;
 use crate::lookup::virtual_host::VirtualHost;
+pub use sekisho_certs::hook::{Charge, ClientFacts};
 
 /// Chooses what clients get, before the lookup.
 ///
@@ -69,30 +70,5 @@ pub struct Answer {
     pub charge: Option<Charge>,
 }
 
-/// Choice of a hook.
-#[derive(Debug)]
-pub enum Choice {
-    /// Nothing was chosen: the name is looked up as without a hook.
-    Lookup,
-    /// The client gets what it would get if it had asked for this host.
-    Use(HostName),
-    /// The client gets the default of the listening address.
-    Default,
-    /// The handshake ends with the alert of this code (RFC 8446, section 6). A request
-    /// gets 421.
-    Refuse(u8),
-    /// The client gets what [`Publisher::make`](crate::Publisher::make) made.
-    Made(Arc<Served<VirtualHost>>),
-}
-
-impl Choice {
-    fn as_str(&self) -> &'static str {
-        match self {
-            Self::Lookup => "lookup",
-            Self::Use(_) => "use",
-            Self::Default => "default",
-            Self::Refuse(_) => "refuse",
-            Self::Made(_) => "made",
-        }
-    }
-}
+/// Choice of a hook. What it made is of [`Publisher::make`](crate::Publisher::make).
+pub type Choice = hook::Choice<Arc<Served<VirtualHost>>>;

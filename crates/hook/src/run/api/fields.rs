@@ -22,28 +22,28 @@ pub(super) fn index<I: Imports>(lua: &Lua, current: &Arc<Current<I>>) -> Result<
     let other = lua.create_function(move |lua, (_, name): (Value, String)| {
         let run = of.run()?;
         let hello = hello(&run)?;
-        let offers = &*hello.offers;
+        let facts = &*hello.facts;
         let text = |text: String| Ok(Value::String(lua.create_string(text)?));
         let each = |numbers: &[u16], names: &[(u16, &str)]| {
             let named = numbers.iter().map(|number| named(*number, names));
             Ok(Value::Table(lua.create_sequence_from(named)?))
         };
         match &*name {
-            "client_addr" => text(hello.client_addr.ip().to_canonical().to_string()),
-            "client_port" => Ok(Value::Integer(hello.client_addr.port().into())),
-            "local_addr" => text(hello.local_addr.ip().to_canonical().to_string()),
-            "local_port" => Ok(Value::Integer(hello.local_addr.port().into())),
+            "client_addr" => text(hello.facts.client.ip().to_canonical().to_string()),
+            "client_port" => Ok(Value::Integer(hello.facts.client.port().into())),
+            "local_addr" => text(hello.facts.local.ip().to_canonical().to_string()),
+            "local_port" => Ok(Value::Integer(hello.facts.local.port().into())),
             "alpn" => {
-                let protocols = offers
-                    .alpn()
+                let protocols = facts
+                    .alpn
                     .iter()
                     .map(|protocol| lua.create_string(protocol));
                 let protocols = protocols.collect::<Result<Vec<_>>>()?;
                 Ok(Value::Table(lua.create_sequence_from(protocols)?))
             }
-            "signature_schemes" => each(offers.signature_schemes(), &SCHEMES),
-            "cipher_suites" => each(offers.cipher_suites(), &SUITES),
-            "named_groups" => each(offers.named_groups(), &GROUPS),
+            "signature_schemes" => each(&facts.signature_schemes, &SCHEMES),
+            "cipher_suites" => each(&facts.cipher_suites, &SUITES),
+            "named_groups" => each(&facts.named_groups, &GROUPS),
             _ => Err(Error::RuntimeError(format!(
                 "tls has no `{name}` (docs/hook.md lists its fields and methods)"
             ))),

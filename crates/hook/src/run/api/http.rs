@@ -33,7 +33,7 @@ fn get<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<Begun> {
         url,
         headers: Vec::new(),
         timeout: run.deadline.saturating_duration_since(Instant::now()),
-        client: run.hello.as_ref().map(|hello| hello.client_addr.ip()),
+        client: run.hello.as_ref().map(|hello| hello.facts.client.ip()),
     };
     match arguments.next() {
         Value::Nil => {}

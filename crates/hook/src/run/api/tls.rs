@@ -119,7 +119,7 @@ fn lookup<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<Begun> {
         return Err(arguments.error("needs a client", "call it within handshake"));
     };
     run.calls().map_err(Error::RuntimeError)?;
-    let client = hello.client_addr.ip();
+    let client = hello.facts.client.ip();
     let run = Arc::clone(run);
     Ok(Begun::waits(async move {
         let began = run.report.as_ref().map(|_| Began::now());

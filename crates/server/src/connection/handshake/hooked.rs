@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::refusal::Refusal;
 use super::{Chosen, Handshakes, Looked, Peer, Report, sign};
 use crate::limits::budget::Prefix;
-use crate::lookup::hook::{Asking, ClientFacts, Hooked, Unserved};
+use crate::lookup::hook::{self, Asking, Hooked, Unserved};
 use crate::observe::metrics::HandshakeResult;
 use crate::tls::hello::{Hello, Sni};
 use crate::tls::refuse::Alert;
@@ -38,7 +38,7 @@ pub(super) async fn decide<'a>(
     };
     let (address, listen) = (peer.address, peer.listen);
     let local = peer.server(|| socket.local_addr().ok());
-    let facts = ClientFacts::new(&hello.accepted.client_hello(), address, local);
+    let facts = hook::facts(&hello.accepted.client_hello(), address, local);
     let facts = Arc::new(facts);
     let asking = Asking {
         chooser: parts.chooser.as_ref().expect("the caller has seen it"),

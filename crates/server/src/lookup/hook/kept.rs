@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sekisho_certs::HostName;
+use sekisho_certs::hook::ClientFacts;
 use tokio::time::Instant;
-
-use super::ClientFacts;
 
 /// State of a connection whose handshake asked the hook.
 pub(crate) struct Hooked {

@@ -5,46 +5,28 @@ use std::sync::Arc;
 
 use rustls::server::ClientHello;
 use sekisho_certs::HostName;
+use sekisho_certs::hook::ClientFacts;
 use tokio::time::Instant;
 
-/// Facts of a connection's ClientHello without its server name. A connection keeps
-/// them: each list has at most 64 entries.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientFacts {
-    /// Address of the client; from the PROXY protocol's header if there is one.
-    pub client: SocketAddr,
-    /// Address that the client connected to.
-    pub local: SocketAddr,
-    /// Protocols that the client offers (RFC 7301); at most 255 bytes in all.
-    pub alpn: Box<[Box<[u8]>]>,
-    /// Signature schemes that the client offers, as IANA numbers.
-    pub signature_schemes: Box<[u16]>,
-    /// Cipher suites that the client offers, as IANA numbers.
-    pub cipher_suites: Box<[u16]>,
-    /// Groups that the client offers for its key exchange, as IANA numbers.
-    pub named_groups: Box<[u16]>,
-}
-
-impl ClientFacts {
-    pub(crate) fn new(hello: &ClientHello<'_>, client: SocketAddr, local: SocketAddr) -> Self {
-        let mut room = MAX_ALPN;
-        let fitting = |protocol: &&[u8]| {
-            let left = room.checked_sub(protocol.len());
-            room = left.unwrap_or(0);
-            left.is_some()
-        };
-        let alpn = hello.alpn().map_or_else(Box::default, |protocols| {
-            let protocols = protocols.take(MAX_LIST).take_while(fitting);
-            protocols.map(Box::from).collect()
-        });
-        Self {
-            client,
-            local,
-            alpn,
-            signature_schemes: first(hello.signature_schemes()),
-            cipher_suites: first(hello.cipher_suites()),
-            named_groups: first(hello.named_groups().unwrap_or_default()),
-        }
+/// Reads the facts of a ClientHello.
+pub(crate) fn facts(hello: &ClientHello<'_>, client: SocketAddr, local: SocketAddr) -> ClientFacts {
+    let mut room = MAX_ALPN;
+    let fitting = |protocol: &&[u8]| {
+        let left = room.checked_sub(protocol.len());
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    let alpn = hello.alpn().map_or_else(Box::default, |protocols| {
+        let protocols = protocols.take(MAX_LIST).take_while(fitting);
+        protocols.map(Box::from).collect()
+    });
+    ClientFacts {
+        client,
+        local,
+        alpn,
+        signature_schemes: first(hello.signature_schemes()),
+        cipher_suites: first(hello.cipher_suites()),
+        named_groups: first(hello.named_groups().unwrap_or_default()),
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sekisho_certs::HostName;
+use sekisho_certs::hook::{Charge, ClientFacts};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Answer, Choice, ClientFacts, Hook, Kept, Question};
+use super::{Answer, Choice, Hook, Kept, Question};
 use crate::limits::settings::Defaults;
-use crate::lookup::ask::{Charge, FoundHost, Hosts, Unfound};
+use crate::lookup::ask::{FoundHost, Hosts, Unfound};
 use crate::observe::metrics::LookupResult;
 
 /// The hook, and what its choices are looked up with.
