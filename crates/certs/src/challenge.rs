@@ -6,10 +6,11 @@
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::clock::Clock;
 use crate::credential::Secret;
+use crate::lock::lock;
 use crate::metrics::{Counter, Counters, Registry};
 use crate::seal::Sealer;
 use crate::store::{
@@ -131,20 +132,20 @@ impl Challenges {
     #[must_use = "only the write removes it from the catalog"]
     pub fn remove(&self, kind: ChallengeKind, key: &str) -> Write<Secret> {
         let id = id(kind, key);
-        self.known().remove(&id);
+        lock(&self.known).remove(&id);
         Write::RemoveDocument(id, Precondition::Any)
     }
 
     /// Forgets a challenge in memory alone: another server may be given one for the
     /// same name.
     pub fn forget(&self, kind: ChallengeKind, key: &str) {
-        self.known().remove(&id(kind, key));
+        lock(&self.known).remove(&id(kind, key));
     }
 
     /// Returns the answer that is in memory.
     #[must_use]
     pub fn own(&self, kind: ChallengeKind, key: &str) -> Option<KeyAuthorization> {
-        let known = self.known();
+        let known = lock(&self.known);
         let found = known.get(&id(kind, key))?;
         (found.expires > self.clock.now()).then(|| found.answer.clone())
     }
@@ -182,7 +183,7 @@ impl Challenges {
 
     /// Makes room by dropping what has expired, else what expires first.
     fn remember(&self, id: DocumentId, new: Known) {
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         if known.len() >= MAX_KNOWN {
             let now = self.clock.now();
             known.retain(|_, one| one.expires > now);
@@ -193,10 +194,6 @@ impl Challenges {
             first.and_then(|id| known.remove(&id));
         }
         known.insert(id, new);
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<DocumentId, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

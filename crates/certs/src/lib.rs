@@ -19,6 +19,7 @@ pub mod host;
 mod lease;
 pub mod lineage;
 pub mod loaded;
+mod lock;
 pub mod log;
 mod log_limiter;
 pub mod lookup;
@@ -40,6 +41,7 @@ pub use host::{HostName, HostPattern, NameError};
 pub use lease::Lease;
 pub use lineage::{Able, Claim, Fence, LastError, Lineage, LineageName, Listed, ToClaim, Wishes};
 pub use loaded::{LoadedCredential, LoadedHost};
+pub use lock::lock;
 pub use log_limiter::LogLimiter;
 pub use lookup::{
     Cached, Lookup, LookupError, LookupSettings, LookupStats, Outcome, Progress, Wait,

@@ -1,9 +1,11 @@
 //! Log rate limit, for problems that every handshake or request may hit.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::lock::lock;
 
 /// Rate limit that passes one line per 10 s.
 #[derive(Debug, Default)]
@@ -14,7 +16,7 @@ impl LogLimiter {
     /// one is suppressed too.
     #[must_use]
     pub fn allow(&self) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         let now = Instant::now();
         match &mut *state {
             Some((last, held)) if now - *last < INTERVAL => {

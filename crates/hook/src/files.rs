@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, stat};
 use rustix::io::Errno;
 use tokio::sync::Semaphore;
 
-use sekisho_certs::Secret;
+use sekisho_certs::{Secret, lock};
 
 /// Folders that scripts may read, kept open.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl Folder {
     /// Returns the folder that the path leads to now: a deployment may have put another
     /// one there. A folder that is gone is no absence of its files.
     fn current(&self) -> Result<Arc<OwnedFd>, Unread> {
-        let known = self.lock().clone();
+        let known = lock(&self.open).clone();
         let gone = |error| Unread::Failed(unopened(&self.path, error));
         match stat(&self.path) {
             Ok(now) if (now.st_dev, now.st_ino) == known.id => return Ok(known.fd),
@@ -112,13 +112,8 @@ impl Folder {
             Err(_) => return Ok(known.fd),
         }
         let opened = Opened::at(&self.path).map_err(gone)?;
-        *self.lock() = opened.clone();
+        *lock(&self.open) = opened.clone();
         Ok(opened.fd)
-    }
-
-    /// Locks for a copy alone: no call of the file system is made meanwhile.
-    fn lock(&self) -> MutexGuard<'_, Opened> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use foldhash::quality::RandomState;
-use sekisho_certs::Prefix;
+use sekisho_certs::{Prefix, lock};
 
 /// Count of runs that wait. A run that never waits is not counted: it holds no
 /// memory while others run.
@@ -46,7 +46,7 @@ impl Flight {
     /// Takes a permit for a client; none if the process or its prefix has no more.
     pub(crate) fn enter(self: &Arc<Self>, client: IpAddr) -> Option<Permit> {
         let prefix = Prefix::from(client);
-        let mut waiting = self.lock();
+        let mut waiting = lock(&self.waiting);
         let free = self.all - waiting.all;
         let (most, most_wide) = (self.each.min(free), free * 2);
         let of = |prefix| waiting.of.get(&prefix).copied().unwrap_or(0);
@@ -65,18 +65,13 @@ impl Flight {
 
     /// Returns how many runs wait.
     pub(crate) fn waiting(&self) -> usize {
-        self.lock().all
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
-        // Each change is one statement: a panic elsewhere leaves them whole.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting).all
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut waiting = self.flight.lock();
+        let mut waiting = lock(&self.flight.waiting);
         waiting.all -= 1;
         for prefix in [self.prefix, self.prefix.wider()] {
             if let Entry::Occupied(mut of) = waiting.of.entry(prefix) {
@@ -108,7 +103,7 @@ mod tests {
         assert!(enter("192.0.2.3").is_some());
         drop(second);
         assert_eq!(flight.waiting(), 0);
-        assert!(flight.lock().of.is_empty());
+        assert!(lock(&flight.waiting).of.is_empty());
     }
 
     #[test]

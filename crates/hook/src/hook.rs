@@ -1,8 +1,9 @@
 //! The hook: what the server asks in each handshake.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sekisho_certs::lock;
 use sekisho_certs::metrics::Registry;
 use tokio::time::Instant;
 
@@ -215,7 +216,7 @@ impl<I: Imports> Hook<I> {
             .ended(&answer.choice, answer.source, Some(failure));
         shared.log_failure(failure, Some(hello));
         if let Some(report) = report {
-            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut report = lock(report);
             report.error = Some(failure.to_string());
         }
         answer
@@ -261,7 +262,7 @@ impl<I: Imports> Shared<I> {
 }
 
 fn taken(report: &Mutex<Report>, begun: Instant) -> Report {
-    let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut report = lock(report);
     let mut report = std::mem::take(&mut *report);
     report.took = begun.elapsed();
     report

@@ -1,8 +1,9 @@
 //! Log lines at a limited rate: every handshake may cause some.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use sekisho_certs::lock;
 use tokio::time::Instant;
 
 /// Limit of lines per second; lines beyond it are counted.
@@ -31,7 +32,7 @@ impl LogLimit {
     /// line is left out.
     pub(crate) fn allow(&self) -> Option<u64> {
         let now = Instant::now();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         let is_old = |begun: Instant| now.duration_since(begun) >= Duration::from_secs(1);
         if state.begun.is_none_or(is_old) {
             state.begun = Some(now);

@@ -7,12 +7,13 @@
 //! fails.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use foldhash::quality::RandomState;
 use futures_util::future::{FutureExt, Shared};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
+use sekisho_certs::lock;
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 use tokio::time::Instant;
 
@@ -101,7 +102,7 @@ impl<M: Clone> Region<M> {
         if let Some(known) = self.known(key, now) {
             return Some(Looked::Known(known));
         }
-        self.loads().get(key).cloned().map(Looked::InFlight)
+        lock(&self.loads).get(key).cloned().map(Looked::InFlight)
     }
 
     /// Returns the choice under a key, also past its limit.
@@ -111,7 +112,7 @@ impl<M: Clone> Region<M> {
 
     /// Does what [`Self::find`] does, and begins a load if nothing is there.
     pub(crate) fn find_or_begin(&self, key: &Arc<str>, now: Instant) -> Looked<M> {
-        let mut loads = self.loads();
+        let mut loads = lock(&self.loads);
         if let Some(call) = loads.get(key) {
             return Looked::InFlight(call.clone());
         }
@@ -129,7 +130,7 @@ impl<M: Clone> Region<M> {
     /// Returns the answer for those who waited.
     pub(crate) fn end(&self, key: &Arc<str>, ended: Ended<M>) -> Known<M> {
         // In this order, and under the lock: a later note would hide the answer.
-        let mut loads = self.loads();
+        let mut loads = lock(&self.loads);
         let known = self.keep(key, ended);
         loads.remove(key);
         known
@@ -139,7 +140,7 @@ impl<M: Clone> Region<M> {
     /// on, and its end replaces the note.
     pub(crate) fn late(&self, key: &Arc<str>, old: Arc<Kept<M>>, until: Instant) -> Known<M> {
         // Under the lock, no end of the load is overwritten.
-        let loads = self.loads();
+        let loads = lock(&self.loads);
         if loads.contains_key(key) {
             let why = "the function has not ended yet".into();
             self.note(key, Some(why), true, until);
@@ -149,7 +150,7 @@ impl<M: Clone> Region<M> {
 
     /// Forgets a load that ended without an answer.
     pub(crate) fn abandon(&self, key: &Arc<str>) {
-        self.loads().remove(key);
+        lock(&self.loads).remove(key);
     }
 
     /// Returns the number of choices.
@@ -209,11 +210,6 @@ impl<M: Clone> Region<M> {
             until,
         };
         self.notes.insert(Arc::clone(key), note);
-    }
-
-    fn loads(&self) -> MutexGuard<'_, HashMap<Arc<str>, Call<M>, RandomState>> {
-        // Each change is one call: a panic elsewhere leaves the map whole.
-        self.loads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,9 +9,9 @@ mod load;
 pub(crate) mod state;
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use sekisho_certs::Secret;
+use sekisho_certs::{Secret, lock};
 use tokio::time::Instant;
 
 use crate::choice::{Answer, Charge, Choice, Source};
@@ -103,14 +103,14 @@ impl<I: Imports> Run<I> {
     /// Makes the run that begins a handshake's again, with its token and permit.
     pub(crate) fn again(&self, state: Arc<State<I>>) -> Self {
         let again = self.beside(state, self.deadline, true);
-        again.work().permit = self.work().permit.take();
+        lock(&again.work).permit = lock(&self.work).permit.take();
         again
     }
 
     /// Makes the run of a function of `tls:cached`, for the client of this one.
     pub(crate) fn load(&self, key: Arc<str>, deadline: Instant, is_again: bool) -> Self {
         let load = self.beside(Arc::clone(&self.state), deadline, is_again);
-        load.work().owner = self.work().owner.clone();
+        lock(&load.work).owner = lock(&self.work).owner.clone();
         Self {
             key: Some(key),
             ..load
@@ -133,7 +133,7 @@ impl<I: Imports> Run<I> {
         if self.key.is_some() {
             return Ok(());
         }
-        let mut work = self.work();
+        let mut work = lock(&self.work);
         if work.permit.is_none()
             && let Some(hello) = &self.hello
         {
@@ -188,7 +188,7 @@ impl<I: Imports> Run<I> {
         until: Option<Instant>,
         source: Source,
     ) -> Result<(), String> {
-        let mut work = self.work();
+        let mut work = lock(&self.work);
         let Chosen::Nothing = work.chosen else {
             return Err(TWICE.into());
         };
@@ -202,7 +202,7 @@ impl<I: Imports> Run<I> {
 
     /// Adds a part of a pair.
     pub(crate) fn add(&self, part: Part) -> Result<(), String> {
-        let mut work = self.work();
+        let mut work = lock(&self.work);
         if let Chosen::Nothing = work.chosen {
             work.chosen = Chosen::Pairs {
                 chains: Vec::new(),
@@ -224,12 +224,12 @@ impl<I: Imports> Run<I> {
 
     /// Tells whether the script has chosen something.
     pub(crate) fn has_chosen(&self) -> bool {
-        !matches!(self.work().chosen, Chosen::Nothing)
+        !matches!(lock(&self.work).chosen, Chosen::Nothing)
     }
 
     /// Tells whether the script has named a site.
     pub(crate) fn has_site(&self) -> bool {
-        self.work().owner.site.is_some()
+        lock(&self.work).owner.site.is_some()
     }
 
     /// Changes whose certificate the script gives.
@@ -237,7 +237,7 @@ impl<I: Imports> Run<I> {
     /// # Errors
     /// The script has chosen something that has an owner already.
     pub(crate) fn own(&self, change: impl FnOnce(&mut Owner)) -> Result<(), &'static str> {
-        let mut work = self.work();
+        let mut work = lock(&self.work);
         if let Chosen::One { .. } = work.chosen {
             return Err("comes too late: what was chosen has tenant and site");
         }
@@ -249,7 +249,7 @@ impl<I: Imports> Run<I> {
     /// has named so far is part of it: under one key of a script, no tenant gets
     /// what another one's run made.
     pub(crate) fn region_key(&self, key: &str) -> Arc<str> {
-        let work = self.work();
+        let work = lock(&self.work);
         [work.owner.tenant.as_str(), "\0", key].concat().into()
     }
 
@@ -259,7 +259,7 @@ impl<I: Imports> Run<I> {
     /// Says why what the script gave can't be served.
     pub(crate) fn finish(&self) -> Result<Answer<I::Made>, String> {
         let (chosen, owner) = {
-            let mut work = self.work();
+            let mut work = lock(&self.work);
             let chosen = std::mem::replace(&mut work.chosen, Chosen::Nothing);
             (chosen, std::mem::take(&mut work.owner))
         };
@@ -287,7 +287,7 @@ impl<I: Imports> Run<I> {
     /// Writes into the report, if anybody reads it.
     pub(crate) fn report(&self, write: impl FnOnce(&mut Report)) {
         if let Some(report) = &self.report {
-            write(&mut report.lock().unwrap_or_else(PoisonError::into_inner));
+            write(&mut lock(report));
         }
     }
 
@@ -327,11 +327,6 @@ impl<I: Imports> Run<I> {
             .map(|(certificate, key)| Pair { certificate, key })
             .collect();
         self.shared.imports.make(&pairs, owner)
-    }
-
-    fn work(&self) -> MutexGuard<'_, Work<I::Made>> {
-        // Scripts catch no panic: a run whose mutex is poisoned has ended.
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,9 @@
 //! Token of a client's prefix, as one run and its load share it.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sekisho_certs::lock;
 
 use crate::choice::Charge;
 
@@ -18,11 +20,11 @@ pub(crate) struct Token {
 impl Token {
     /// Takes the token, if there is one. Dropping it gives it back.
     pub(crate) fn take(&self) -> Option<Charge> {
-        self.lock().take()
+        lock(&self.charge).take()
     }
 
     pub(crate) fn is_there(&self) -> bool {
-        self.lock().is_some()
+        lock(&self.charge).is_some()
     }
 
     /// Notes that a store call begins. Without an answer, it has failed.
@@ -51,11 +53,7 @@ impl Token {
     }
 
     pub(crate) fn put(&self, charge: Charge) {
-        *self.lock() = Some(charge);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Charge>> {
-        self.charge.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.charge) = Some(charge);
     }
 }
 

@@ -1,11 +1,11 @@
 //! Time that a worker's runs use, and its permit: once runs take much of the time, they
 //! wait for it, in turns of networks.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sekisho_certs::Prefix;
+use sekisho_certs::{Prefix, lock};
 use sekisho_gate::{Denied, Gate, Permit, Sharing};
 use tokio::time::Instant;
 
@@ -48,7 +48,7 @@ impl WorkerTime {
             return;
         }
         let now = Instant::now();
-        let mut used = self.used();
+        let mut used = lock(&self.used);
         if now.duration_since(used.since) >= WINDOW {
             (used.since, used.time) = (now, Duration::ZERO);
         }
@@ -65,7 +65,7 @@ impl WorkerTime {
         if !self.is_busy.load(Relaxed) {
             return false;
         }
-        let is_busy = Instant::now() < self.used().busy_until;
+        let is_busy = Instant::now() < lock(&self.used).busy_until;
         self.is_busy.store(is_busy, Relaxed);
         is_busy
     }
@@ -81,7 +81,7 @@ impl WorkerTime {
         until: Instant,
     ) -> Result<Permit<Prefix>, Denied> {
         let permit = self.gate.enter_until(prefix, until).await?;
-        self.used().with_permit = Duration::ZERO;
+        lock(&self.used).with_permit = Duration::ZERO;
         Ok(permit)
     }
 
@@ -89,16 +89,11 @@ impl WorkerTime {
     /// again: clients of others, whose handshakes take several round trips, would else wait
     /// for a stretch in each.
     pub(crate) fn pass_on(&self, permit: Permit<Prefix>) {
-        let used = std::mem::take(&mut self.used().with_permit);
+        let used = std::mem::take(&mut lock(&self.used).with_permit);
         match used >= LONG {
             true => permit.rest(used),
             false => drop(permit),
         }
-    }
-
-    fn used(&self) -> MutexGuard<'_, Used> {
-        // Each change leaves a whole value.
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

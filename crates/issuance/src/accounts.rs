@@ -9,11 +9,11 @@ mod change;
 mod create;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sekisho_certs::store::{Document, DocumentId, DocumentKind, Precondition, Write};
-use sekisho_certs::{Clock, Lease, Sealer, StoreError};
+use sekisho_certs::{Clock, Lease, Sealer, StoreError, lock};
 use tokio::time::{Instant, sleep};
 
 use crate::acme::{self, Account, Ca, ExternalAccount, NewAccount};
@@ -245,7 +245,7 @@ impl Accounts {
     }
 
     fn slot(&self, ca: &Ca) -> Arc<tokio::sync::Mutex<Slot>> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = lock(&self.slots);
         Arc::clone(slots.entry(ca.directory().to_owned()).or_default())
     }
 }

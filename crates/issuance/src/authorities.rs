@@ -9,10 +9,11 @@
 mod gauge;
 mod outage;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use sekisho_certs::lock;
 use sekisho_certs::metrics::Registry;
 use tokio::time::{Instant, timeout};
 
@@ -119,7 +120,7 @@ impl Authorities {
     ) -> Result<Vec<Arc<Authority>>, NoAuthority> {
         let wished = self.wished(wish)?;
         let permitted = wished.iter().filter(|one| {
-            let state = one.state();
+            let state = lock(&one.state);
             state.meta.as_ref().is_none_or(&permits)
         });
         let permitted: Vec<_> = permitted.collect();
@@ -142,7 +143,7 @@ impl Authorities {
     /// [`NoAuthority::PassedOver`].
     pub fn begin(&self, authority: &Arc<Authority>) -> Result<(), NoAuthority> {
         let now = Instant::now();
-        let mut state = authority.state();
+        let mut state = lock(&authority.state);
         let outage = state.outage.as_mut();
         let may_begin = outage.is_none_or(|outage| outage.is_over_for_one(now));
         drop(state);
@@ -178,7 +179,7 @@ impl Authorities {
             return false;
         }
         let now = Instant::now();
-        let mut state = authority.state();
+        let mut state = lock(&authority.state);
         let is_new = state
             .outage
             .as_ref()
@@ -201,7 +202,7 @@ impl Authorities {
     pub fn failed_in(&self, authority: &Authority, error: &acme::Error, lineage: &str) -> bool {
         if is_busy(error) {
             let now = Instant::now();
-            let mut state = authority.state();
+            let mut state = lock(&authority.state);
             let before = state.busy.replace((lineage.into(), now));
             let is_other = |(other, at): (Box<str>, Instant)| {
                 *other != *lineage && now.duration_since(at) < BUSY
@@ -215,7 +216,7 @@ impl Authorities {
 
     /// Notes that the CA did what it was asked. Tells whether it was passed over.
     pub fn succeeded(&self, authority: &Authority) -> bool {
-        let mut state = authority.state();
+        let mut state = lock(&authority.state);
         state.busy = None;
         let was_out = state.outage.take().is_some();
         if was_out {
@@ -255,12 +256,12 @@ impl Authorities {
     async fn meta(&self, authority: &Authority) -> Option<Meta> {
         if authority.is_worth_asking(Instant::now()) {
             match timeout(META, authority.ca.meta()).await {
-                Ok(Ok(meta)) => authority.state().meta = Some(meta),
+                Ok(Ok(meta)) => lock(&authority.state).meta = Some(meta),
                 Ok(Err(error)) => drop(self.failed(authority, &error)),
                 Err(_) => drop(self.failed(authority, &late(&authority.ca))),
             }
         }
-        authority.state().meta.clone()
+        lock(&authority.state).meta.clone()
     }
 }
 
@@ -268,7 +269,7 @@ impl Authority {
     /// Tells whether no failure of the CA stands that concerns all orders.
     #[must_use]
     pub fn works(&self) -> bool {
-        self.state().outage.is_none()
+        lock(&self.state).outage.is_none()
     }
 
     /// Tells whether the CA has not failed, or so long ago that it may work again.
@@ -280,18 +281,14 @@ impl Authority {
     /// Notes the lifetime of a certificate that is to be renewed here. A pause of the CA
     /// takes a small share of it.
     pub fn renews(&self, lifetime: Duration) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.lifetime = Some(state.lifetime.map_or(lifetime, |it| it.min(lifetime)));
     }
 
     fn pause(&self, now: Instant) -> Duration {
-        let state = self.state();
+        let state = lock(&self.state);
         let outage = state.outage.as_ref();
         outage.map_or(Duration::ZERO, |it| it.pause(now))
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -327,7 +324,7 @@ fn passed_over(all: &[&Arc<Authority>], now: Instant) -> NoAuthority {
     for one in all {
         // Another task's success may have ended the outage since it was looked at.
         let pause = one.pause(now);
-        let state = one.state();
+        let state = lock(&one.state);
         let fault = state.outage.as_ref().map_or("", |it| it.why.as_str());
         retry_after = retry_after.min(pause);
         each.push(format!(

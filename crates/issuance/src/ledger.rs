@@ -7,12 +7,12 @@
 //! faster, it begins again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aws_lc_rs::rand;
 use sekisho_certs::store::{Document, DocumentId, DocumentKind, Precondition, Write};
-use sekisho_certs::{Clock, Sealer, Secret, StoreError};
+use sekisho_certs::{Clock, Sealer, Secret, StoreError, lock};
 
 use crate::quota::{Bucket, Charge, Limit, RetryAt, Share};
 
@@ -179,7 +179,7 @@ impl Ledger {
     }
 
     fn turn(&self, ca: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locks = lock(&self.locks);
         Arc::clone(locks.entry(ca.to_owned()).or_default())
     }
 }

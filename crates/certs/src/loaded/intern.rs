@@ -3,12 +3,13 @@
 use std::cmp;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use rustls_pki_types::CertificateDer;
 
 use super::{LoadedCredential, prepare};
 use crate::credential::{CredentialId, StoredCredential};
+use crate::lock::lock;
 use crate::seal::OpenKey;
 
 /// Loaded credentials by id. Keeps none of them alive.
@@ -44,7 +45,7 @@ impl Interner {
     fn register(&self, fresh: Arc<LoadedCredential>) -> Arc<LoadedCredential> {
         // Nothing is dropped under the lock: dropping a last reference takes it.
         let (other, order) = {
-            let mut loaded = self.lock();
+            let mut loaded = lock(&self.loaded);
             let other = loaded.get(&fresh.id).and_then(Weak::upgrade);
             let order = other.as_ref().map(|other| fresh.order(other));
             if order.is_none_or(|order| order == cmp::Ordering::Greater) {
@@ -72,15 +73,11 @@ impl Interner {
 
     /// Returns how many credentials are loaded.
     pub(crate) fn len(&self) -> usize {
-        self.lock().len()
+        lock(&self.loaded).len()
     }
 
     fn current(&self, id: CredentialId) -> Option<Arc<LoadedCredential>> {
-        self.lock().get(&id).and_then(Weak::upgrade)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Loaded> {
-        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.loaded).get(&id).and_then(Weak::upgrade)
     }
 
     /// Replaces the issuers of a chain by shared copies. Returns the bytes that
@@ -90,7 +87,7 @@ impl Interner {
     /// few dozen issuers. rustls takes a certificate owned or `'static`: shared
     /// ones are never freed, and therefore bounded.
     fn share_issuers(&self, chain: &mut [CertificateDer<'static>]) -> usize {
-        let mut issuers = self.issuers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut issuers = lock(&self.issuers);
         let mut own = chain.first().map_or(0, |leaf| leaf.len());
         for issuer in chain.iter_mut().skip(1) {
             if let Some(shared) = issuers.get(issuer.as_ref()) {
@@ -113,7 +110,7 @@ impl Drop for LoadedCredential {
         let Some(interner) = self.interner.upgrade() else {
             return;
         };
-        let mut loaded = interner.lock();
+        let mut loaded = lock(&interner.loaded);
         // Another version may have taken the place.
         let is_own = |there: &Weak<Self>| there.strong_count() == 0;
         if loaded.get(&self.id).is_some_and(is_own) {

@@ -1,8 +1,10 @@
 //! How far this process has seen the log.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use super::LogPosition;
+
+use crate::lock::lock;
 
 /// The highest position of the log that this process has seen: in pages of the
 /// feed, and by its own writes before they return. A cache that is not as far
@@ -25,12 +27,12 @@ impl Seen {
     /// Returns what has been seen until now.
     #[must_use]
     pub fn note(&self) -> Noted {
-        *self.lock()
+        *lock(&self.0)
     }
 
     /// Notes that a page up to `at` was handed on.
     pub fn raise(&self, at: LogPosition) {
-        if let Some(position) = &mut self.lock().position
+        if let Some(position) = &mut lock(&self.0).position
             && position.log == at.log
             && position.number < at.number
         {
@@ -41,7 +43,7 @@ impl Seen {
     /// Notes the number of a write of this process. Called before the write
     /// returns: a read behind it then never gets an older copy.
     pub fn wrote(&self, number: u64) {
-        if let Some(position) = &mut self.lock().position {
+        if let Some(position) = &mut lock(&self.0).position {
             position.number = position.number.max(number);
         }
     }
@@ -49,12 +51,8 @@ impl Seen {
     /// Starts over: the log is read anew from `at`, and no earlier position
     /// counts.
     pub fn restart(&self, at: LogPosition) {
-        let mut noted = self.lock();
+        let mut noted = lock(&self.0);
         noted.epoch += u64::from(noted.position.is_some());
         noted.position = Some(at);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Noted> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,11 +4,11 @@ mod slots;
 mod waiting;
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Thread, VmState};
-use sekisho_certs::Prefix;
+use sekisho_certs::{Prefix, lock};
 use tokio::time::Instant;
 
 use crate::error::Error;
@@ -208,7 +208,7 @@ impl<I: Imports> State<I> {
 
     /// Returns a coroutine that is about to call `function`.
     pub(crate) fn coroutine(&self, function: &Function) -> mlua::Result<Thread> {
-        let kept = self.coroutines().pop();
+        let kept = lock(&self.coroutines).pop();
         let Some(kept) = kept else {
             return self.lua.create_thread(function.clone());
         };
@@ -234,17 +234,10 @@ impl<I: Imports> State<I> {
         if !has_returned && self.reset(&coroutine, self.handshake.clone()).is_err() {
             return;
         }
-        let mut coroutines = self.coroutines();
+        let mut coroutines = lock(&self.coroutines);
         if coroutines.len() < COROUTINES {
             coroutines.push(coroutine);
         }
-    }
-
-    fn coroutines(&self) -> MutexGuard<'_, Vec<Thread>> {
-        // Each change is one call: a panic elsewhere leaves the list whole.
-        self.coroutines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -261,7 +254,7 @@ impl<I: Imports> Default for Current<I> {
 impl<I: Imports> Current<I> {
     /// Begins a stretch of a run, with the reply to what it has waited for.
     pub(crate) fn enter(&self, run: &Arc<Run<I>>, reply: Option<mlua::Result<Reply>>) {
-        *self.lock() = Stretch {
+        *lock(&self.0) = Stretch {
             run: Some(Arc::clone(run)),
             reply,
             wait: None,
@@ -270,7 +263,7 @@ impl<I: Imports> Current<I> {
 
     /// Ends the stretch. Returns what the run waits for.
     pub(crate) fn leave(&self) -> Option<Wait> {
-        let mut stretch = self.lock();
+        let mut stretch = lock(&self.0);
         stretch.run = None;
         stretch.reply = None;
         stretch.wait.take()
@@ -281,14 +274,14 @@ impl<I: Imports> Current<I> {
     /// # Errors
     /// The script called a function of `tls` or of a client outside of a run.
     pub(crate) fn run(&self) -> mlua::Result<Arc<Run<I>>> {
-        self.lock().run.clone().ok_or_else(|| {
+        lock(&self.0).run.clone().ok_or_else(|| {
             mlua::Error::runtime("nothing is looked up here (call it within `handshake`)")
         })
     }
 
     /// Leaves a future for which the run is to wait.
     pub(crate) fn wait(&self, wait: Wait) {
-        self.lock().wait = Some(wait);
+        lock(&self.0).wait = Some(wait);
     }
 
     /// Takes the reply to what the run has waited for.
@@ -296,12 +289,8 @@ impl<I: Imports> Current<I> {
     /// # Errors
     /// Errors of the future, or there was none.
     pub(crate) fn reply(&self) -> mlua::Result<Reply> {
-        let reply = self.lock().reply.take();
+        let reply = lock(&self.0).reply.take();
         reply.unwrap_or_else(|| Err(mlua::Error::runtime("nothing was waited for")))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Stretch<I>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use http::header::{CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use sekisho_certs::lock;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::directory::Directory;
@@ -299,10 +300,6 @@ fn alternates(fields: &HeaderMap) -> Vec<String> {
     };
     let all = links.flat_map(|links| links.split(',')).filter_map(url);
     all.take(MAX_CHAINS).collect()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const AGENT: &str = concat!("sekisho/", env!("CARGO_PKG_VERSION"), " instant-acme");

@@ -1,10 +1,11 @@
 //! Nonces of a CA (RFC 8555, section 6.5). Each answer brings one, which any later
 //! request of any account may use once.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
+use sekisho_certs::lock;
 use tokio::time::{Instant, sleep_until};
 
 /// Pool of nonces that answers have brought.
@@ -25,7 +26,7 @@ impl Nonces {
         let Some(nonce) = fields.remove(&REPLAY_NONCE) else {
             return;
         };
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         if kept.len() == MOST {
             kept.remove(0);
         }
@@ -44,7 +45,7 @@ impl Nonces {
 
     /// Returns the newest nonce; none if all are too old. CAs forget the oldest first.
     fn take(&self) -> Option<HeaderValue> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         match kept.pop() {
             Some((at, nonce)) if at.elapsed() < AGE => Some(nonce),
             _ => {
@@ -56,7 +57,7 @@ impl Nonces {
 
     /// Drops all: the CA has forgotten one, and older ones with it.
     pub(super) fn forget(&self) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         kept.clear();
     }
 
@@ -64,10 +65,7 @@ impl Nonces {
     async fn turn(&self) {
         let now = Instant::now();
         let turn = {
-            let mut next = self
-                .next_turn
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut next = lock(&self.next_turn);
             let turn = next.map_or(now, |next| next.max(now));
             *next = Some(turn + SPACING);
             turn

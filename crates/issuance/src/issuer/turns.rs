@@ -1,9 +1,9 @@
 //! Turns of first certificates, spaced per tenant.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use sekisho_certs::Tenant;
+use sekisho_certs::{Tenant, lock};
 
 use crate::schedule::first_turn;
 
@@ -15,7 +15,7 @@ pub(super) struct Turns(Mutex<HashMap<Tenant, i64>>);
 impl Turns {
     /// Returns the next turn of a tenant. `now` is in Unix seconds.
     pub(super) fn next(&self, tenant: &Tenant, now: i64) -> i64 {
-        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = lock(&self.0);
         if turns.len() >= MAX_TENANTS {
             turns.retain(|_, turn| *turn > now);
         }

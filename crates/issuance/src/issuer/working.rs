@@ -1,9 +1,9 @@
 //! Lineages that this process works on, so that others join.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use sekisho_certs::LineageName;
+use sekisho_certs::{LineageName, lock};
 use tokio::sync::watch;
 
 use super::{Issued, NoCertificate};
@@ -29,12 +29,12 @@ pub(super) struct Mine {
 impl Working {
     /// Returns the work on this lineage, if there is one.
     pub(super) fn join(&self, name: &LineageName) -> Option<Joined> {
-        self.all().get(name).cloned().map(Joined)
+        lock(&self.0).get(name).cloned().map(Joined)
     }
 
     /// Joins the work on this lineage, or begins it: then the caller does it.
     pub(super) fn begin(&self, name: &LineageName) -> (Joined, Option<Mine>) {
-        let mut all = self.all();
+        let mut all = lock(&self.0);
         if let Some(there) = all.get(name) {
             return (Joined(there.clone()), None);
         }
@@ -46,10 +46,6 @@ impl Working {
             sender,
         };
         (Joined(receiver), Some(mine))
-    }
-
-    fn all(&self) -> MutexGuard<'_, HashMap<LineageName, Receiver>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -65,7 +61,7 @@ impl Mine {
 
 impl Drop for Mine {
     fn drop(&mut self) {
-        self.working.all().remove(&self.name);
+        lock(&self.working.0).remove(&self.name);
     }
 }
 

@@ -5,10 +5,11 @@ mod by_prefix;
 
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use sekisho_certs::lock;
 use sekisho_certs::metrics::InGauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -103,7 +104,7 @@ impl Connections {
 
     /// Returns how many connections are open.
     pub(crate) fn open(&self) -> usize {
-        self.lock().total
+        lock(&self.table).total
     }
 
     /// Adds a connection of `prefix` that begins `now`. At the limit it closes the longest
@@ -120,7 +121,7 @@ impl Connections {
         permit: OwnedSemaphorePermit,
         now: Instant,
     ) -> Option<ConnectionPermit> {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         if table.total >= self.limit {
             let victim = table.take_longest_idle(prefix, now);
             let largest_group = victim
@@ -142,17 +143,13 @@ impl Connections {
 
     /// Adds a connection of a proxy. It closes no others before its client is known.
     pub(crate) fn enter_unnamed(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Unnamed {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         table.total += 1;
         Unnamed {
             connections: Arc::clone(self),
             extra: table.total > self.limit,
             permit: Some(permit),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ByPrefix> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -175,7 +172,7 @@ impl ConnectionPermit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.connections.lock().remove(self.prefix, &self.state);
+        lock(&self.connections.table).remove(self.prefix, &self.state);
     }
 }
 
@@ -205,7 +202,7 @@ impl Unnamed {
 
 impl Drop for Unnamed {
     fn drop(&mut self) {
-        self.connections.lock().total -= 1;
+        lock(&self.connections.table).total -= 1;
     }
 }
 

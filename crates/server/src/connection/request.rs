@@ -4,13 +4,13 @@
 mod negotiated;
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::StatusCode;
 use hyper_util::rt::TokioIo;
 use sekisho_certs::store::BoxFuture;
-use sekisho_certs::{HostName, HostPattern, Served, Tenant};
+use sekisho_certs::{HostName, HostPattern, Served, Tenant, lock};
 
 use crate::connection::client::Client;
 use crate::connection::drain::Drain;
@@ -59,16 +59,12 @@ pub(crate) type Takeover =
 impl Connection {
     /// Leaves HTTP/1.1 after the answer that is being made.
     pub(crate) fn take_over(&self, takeover: Takeover) {
-        *self.lock() = Some(takeover);
+        *lock(&self.takeover) = Some(takeover);
     }
 
     /// Takes what continues the connection, if its last answer has left HTTP.
     pub(crate) fn takeover(&self) -> Option<Takeover> {
-        self.lock().take()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Takeover>> {
-        self.takeover.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.takeover).take()
     }
 }
 

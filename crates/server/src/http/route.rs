@@ -3,10 +3,10 @@
 
 mod hooked;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use http::{Request, StatusCode};
-use sekisho_certs::{HostName, Lookup, NameError, Served, clock};
+use sekisho_certs::{HostName, Lookup, NameError, Served, clock, lock};
 
 use crate::connection::handshake::Looked;
 use crate::connection::request::{Connection, NameOfLookup, Refused, Target};
@@ -144,7 +144,7 @@ impl Routes {
 
     /// Returns the earlier result for a name as a request writes it, if it is current.
     fn current(&self, connection: &Connection, host: &str) -> Option<Target> {
-        let mut known = self.lock();
+        let mut known = lock(&self.known);
         let mut all = known.iter_mut();
         let known = all.find(|known| known.name.as_str().eq_ignore_ascii_case(host))?;
         let is_current = known.is_current(&self.routing.hosts.lookup);
@@ -154,7 +154,7 @@ impl Routes {
     /// Keeps a result instead of the earlier one for its name, and returns its target.
     fn note(&self, connection: &Connection, mut new: Known) -> Target {
         let target = new.target(connection);
-        let mut known = self.lock();
+        let mut known = lock(&self.known);
         match known.iter_mut().find(|known| known.name == new.name) {
             Some(old) => *old = new,
             None => {
@@ -163,10 +163,6 @@ impl Routes {
             }
         }
         target
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether a host has the tenant and TLS policy of the handshake.

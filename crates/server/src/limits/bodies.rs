@@ -10,11 +10,13 @@ pub(crate) use counted::InTunnel;
 
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, TryLockError, Weak};
 use std::task::Waker;
 
 use foldhash::quality::RandomState;
 use futures_util::task::AtomicWaker;
+
+use sekisho_certs::lock;
 
 use crate::limits::budget::Prefix;
 use crate::limits::log_limiter::LogLimits;
@@ -122,7 +124,10 @@ impl Bodies {
 
     /// Returns the connections that hold bytes by their networks, the largest last.
     fn by_network(&self) -> HashMap<Prefix, Vec<(usize, Arc<Held>)>, RandomState> {
-        let all: Vec<_> = self.list().values().filter_map(Weak::upgrade).collect();
+        let all: Vec<_> = lock(&self.holders)
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
         let mut networks = HashMap::<Prefix, Vec<_>, RandomState>::default();
         for holder in all {
             let held = holder.counted.load(Relaxed);
@@ -135,10 +140,6 @@ impl Bodies {
             holders.sort_unstable_by_key(|(held, _)| *held);
         }
         networks
-    }
-
-    fn list(&self) -> MutexGuard<'_, HashMap<usize, Weak<Held>, RandomState>> {
-        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -237,7 +238,7 @@ impl Held {
     fn list(self: &Arc<Self>) {
         if !self.listed.swap(true, Relaxed) {
             let address = Arc::as_ptr(self).addr();
-            self.all.list().insert(address, Arc::downgrade(self));
+            lock(&self.all.holders).insert(address, Arc::downgrade(self));
         }
     }
 
@@ -269,7 +270,7 @@ impl Drop for Held {
         self.uncount();
         if *self.listed.get_mut() {
             let address = std::ptr::from_ref(self).addr();
-            self.all.list().remove(&address);
+            lock(&self.all.holders).remove(&address);
         }
     }
 }

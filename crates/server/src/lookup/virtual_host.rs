@@ -9,13 +9,13 @@ mod short_chains;
 mod verified;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use sekisho_certs::{HostRecord, LoadedHost, Published};
+use sekisho_certs::{HostRecord, LoadedHost, Published, lock};
 
 use crate::lookup::tickets::{Ring, Tickets};
 use crate::site::{Guard, Site, SiteError};
@@ -61,7 +61,7 @@ impl VirtualHost {
     /// this host as the default of address `local`. Its tickets are bound to
     /// that address: rustls can't tell such sessions apart by name.
     pub(crate) fn default_config(&self, host: &LoadedHost, local: SocketAddr) -> Arc<ServerConfig> {
-        let mut defaults = self.defaults.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut defaults = lock(&self.defaults);
         if let Some((_, config)) = defaults.iter().find(|(address, _)| *address == local) {
             return Arc::clone(config);
         }

@@ -2,13 +2,15 @@
 
 use std::io::{self, IoSlice, Write as _};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 
 use super::Stream;
 use crate::tls::frames::parser::{HEAD, RST_STREAM};
+
+use sekisho_certs::lock;
 
 /// Stream that hyper shares with the driver of its connection.
 ///
@@ -40,7 +42,7 @@ impl Corked {
     /// Sends what was written, as far as the socket takes it. Returns false if that
     /// failed: the connection must then be polled, and ends.
     pub(crate) fn send(&self, cx: &mut Context<'_>) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         if state.stream.delays_tickets {
             return true;
         }
@@ -59,16 +61,12 @@ impl Corked {
 
     /// Calls [`Stream::release_buffer`].
     pub(crate) fn release_buffer(&self) {
-        self.lock().stream.release_buffer();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).stream.release_buffer();
     }
 
     /// Calls `step` unless the last send failed.
     fn step<T>(&self, step: impl FnOnce(&mut State) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         match state.failed.take() {
             Some(error) => Poll::Ready(Err(error)),
             None => step(&mut state),

@@ -2,12 +2,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use foldhash::fast::RandomState;
 use foldhash::quality;
 use quick_cache::sync::Cache;
 use quick_cache::{Equivalent, Lifecycle, OptionsBuilder, Weighter};
+
+use sekisho_certs::lock;
 
 /// Owner of state about upstream servers: [`OPERATOR`] for the hosts that `[site]`
 /// answers for, else the hash of a tenant.
@@ -106,7 +108,7 @@ impl<K: Clone + Eq> Parts<K> {
     /// Adds a key. Returns the oldest keys of its owner, which make room for it.
     fn add(&self, (owner, key): &(Owner, K)) -> Vec<K> {
         let weight = (self.weigh)(key);
-        let mut by_owner = self.lock();
+        let mut by_owner = lock(&self.by_owner);
         let part = by_owner.entry(*owner).or_default();
         let mut oldest = Vec::new();
         while part.weight + weight > self.most
@@ -122,7 +124,7 @@ impl<K: Clone + Eq> Parts<K> {
 
     /// Removes a key that made room for another owner's.
     fn remove(&self, (owner, key): &(Owner, K)) {
-        let mut by_owner = self.lock();
+        let mut by_owner = lock(&self.by_owner);
         let Some(part) = by_owner.get_mut(owner) else {
             return;
         };
@@ -134,10 +136,6 @@ impl<K: Clone + Eq> Parts<K> {
         if part.keys.is_empty() {
             by_owner.remove(owner);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ByOwner<K>> {
-        self.by_owner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -216,7 +214,7 @@ mod tests {
             make(&table, owner, 7);
         }
         assert!(table.len() <= 1024);
-        assert_eq!(table.parts.lock().len(), table.len());
+        assert_eq!(lock(&table.parts.by_owner).len(), table.len());
         assert!(Arc::ptr_eq(&held, &make(&table, 1, 7)));
     }
 
@@ -229,7 +227,7 @@ mod tests {
         assert!(table.get(1, &5).is_none() && table.get(1, &1_001).is_some());
         make(&table, 1, 6);
         assert!(table.get(1, &1_001).is_none());
-        assert_eq!(table.parts.lock()[&1].weight, 6);
+        assert_eq!(lock(&table.parts.by_owner)[&1].weight, 6);
         assert!(Arc::ptr_eq(&others, &make(&table, 2, 5)));
     }
 
@@ -237,7 +235,7 @@ mod tests {
     fn a_value_that_can_not_be_made_is_not_kept() {
         let table = table(1024);
         assert!(table.get_or_make(1, 7, |_| Err(())).is_err());
-        assert!(table.parts.lock().is_empty());
+        assert!(lock(&table.parts.by_owner).is_empty());
         assert_eq!(table.len(), 0);
     }
 }

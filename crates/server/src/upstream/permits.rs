@@ -7,9 +7,10 @@ mod state;
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sekisho_certs::lock;
 use sekisho_gate::Denied;
 use tokio::time::{Instant, timeout_at};
 
@@ -74,13 +75,13 @@ impl Permits {
 
     /// Returns whether a request would get a permit at once.
     pub(super) fn has_room(&self, client: Prefix) -> bool {
-        self.in_use.load(Ordering::Relaxed) < self.half || self.lock().has_room(client)
+        self.in_use.load(Ordering::Relaxed) < self.half || lock(&self.state).has_room(client)
     }
 
     /// Takes a permit, if there is one and no request of the client prefix waits. Those of
     /// others that wait may have none of what is left.
     pub(super) fn try_enter(self: &Arc<Self>, asker: Asker) -> Option<Permit> {
-        self.try_enter_locked(&mut self.lock(), asker.client)
+        self.try_enter_locked(&mut lock(&self.state), asker.client)
     }
 
     fn try_enter_locked(self: &Arc<Self>, state: &mut State, client: Prefix) -> Option<Permit> {
@@ -96,7 +97,7 @@ impl Permits {
         until: Instant,
     ) -> Result<Permit, Denied> {
         let (position, turn) = {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             if let Some(permit) = self.try_enter_locked(&mut state, asker.client) {
                 return Ok(permit);
             }
@@ -109,7 +110,7 @@ impl Permits {
         let mut turn = pin!(turn);
         loop {
             let now = Instant::now();
-            self.lock().reclaim(asker.client, now);
+            lock(&self.state).reclaim(asker.client, now);
             let again = (now + PATIENCE).min(until);
             match timeout_at(again, turn.as_mut()).await {
                 // The sender is dropped without sending only if it makes room.
@@ -132,7 +133,7 @@ impl Permits {
     fn pass_on(self: &Arc<Self>) {
         loop {
             let (client, turn) = {
-                let mut state = self.lock();
+                let mut state = lock(&self.state);
                 let Some(next) = state.next() else {
                     return;
                 };
@@ -142,10 +143,6 @@ impl Permits {
             // Outside of the lock: a request that left gives its permit back here.
             let _ = turn.send(self.permit(client));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -161,7 +158,7 @@ impl Bounds {
 impl Permit {
     /// Lets the body of the permit's request give way where no permit is left.
     pub(super) fn watch(&mut self, body: &Arc<Exchange>) {
-        let mut state = self.permits.lock();
+        let mut state = lock(&self.permits.state);
         self.body = Some(state.watch(self.client, body));
     }
 }
@@ -174,14 +171,14 @@ struct Leaves<'a> {
 
 impl Drop for Leaves<'_> {
     fn drop(&mut self) {
-        self.permits.lock().leave(self.position);
+        lock(&self.permits.state).leave(self.position);
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         let is_awaited = {
-            let mut state = self.permits.lock();
+            let mut state = lock(&self.permits.state);
             state.give_back(self.client, self.body);
             self.permits.in_use.store(state.used, Ordering::Relaxed);
             state.waiting > 0

@@ -1,12 +1,12 @@
 //! Runs that wait in a state, and the memory that they hold there.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::task::Waker;
 
 use foldhash::quality::RandomState;
 use mlua::Thread;
-use sekisho_certs::Prefix;
+use sekisho_certs::{Prefix, lock};
 
 /// Runs that wait, with their coroutines.
 #[derive(Default)]
@@ -31,7 +31,7 @@ struct Waits {
 impl Waiting {
     /// Adds a run. Returns its number.
     pub(crate) fn add(&self, network: Option<Prefix>, held: usize, coroutine: Thread) -> u64 {
-        let mut runs = self.lock();
+        let mut runs = lock(&self.0);
         runs.next += 1;
         let number = runs.next;
         let waits = Waits {
@@ -46,13 +46,13 @@ impl Waiting {
 
     /// Removes a run, and returns its coroutine; none if the run was broken off.
     pub(crate) fn remove(&self, number: u64) -> Option<Thread> {
-        let waits = self.lock().by_number.remove(&number)?;
+        let waits = lock(&self.0).by_number.remove(&number)?;
         Some(waits.coroutine)
     }
 
     /// Notes who is woken if the run is broken off. Returns false if it was.
     pub(crate) fn note(&self, number: u64, waker: &Waker) -> bool {
-        let mut runs = self.lock();
+        let mut runs = lock(&self.0);
         let Some(waits) = runs.by_number.get_mut(&number) else {
             return false;
         };
@@ -65,7 +65,11 @@ impl Waiting {
 
     /// Returns the bytes that the runs hold.
     pub(crate) fn held(&self) -> usize {
-        self.lock().by_number.values().map(|waits| waits.held).sum()
+        lock(&self.0)
+            .by_number
+            .values()
+            .map(|waits| waits.held)
+            .sum()
     }
 
     /// Breaks off runs of the networks that hold most, until an eighth of `memory` is
@@ -73,7 +77,7 @@ impl Waiting {
     /// network of the run that found no memory, counts with it. A network that holds
     /// little is left alone. Returns the coroutines, which the caller resets.
     pub(crate) fn break_off(&self, memory: usize, own: (Option<Prefix>, usize)) -> Vec<Thread> {
-        let mut runs = self.lock();
+        let mut runs = lock(&self.0);
         let mut by_network = HashMap::<_, usize, RandomState>::from_iter([own]);
         for waits in runs.by_number.values() {
             *by_network.entry(waits.network).or_default() += waits.held;
@@ -97,11 +101,6 @@ impl Waiting {
             }
         }
         coroutines
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Runs> {
-        // Each change is one call: a panic elsewhere leaves the map whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -77,7 +77,7 @@ fn given_up(permits: &[ConnectionPermit]) -> Vec<usize> {
 }
 
 fn assert_empty(connections: &Connections) {
-    let open = connections.lock();
+    let open = lock(&connections.table);
     assert_eq!((open.total, open.by_count.len()), (0, 0));
     assert!(open.prefixes.is_empty() && open.wider.is_empty());
 }
@@ -90,7 +90,7 @@ async fn nobody_gives_up_before_the_limit() {
     assert!(given_up(&permits).is_empty());
     let _one_more = enter(&connections, 2).await;
     assert_eq!(given_up(&permits).len(), 1, "and one at it");
-    assert_eq!(connections.lock().total, 64);
+    assert_eq!(lock(&connections.table).total, 64);
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +114,7 @@ async fn a_smaller_network_closes_the_longest_idle_of_the_largest() {
         assert_eq!(given_up(&largest_group), closed);
     }
     assert!(given_up(&others).is_empty());
-    assert_eq!(connections.lock().total, 8);
+    assert_eq!(lock(&connections.table).total, 8);
     drop((largest_group, others, newcomers));
     assert_empty(&connections);
 }
@@ -295,7 +295,7 @@ async fn who_is_given_up_ends() {
     pass(1000).await;
     let _second = enter(&connections, 2).await;
     first.await.unwrap();
-    assert_eq!(connections.lock().total, 1);
+    assert_eq!(lock(&connections.table).total, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -305,7 +305,7 @@ async fn connections_that_have_ended_are_forgotten() {
     for _ in 0..1000 {
         drop(enter(&connections, 1).await);
     }
-    assert!(connections.lock().prefixes[&prefix(1)].noted.len() < 64);
+    assert!(lock(&connections.table).prefixes[&prefix(1)].noted.len() < 64);
     drop(kept);
     assert_empty(&connections);
 }
@@ -318,11 +318,11 @@ async fn a_proxys_connections_count_for_their_clients() {
     for _ in 0..64 {
         unnamed.push(connections.enter_unnamed(permit().await));
     }
-    assert_eq!(connections.lock().total, 64);
-    assert!(connections.lock().prefixes.is_empty());
+    assert_eq!(lock(&connections.table).total, 64);
+    assert!(lock(&connections.table).prefixes.is_empty());
     let named = unnamed.drain(..40).map(|one| one.enter(prefix(1)).unwrap());
     let largest_group: Vec<_> = named.collect();
-    assert_eq!(connections.lock().total, 64);
+    assert_eq!(lock(&connections.table).total, 64);
     let other = connections.enter_unnamed(permit().await);
     assert!(
         given_up(&largest_group).is_empty(),
@@ -348,7 +348,7 @@ async fn beyond_the_limit_a_proxy_names_its_client_within_a_second() {
     assert_eq!(deadlines, [None, None, Some(now + EXTRA_WAIT)]);
     let last = unnamed.pop().unwrap();
     assert!(last.enter(prefix(1)).is_none(), "nobody can make room");
-    assert_eq!(connections.lock().total, 2);
+    assert_eq!(lock(&connections.table).total, 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! Routes requests of a connection whose handshake asked a hook.
 
-use sekisho_certs::HostName;
+use sekisho_certs::{HostName, lock};
 use tokio::time::Instant;
 
 use super::{GONE, Known, MISDIRECTED, Routes, UNKNOWN, refusal};
@@ -129,7 +129,7 @@ impl Routes {
     }
 
     fn known(&self, name: &HostName) -> Option<Known> {
-        self.lock()
+        lock(&self.known)
             .iter()
             .find(|known| known.name == *name)
             .cloned()

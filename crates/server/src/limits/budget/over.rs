@@ -3,10 +3,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
+use sekisho_certs::lock;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Denied, Prefix};
@@ -38,7 +39,7 @@ impl Over {
     /// If too many handshakes of all prefixes wait.
     pub(super) fn enter(&self, prefix: Prefix, deadline: Instant) -> Result<Waiting<'_>, Denied> {
         let refused = Arc::<AtomicBool>::default();
-        let mut lines = self.lock();
+        let mut lines = lock(&self.0);
         let room = lines.waiting < MAX_WAITING;
         let line = lines.by_prefix.entry(prefix).or_default();
         if line.len() >= MAX_OF_PREFIX || !room {
@@ -58,10 +59,6 @@ impl Over {
             refused,
             until: deadline.min(Instant::now() + MAX_WAIT),
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Lines> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -87,7 +84,7 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut lines = self.over.lock();
+        let mut lines = lock(&self.over.0);
         let Some(line) = lines.by_prefix.get_mut(&self.prefix) else {
             return;
         };

@@ -1,7 +1,7 @@
 //! Base configurations: what all hosts of one TLS policy share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, Weak};
 
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
@@ -11,7 +11,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, SupportedProtocolVersion};
-use sekisho_certs::{ClientCa, TlsPolicy, TlsVersion};
+use sekisho_certs::{ClientCa, TlsPolicy, TlsVersion, lock};
 
 use super::NoCertificate;
 use super::short_chains::ShortChains;
@@ -145,10 +145,6 @@ impl Drop for WithClientCa {
             bases.remove(&self.key);
         }
     }
-}
-
-fn lock(bases: &Mutex<ByPolicy>) -> MutexGuard<'_, ByPolicy> {
-    bases.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes a TLS configuration without a certificate and a ticketer. With a

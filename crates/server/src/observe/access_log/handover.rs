@@ -1,8 +1,10 @@
 //! Line of a request whose connection leaves HTTP: written when that ends.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::entry::Entry;
+
+use sekisho_certs::lock;
 
 /// Place of an entry between the answer, which brings it, and the tunnel, which ends
 /// it. An entry that stays here is written when the last of both is dropped.
@@ -13,13 +15,13 @@ impl Handover {
     /// Takes the entry of the request, whose answer has begun.
     pub(super) fn put(&self, mut entry: Box<Entry>) {
         entry.complete = false;
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(entry);
+        *lock(&self.0) = Some(entry);
     }
 
     /// Writes the line: the tunnel has ended. `received` bytes came from the client,
     /// `sent` went to it.
     pub(crate) fn ended(&self, received: u64, sent: u64, in_order: bool) {
-        let entry = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let entry = lock(&self.0).take();
         if let Some(mut entry) = entry {
             entry.received = Some(received);
             entry.bytes = sent;

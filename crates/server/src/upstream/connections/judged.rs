@@ -3,10 +3,11 @@
 //! thread.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
+use sekisho_certs::lock;
 use tokio::time::Instant;
 
 use super::pool::Key;
@@ -21,7 +22,7 @@ type Sockets = HashMap<Key, (Arc<OpenSocket>, Instant), RandomState>;
 impl Judged {
     /// Returns a socket that was judged within [`FRESH`].
     pub(in crate::upstream) fn find(&self, key: &Key, now: Instant) -> Option<Arc<OpenSocket>> {
-        let sockets = self.lock();
+        let sockets = lock(&self.0);
         let (socket, since) = sockets.get(key)?;
         (now < *since + FRESH).then(|| Arc::clone(socket))
     }
@@ -29,7 +30,7 @@ impl Judged {
     /// Keeps a socket that was judged now. Old ones make room; if there are too many new
     /// ones, it is not kept.
     pub(in crate::upstream) fn keep(&self, key: &Key, socket: &Arc<OpenSocket>, now: Instant) {
-        let mut sockets = self.lock();
+        let mut sockets = lock(&self.0);
         if sockets.len() >= MOST {
             sockets.retain(|_, (_, since)| now < *since + FRESH);
         }
@@ -41,16 +42,12 @@ impl Judged {
 
     /// Forgets a socket at which nobody listens.
     pub(in crate::upstream) fn forget(&self, key: &Key) {
-        self.lock().remove(key);
+        lock(&self.0).remove(key);
     }
 
     /// Forgets old sockets, and closes them.
     pub(in crate::upstream) fn sweep(&self, now: Instant) {
-        self.lock().retain(|_, (_, since)| now < *since + FRESH);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Sockets> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).retain(|_, (_, since)| now < *since + FRESH);
     }
 }
 

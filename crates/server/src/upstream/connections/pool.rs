@@ -7,11 +7,11 @@ mod shared;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
-use sekisho_certs::clock;
+use sekisho_certs::{clock, lock};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
@@ -130,7 +130,7 @@ impl Pools {
 
     /// Takes an unused connection.
     pub(in crate::upstream) fn take(&self, key: &Key, now: Instant) -> Found {
-        let mut slots = self.lock();
+        let mut slots = lock(&self.slots);
         let slot = match slots.get_mut(key) {
             Some(slot) => slot,
             None if !key.protocol.may_share() => return Found::Missing(None),
@@ -155,7 +155,7 @@ impl Pools {
 
     /// Notes that a server chose HTTP/1.1.
     pub(in crate::upstream) fn chose_http1(&self, key: &Key) {
-        self.slot(&mut self.lock(), key).chose_http1 = true;
+        self.slot(&mut lock(&self.slots), key).chose_http1 = true;
     }
 
     /// Gives back a connection whose answer is complete, unless it is not ready
@@ -164,7 +164,7 @@ impl Pools {
         if !connection.is_ready() || keep.is_zero() {
             return;
         }
-        let mut slots = self.lock();
+        let mut slots = lock(&self.slots);
         if !self.make_room(&mut slots) {
             return;
         }
@@ -184,13 +184,13 @@ impl Pools {
 
     /// Returns what is notified when an HTTP/2 connection may have room.
     pub(in crate::upstream) fn room(&self, key: &Key) -> Arc<Notify> {
-        let mut slots = self.lock();
+        let mut slots = lock(&self.slots);
         Arc::clone(self.slot(&mut slots, key).room())
     }
 
     /// Adds an HTTP/2 connection.
     pub(in crate::upstream) fn share(&self, key: &Key, shared: Shared) {
-        let mut slots = self.lock();
+        let mut slots = lock(&self.slots);
         // Requests are about to use this one: it is kept in any case.
         self.make_room(&mut slots);
         let slot = self.slot(&mut slots, key);
@@ -210,7 +210,7 @@ impl Pools {
     /// without any.
     pub(crate) fn sweep(&self) {
         let now = Instant::now();
-        let mut slots = self.lock();
+        let mut slots = lock(&self.slots);
         for slot in slots.values_mut() {
             slot.idle
                 .retain_mut(|idle| idle.until > now && idle.connection.is_open());
@@ -233,7 +233,7 @@ impl Pools {
 
     /// Closes unused connections of these owners, the oldest first.
     pub(crate) fn close_unused(&self, of: impl Fn(Owner) -> bool) {
-        let mut slots = self.lock();
+        let mut slots = lock(&self.slots);
         let unused = slots.iter().flat_map(|(key, slot)| slot.unused(key));
         let mut unused: Vec<_> = unused.filter(|unused| of(unused.owner)).collect();
         unused.sort_unstable_by_key(|unused| unused.since);
@@ -283,10 +283,6 @@ impl Pools {
             self.kept.fetch_sub(slot.kept(), Relaxed);
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 type Slots = HashMap<Key, Slot, RandomState>;
@@ -311,7 +307,7 @@ impl Slot {
         let shared = self.shared.iter().filter(|shared| shared.has_no_stream());
         let shared = shared.map(|shared| {
             let streams = &shared.streams;
-            (*streams.used(), &streams.is_spare)
+            (*lock(&streams.used), &streams.is_spare)
         });
         idle.chain(shared).map(move |(since, is_spare)| Unused {
             owner,

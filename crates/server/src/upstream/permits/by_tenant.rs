@@ -1,12 +1,14 @@
 //! Permits of a backend's owner: each tenant's own where the operator's hosts share it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use foldhash::quality::RandomState;
 
 use super::{Bounds, Permits};
 use crate::limits::budget::Prefix;
+
+use sekisho_certs::lock;
 
 /// Permits of one backend, by its owner.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ impl PermitsOfOwner {
         match self {
             Self::Tenant(permits) => permits.has_room(client),
             Self::Operator(permits) => {
-                let known = permits.known().get(&tenant).and_then(Weak::upgrade);
+                let known = lock(&permits.known).get(&tenant).and_then(Weak::upgrade);
                 known.is_none_or(|permits| permits.has_room(client))
             }
         }
@@ -58,7 +60,7 @@ impl PermitsOfOwner {
 
 impl ByTenant {
     fn of(&self, tenant: u64) -> Arc<Permits> {
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         if let Some(permits) = known.get(&tenant).and_then(Weak::upgrade) {
             return permits;
         }
@@ -71,10 +73,6 @@ impl ByTenant {
         let permits = Permits::new(self.bounds);
         known.insert(tenant, Arc::downgrade(&permits));
         permits
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -111,7 +109,7 @@ mod tests {
         for tenant in 1..100_000 {
             drop(permits.of(tenant));
         }
-        assert!(permits.known().len() < 100);
+        assert!(lock(&permits.known).len() < 100);
         assert!(Arc::ptr_eq(&held, &permits.of(0)));
     }
 }

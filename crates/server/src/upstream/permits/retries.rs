@@ -1,7 +1,9 @@
 //! Budget of retries on one backend.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+
+use sekisho_certs::lock;
 
 /// Budget of retries on one backend: a fifth of its requests and three per second.
 /// A server that fails all requests thus gets a fifth more of them, not twice as
@@ -45,7 +47,7 @@ impl Retries {
 
     /// Takes one retry, if there is one.
     pub(in crate::upstream) fn take(&self, now: u64) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.refill(self.requests.load(Relaxed), now);
         let left = state.left.checked_sub(RETRY);
         state.left = left.unwrap_or(state.left);

@@ -145,7 +145,7 @@ async fn requests_that_left_keep_no_room() {
         left.abort();
         assert!(left.await.unwrap_err().is_cancelled());
     }
-    assert_eq!(permits.lock().waiting, 0);
+    assert_eq!(lock(&permits.state).waiting, 0);
     drop(held);
     drop(taken(&permits));
 }
@@ -190,5 +190,5 @@ async fn no_permit_is_lost_or_made_between_threads() {
     }
     assert!(most.load(Ordering::SeqCst) <= CONNECTIONS);
     assert_eq!(permits.in_use.load(Ordering::SeqCst), 0);
-    assert!(permits.lock().is_empty());
+    assert!(lock(&permits.state).is_empty());
 }

@@ -9,12 +9,12 @@ mod run;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
 use http::HeaderValue;
-use sekisho_certs::{HostName, LogLimiter, Tenant};
+use sekisho_certs::{HostName, LogLimiter, Tenant, lock};
 use sekisho_gate::{Gate, Permit, Sharing};
 use tokio::sync::mpsc;
 
@@ -107,7 +107,7 @@ impl Checks {
         let Some(check) = &upstream.options().check else {
             return false;
         };
-        let mut known = server.checked.lock();
+        let mut known = lock(&server.checked.0);
         let running = known.check.as_ref();
         if running.is_none_or(|running| !running.is_kept(now)) {
             if now < known.refused_until {
@@ -132,7 +132,7 @@ impl Checks {
         now: u64,
     ) -> Option<Arc<Check>> {
         let question = Question::of(server, upstream, check, by.tenant);
-        let mut by_question = self.lock();
+        let mut by_question = lock(&self.by_question);
         if let Some(running) = by_question.get(&question) {
             running.used.store(now, Ordering::Relaxed);
             return Some(Arc::clone(running));
@@ -179,25 +179,13 @@ impl Checks {
     fn end_unused(&self, check: &Arc<Check>, now: u64) -> bool {
         let interval = u64::try_from(check.active.interval.as_millis());
         let kept = UNUSED.max(interval.unwrap_or(u64::MAX).saturating_mul(3));
-        let mut by_question = self.lock();
+        let mut by_question = lock(&self.by_question);
         let ends = check.used.load(Ordering::Relaxed).saturating_add(kept) < now;
         if ends {
             check.has_ended.store(true, Ordering::Relaxed);
             by_question.retain(|_, one| !Arc::ptr_eq(one, check));
         }
         ends
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Question, Arc<Check>, RandomState>> {
-        self.by_question
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Checked {
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

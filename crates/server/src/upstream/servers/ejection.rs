@@ -8,11 +8,13 @@
 //! Failures count for one backend: an owner learns for itself that a server is gone, and
 //! no settings or application of a tenant eject a server for another one.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sekisho_certs::metrics::InGauge;
+
+use sekisho_certs::lock;
 
 /// Count of failures in a row, and the pause that follows. Times are in milliseconds
 /// since the start of [`Servers`](crate::upstream::Servers), which no request precedes.
@@ -85,7 +87,7 @@ impl Ejection {
         if !self.troubled.load(Ordering::Relaxed) {
             return false;
         }
-        let mut row = self.lock();
+        let mut row = lock(&self.row);
         let was_ejected = row.ejected.is_some();
         *row = Row::default();
         self.until.store(0, Ordering::Relaxed);
@@ -110,7 +112,7 @@ impl Ejection {
         jitter: u64,
         count: impl FnOnce() -> InGauge,
     ) -> Option<Duration> {
-        let mut row = self.lock();
+        let mut row = lock(&self.row);
         let pause = row.failed(now, jitter);
         self.troubled.store(true, Ordering::Relaxed);
         if pause.is_some() {
@@ -118,10 +120,6 @@ impl Ejection {
             row.ejected.get_or_insert_with(count);
         }
         pause.map(Duration::from_millis)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Row> {
-        self.row.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,11 +10,12 @@ mod ask;
 use std::hash::RandomState;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, UnitWeighter};
+use sekisho_certs::lock;
 use sekisho_gate::{Gate, Permit, Sharing};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout_at};
@@ -187,7 +188,7 @@ impl Names {
 
 impl Name {
     fn step(&self, tenant: u64, now: Instant) -> Step {
-        let mut known = self.lock();
+        let mut known = lock(&self.known);
         let answer = known.answer.clone();
         let taken = |answer: Answer| match answer.ips.is_empty() {
             true => Step::Take(Err(Unresolved::Absent)),
@@ -210,10 +211,6 @@ impl Name {
         }
         let old = old.map(|old| old.ips);
         Step::Wait { ask, old }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -253,7 +250,7 @@ impl Question {
 
     fn settle(&mut self, change: impl FnOnce(&mut Known)) {
         if let Some(name) = self.name.take() {
-            let mut known = name.lock();
+            let mut known = lock(&name.known);
             change(&mut known);
             known.askers.retain(|asker| *asker != self.tenant);
             drop(known);

@@ -1,10 +1,11 @@
 //! HTTP/2 connections, which requests share.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use futures_util::task::AtomicWaker;
 use hyper::client::conn::http2;
+use sekisho_certs::lock;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -34,7 +35,7 @@ pub(in crate::upstream) struct Streams {
     /// A request was the first to fail by that.
     blamed: AtomicBool,
     /// When the last stream ended.
-    used: Mutex<Instant>,
+    pub(super) used: Mutex<Instant>,
     /// Makes room for another connection.
     pub(super) is_spare: AtomicBool,
     /// Task of the connection that reads `most`. SETTINGS wake it.
@@ -55,7 +56,7 @@ impl Shared {
     }
 
     pub(super) fn is_unused(&self, now: Instant) -> bool {
-        self.has_no_stream() && *self.streams.used() + KEEP < now
+        self.has_no_stream() && *lock(&self.streams.used) + KEEP < now
     }
 }
 
@@ -103,10 +104,6 @@ impl Streams {
     pub(in crate::upstream) fn blame(&self) -> bool {
         !self.blamed.swap(true, Relaxed)
     }
-
-    pub(super) fn used(&self) -> MutexGuard<'_, Instant> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Stream of an HTTP/2 connection.
@@ -116,7 +113,7 @@ pub(in crate::upstream) struct OpenStream(Arc<Streams>);
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Relaxed);
-        *self.0.used() = Instant::now();
+        *lock(&self.0.used) = Instant::now();
         if let Some(room) = self.0.room.get() {
             room.notify_one();
         }

@@ -53,7 +53,7 @@ async fn a_client_leaves_others_as_many_as_it_has() {
         let second = all(&permits, 2);
         assert_eq!([first.len(), second.len()], shares, "{connections}");
         drop((first, second));
-        assert!(permits.lock().is_empty());
+        assert!(lock(&permits.state).is_empty());
     }
 }
 

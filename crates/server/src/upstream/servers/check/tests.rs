@@ -133,7 +133,7 @@ async fn tenants_with_equal_checks_of_one_server_share_one() {
         let tenant = Tenant::parse(&format!("tenant-{n}")).unwrap();
         let hash = std::hash::BuildHasher::hash_one(&server(1).common.hasher, &tenant);
         let known = server(hash);
-        let known = known.checked.lock();
+        let known = lock(&known.checked.0);
         let check = known.check.as_ref().unwrap();
         assert!(check.is_down.load(Ordering::Relaxed), "{n}");
     }
