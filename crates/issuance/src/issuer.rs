@@ -292,12 +292,6 @@ impl Issuer {
         self.activity.stop();
     }
 
-    /// Tells whether this process has claimed a lineage, or waits for one.
-    #[must_use]
-    pub fn is_working(&self) -> bool {
-        self.activity.is_busy()
-    }
-
     /// Waits until nothing is under way after [`Self::stop_claiming`]: then the process can
     /// end without making another one wait. A DNS-01 order may take 10 minutes.
     pub async fn ended(&self) {

@@ -19,6 +19,7 @@ impl Activity {
         self.is_stopped.send_replace(true);
     }
 
+    #[cfg(test)]
     pub(super) fn is_busy(&self) -> bool {
         *self.busy.borrow() > 0
     }

@@ -241,14 +241,14 @@ mod tests {
         let (issuer, _, name, claim) = claimed().await;
         let renewal = tokio::spawn(Arc::clone(&issuer).renew_due());
         sleep(PAUSE * 3).await;
-        assert!(!renewal.is_finished() && !issuer.is_working());
+        assert!(!renewal.is_finished() && !issuer.activity.is_busy());
         let permit = issuer.permit().await;
         let work = issuer.start(&name, Some(claim), Task::new(When::Now), permit);
-        assert!(issuer.is_working());
+        assert!(issuer.activity.is_busy());
         issuer.stop_claiming();
         issuer.stop_claiming();
         issuer.ended().await;
-        assert!(!issuer.is_working());
+        assert!(!issuer.activity.is_busy());
         let why = work.outcome().await.unwrap_err().why;
         assert!(why.contains("unknown"), "work goes on to its end: {why}");
         renewal.await.unwrap();
