@@ -5,6 +5,7 @@
 //! failed, or an alias of a wildcard that not every name below it may use.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -167,8 +168,8 @@ impl<V> Cache<V> {
     pub(crate) fn new(memory: usize) -> Self {
         let notes = memory / 16;
         Self {
-            records: region(memory - notes, USUAL_RECORD),
-            notes: region(notes, USUAL_NOTE),
+            records: bounded(ByWeight, memory - notes, USUAL_RECORD, MAX_SHARDS),
+            notes: bounded(ByWeight, notes, USUAL_NOTE, MAX_SHARDS),
         }
     }
 
@@ -313,25 +314,33 @@ impl Weighter<Box<str>, Note> for ByWeight {
     }
 }
 
-fn region<T: Clone>(capacity: usize, usual: usize) -> Region<Box<str>, T, ByWeight, RandomState>
-where
-    ByWeight: Weighter<Box<str>, T>,
-{
+/// Makes a scan-resistant cache (S3-FIFO) that is bounded by weight. `usual` is the weight of
+/// most entries.
+///
+/// # Panics
+/// Never: capacity and estimate are given.
+pub fn bounded<
+    K: Eq + Hash,
+    T: Clone,
+    W: Weighter<K, T> + Clone,
+    S: BuildHasher + Clone + Default,
+>(
+    weighter: W,
+    capacity: usize,
+    usual: usize,
+    most_shards: usize,
+) -> Region<K, T, W, S> {
     // quick_cache divides the capacity evenly over the shards and refuses an
     // entry heavier than its shard: a small memory has fewer.
-    let shards = (capacity / MIN_SHARD).clamp(1, MAX_SHARDS);
+    let shards = (capacity / MIN_SHARD).clamp(1, most_shards);
     let options = OptionsBuilder::new()
         .shards(shards)
-        .estimated_items_capacity(capacity / usual)
+        .estimated_items_capacity((capacity / usual).max(1))
         .weight_capacity(capacity as u64)
         .build()
         .expect("capacity and estimate are given");
-    Region::with_options(
-        options,
-        ByWeight,
-        RandomState::default(),
-        DefaultLifecycle::default(),
-    )
+    let lifecycle = DefaultLifecycle::default();
+    Region::with_options(options, weighter, S::default(), lifecycle)
 }
 
 /// Returns the key of a record. `*.b` is cached under `.b`: that text is a part
@@ -351,7 +360,7 @@ fn wildcard_key(name: &str) -> Option<&str> {
 /// each key type.
 const MIN_SHARD: usize = 512 * 1024;
 /// More shards than the threads that write at once.
-const MAX_SHARDS: usize = 32;
+pub const MAX_SHARDS: usize = 32;
 /// Bytes of a record with one ECDSA credential and its chain of two.
 const USUAL_RECORD: usize = 4096;
 const USUAL_NOTE: usize = PER_NOTE + 24;

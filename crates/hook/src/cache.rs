@@ -5,9 +5,10 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache as Part;
+use sekisho_certs::cache::{MAX_SHARDS, bounded};
 use tokio::time::Instant;
 
-use crate::region::{ByWeight, part};
+use crate::region::ByWeight;
 
 /// Cache shared by all workers, bounded in bytes. A value that does not fit is not
 /// kept: a script must not rely on one.
@@ -29,7 +30,7 @@ pub(crate) struct Entry {
 
 impl Cache {
     pub(crate) fn new(memory: usize) -> Self {
-        Self(part(memory, USUAL))
+        Self(bounded(ByWeight, memory, USUAL, MAX_SHARDS))
     }
 
     pub(crate) fn value(&self, key: &str, now: Instant) -> Option<Value> {

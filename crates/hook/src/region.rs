@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex};
 
 use foldhash::quality::RandomState;
 use futures_util::future::{FutureExt, Shared};
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{OptionsBuilder, Weighter};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use sekisho_certs::cache::{MAX_SHARDS, bounded};
 use sekisho_certs::lock;
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 use tokio::time::Instant;
@@ -91,8 +92,8 @@ impl<M: Clone> Region<M> {
     pub(crate) fn new(memory: usize) -> Self {
         let notes = memory / 16;
         Self {
-            choices: part(memory - notes, USUAL_CHOICE),
-            notes: part(notes, USUAL_NOTE),
+            choices: bounded(ByWeight, memory - notes, USUAL_CHOICE, MAX_SHARDS),
+            notes: bounded(ByWeight, notes, USUAL_NOTE, MAX_SHARDS),
             loads: Mutex::default(),
         }
     }
@@ -228,33 +229,6 @@ impl Weighter<Arc<str>, Note> for ByWeight {
     }
 }
 
-/// Makes a part that is bounded by weight. Each of its shards has room for the
-/// heaviest certificate: quick_cache refuses an entry heavier than its shard.
-pub(crate) fn part<T: Clone>(
-    capacity: usize,
-    usual: usize,
-) -> Cache<Arc<str>, T, ByWeight, RandomState>
-where
-    ByWeight: Weighter<Arc<str>, T>,
-{
-    let shards = (capacity / MIN_SHARD).clamp(1, MAX_SHARDS);
-    let options = OptionsBuilder::new()
-        .shards(shards)
-        .estimated_items_capacity((capacity / usual).max(1))
-        .weight_capacity(capacity as u64)
-        .build()
-        .expect("capacity and estimate are given");
-    Cache::with_options(
-        options,
-        ByWeight,
-        RandomState::default(),
-        DefaultLifecycle::default(),
-    )
-}
-
-const MIN_SHARD: usize = 512 * 1024;
-/// More shards than threads that write at once.
-const MAX_SHARDS: usize = 32;
 const USUAL_CHOICE: usize = 4096;
 const USUAL_NOTE: usize = PER_NOTE + 24;
 /// Bytes of an entry without its key and certificate.

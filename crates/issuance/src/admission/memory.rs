@@ -5,8 +5,9 @@ use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{OptionsBuilder, Weighter};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use sekisho_certs::cache::bounded;
 use sekisho_certs::{HostPattern, Tenant};
 use tokio::time::Instant;
 
@@ -35,19 +36,7 @@ pub(super) struct Granted {
 impl Memory {
     /// Makes a memory that holds at most this many bytes.
     pub(super) fn new(bytes: usize) -> Self {
-        let options = OptionsBuilder::new()
-            .shards(1)
-            .estimated_items_capacity(bytes / USUAL)
-            .weight_capacity(bytes as u64)
-            .build()
-            .expect("capacity and estimate are given");
-        let lifecycle = DefaultLifecycle::default();
-        Self(Cache::with_options(
-            options,
-            ByWeight,
-            RandomState::new(),
-            lifecycle,
-        ))
+        Self(bounded(ByWeight, bytes, USUAL, 1))
     }
 
     /// Returns the answer that is remembered, else examines the pattern. A caller
