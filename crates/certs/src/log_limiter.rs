@@ -7,32 +7,57 @@ use tokio::time::Instant;
 
 use crate::lock::lock;
 
-/// Rate limit that passes one line per 10 s.
+/// Rate limit of log lines; those beyond it are counted. The default passes one per 10 s.
+#[derive(Debug)]
+pub struct LogLimiter {
+    /// Lines that pass in each stretch of `time`.
+    most: u32,
+    time: Duration,
+    state: Mutex<State>,
+}
+
 #[derive(Debug, Default)]
-pub struct LogLimiter(Mutex<Option<(Instant, u64)>>);
+struct State {
+    begun: Option<Instant>,
+    lines: u32,
+    held: u64,
+}
 
 impl LogLimiter {
+    /// Makes a limit that passes so many lines per second.
+    #[must_use]
+    pub fn per_second(most: u32) -> Self {
+        Self::new(most, Duration::from_secs(1))
+    }
+
+    fn new(most: u32, time: Duration) -> Self {
+        let state = Mutex::default();
+        Self { most, time, state }
+    }
+
     /// Returns how many lines were suppressed since the last one; None if this
     /// one is suppressed too.
     #[must_use]
     pub fn allow(&self) -> Option<u64> {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         let now = Instant::now();
-        match &mut *state {
-            Some((last, held)) if now - *last < INTERVAL => {
-                *held += 1;
-                None
-            }
-            state => {
-                let held = state.map_or(0, |(_, held)| held);
-                *state = Some((now, 0));
-                Some(held)
-            }
+        if state.begun.is_none_or(|begun| now - begun >= self.time) {
+            (state.begun, state.lines) = (Some(now), 0);
         }
+        if state.lines >= self.most {
+            state.held += 1;
+            return None;
+        }
+        state.lines += 1;
+        Some(std::mem::take(&mut state.held))
     }
 }
 
-const INTERVAL: Duration = Duration::from_secs(10);
+impl Default for LogLimiter {
+    fn default() -> Self {
+        Self::new(1, Duration::from_secs(10))
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -45,7 +70,16 @@ mod tests {
         for _ in 0..5 {
             assert_eq!(sparse.allow(), None);
         }
-        tokio::time::advance(INTERVAL).await;
+        tokio::time::advance(Duration::from_secs(10)).await;
         assert_eq!(sparse.allow(), Some(5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lines_beyond_the_rate_are_counted() {
+        let limit = LogLimiter::per_second(2);
+        let allowed: Vec<_> = (0..5).map(|_| limit.allow()).collect();
+        assert_eq!(allowed, [Some(0), Some(0), None, None, None]);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(limit.allow(), Some(3));
     }
 }

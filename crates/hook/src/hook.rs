@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sekisho_certs::lock;
 use sekisho_certs::metrics::Registry;
+use sekisho_certs::{LogLimiter, lock};
 use tokio::time::Instant;
 
 use crate::cache::Cache;
@@ -16,7 +16,6 @@ use crate::files::Folders;
 use crate::flight::Flight;
 use crate::hello::Hello;
 use crate::imports::Imports;
-use crate::log::LogLimit;
 use crate::metrics::Metrics;
 use crate::region::Region;
 use crate::report::Report;
@@ -55,9 +54,9 @@ impl<I: Imports> Hook<I> {
             cache: Cache::new(settings.cache),
             flight: Flight::new(settings.in_flight, settings.waiting_per_prefix),
             metrics: Metrics::default(),
-            failures: LogLimit::new(FAILURES),
-            lines: LogLimit::new(LINES),
-            replacements: LogLimit::new(REPLACEMENTS),
+            failures: LogLimiter::per_second(FAILURES),
+            lines: LogLimiter::per_second(LINES),
+            replacements: LogLimiter::per_second(REPLACEMENTS),
             settings,
         });
         // Dropped again: the workers make their own.

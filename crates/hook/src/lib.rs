@@ -47,7 +47,6 @@ mod flight;
 mod hello;
 mod hook;
 mod imports;
-mod log;
 mod meter;
 mod metrics;
 mod region;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use sekisho_certs::LogLimiter;
 use sekisho_certs::metrics::{Collector, DescriptorEncoder, gauge};
 
 use crate::cache::Cache;
@@ -10,7 +11,6 @@ use crate::compile::Program;
 use crate::files::Folders;
 use crate::flight::Flight;
 use crate::imports::Imports;
-use crate::log::LogLimit;
 use crate::metrics::Metrics;
 use crate::region::Region;
 use crate::settings::Settings;
@@ -27,9 +27,9 @@ pub(crate) struct Shared<I: Imports> {
     pub(crate) cache: Cache,
     pub(crate) flight: Arc<Flight>,
     pub(crate) metrics: Metrics,
-    pub(crate) failures: LogLimit,
-    pub(crate) lines: LogLimit,
-    pub(crate) replacements: LogLimit,
+    pub(crate) failures: LogLimiter,
+    pub(crate) lines: LogLimiter,
+    pub(crate) replacements: LogLimiter,
 }
 
 /// Gauges that are computed with each scrape.
