@@ -124,7 +124,7 @@ pub(crate) async fn establish(
             return None;
         }
     };
-    let timeouts = Arc::new(ConnTimeouts::new());
+    let timeouts = Arc::new(ConnTimeouts::default());
     let stream = Stream::new(socket, tls, rest, Arc::clone(&timeouts));
     let stream = finish(
         stream,

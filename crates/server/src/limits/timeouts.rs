@@ -17,7 +17,6 @@ use std::task::Waker;
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
-use sekisho_certs::clock;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
@@ -29,7 +28,7 @@ use outflow::Outflow;
 
 pub(crate) use due::{Due, LINGER};
 pub(crate) use flow::Flow;
-use moment::Moment;
+use moment::{Moment, Start};
 pub(crate) use upstream::AtUpstream;
 
 /// State of a connection and since when it lasts. The first row that holds
@@ -52,9 +51,9 @@ pub(crate) use upstream::AtUpstream;
 ///
 /// Relaxed ordering suffices for all fields: all tasks of a connection run on
 /// its worker's thread.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ConnTimeouts {
-    start: Instant,
+    start: Start,
     in_flight: AtomicU32,
     /// Who owes the next byte of the request in flight; HTTP/1.1 only.
     flow: Arc<Flow>,
@@ -94,33 +93,6 @@ pub(crate) struct ConnTimeouts {
 }
 
 impl ConnTimeouts {
-    pub(crate) fn new() -> Self {
-        let start = Instant::now();
-        Self {
-            start,
-            in_flight: AtomicU32::new(0),
-            flow: Arc::new(Flow::new(start)),
-            at_upstream: AtomicU32::new(0),
-            unanswering: AtomicU32::new(0),
-            ended: Moment::default(),
-            multiplexed: AtomicBool::new(false),
-            tickets_due: AtomicBool::new(false),
-            closing_soon: AtomicBool::new(false),
-            exhausted: AtomicBool::new(false),
-            begun: AtomicBool::new(false),
-            cut: AtomicBool::new(false),
-            framing: NotedFraming::default(),
-            idle: Moment::default(),
-            head: Moment::default(),
-            closed: Moment::default(),
-            winding_down: Moment::default(),
-            outflow: Outflow::default(),
-            held: OnceLock::new(),
-            stream_check: Notify::new(),
-            unanswered: AtomicWaker::new(),
-        }
-    }
-
     /// Notes that the handshake is done. On a multiplexed connection, bytes
     /// between requests do not begin a head: they may be PING frames.
     pub(crate) fn established(&self, multiplexed: bool) {
@@ -183,7 +155,7 @@ impl ConnTimeouts {
 
     /// Returns the time since the connection was accepted.
     pub(crate) fn elapsed(&self) -> Duration {
-        clock::monotonic() - self.start
+        self.start.elapsed()
     }
 
     /// Notes that a request's head is complete.
@@ -307,7 +279,7 @@ impl ConnTimeouts {
 
     /// Makes the flow of a stream of HTTP/2.
     pub(crate) fn stream(&self) -> Arc<Flow> {
-        Arc::new(Flow::new(self.start))
+        Arc::default()
     }
 
     /// Returns the flow of the request that this task serves.
@@ -331,12 +303,12 @@ impl ConnTimeouts {
     }
 
     fn at(&self, moment: u64, limit: Duration) -> Instant {
-        self.start + Duration::from_millis(moment) + limit
+        self.start.at(moment) + limit
     }
 
     /// Returns milliseconds since the connection was accepted.
     fn now(&self) -> u64 {
-        u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
+        self.start.now()
     }
 }
 

@@ -59,7 +59,7 @@ async fn fill(connections: &Arc<Connections>, number: u8, count: usize) -> Vec<C
 
 /// Ends the handshake of a connection, and returns where its requests are noted.
 fn establish(entered: &ConnectionPermit) -> Arc<ConnTimeouts> {
-    let timeouts = Arc::new(ConnTimeouts::new());
+    let timeouts = Arc::new(ConnTimeouts::default());
     timeouts.established(true);
     entered.activity().read_from(&timeouts);
     timeouts

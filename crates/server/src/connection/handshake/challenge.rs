@@ -37,7 +37,7 @@ pub(super) async fn answer(
         Ok(tls) => tls,
         Err(error) => return report.refuse(socket, &error.into(), parts).await,
     };
-    let mut stream = Stream::new(socket, tls, rest, Arc::new(ConnTimeouts::new()));
+    let mut stream = Stream::new(socket, tls, rest, Arc::new(ConnTimeouts::default()));
     let result = timeout_at(deadline, exchange(&mut stream, None)).await;
     let counted = failure(&result).unwrap_or(HandshakeResult::Challenge);
     report.end(counted, parts);

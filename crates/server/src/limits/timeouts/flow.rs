@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use sekisho_certs::clock;
 use tokio::task_local;
 use tokio::time::Instant;
+
+use super::moment::{Start, millis};
 
 task_local! {
     static FLOW: Arc<Flow>;
@@ -20,9 +21,9 @@ task_local! {
 /// | --- | --- | --- | --- |
 /// | body | there is none | an answer or an upstream waits for it | has what came |
 /// | answer | make it | leaves a piece of it untaken (HTTP/2) | sends nothing of it |
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Flow {
-    start: Instant,
+    start: Start,
     body: Owed,
     /// The client's waits begin in the connection's flowing time: while the socket is
     /// blocked, the stream's window is not the cause.
@@ -38,15 +39,6 @@ enum Owes {
 }
 
 impl Flow {
-    /// Makes the flow of a request of a connection that began at `start`.
-    pub(super) fn new(start: Instant) -> Self {
-        Self {
-            start,
-            body: Owed::default(),
-            answer: Owed::default(),
-        }
-    }
-
     /// Runs the future of a stream that has this flow.
     pub(crate) fn scope<F: Future>(self: Arc<Self>, stream: F) -> impl Future<Output = F::Output> {
         FLOW.scope(self, stream)
@@ -61,13 +53,13 @@ impl Flow {
     /// before anybody is asked.
     pub(crate) fn want_body(&self) {
         if !matches!(self.body.get(), Owes::Client(_)) {
-            self.body.set(Owes::Client(self.now()));
+            self.body.set(Owes::Client(self.start.now()));
         }
     }
 
     /// Notes that the upstream has what came of the body, and is to go on.
     pub(crate) fn pass_body(&self) {
-        self.body.set(Owes::Upstream(self.now()));
+        self.body.set(Owes::Upstream(self.start.now()));
     }
 
     /// Notes that the answer goes on without more of the body.
@@ -80,7 +72,7 @@ impl Flow {
     /// Returns since when the client owes a piece of the body.
     pub(crate) fn client_owes_body(&self) -> Option<Instant> {
         match self.body.get() {
-            Owes::Client(since) => Some(self.at(since)),
+            Owes::Client(since) => Some(self.start.at(since)),
             Owes::Us | Owes::Upstream(_) => None,
         }
     }
@@ -89,7 +81,7 @@ impl Flow {
     /// client owes a piece of it.
     pub(crate) fn body_passed_at(&self) -> Instant {
         match self.body.get() {
-            Owes::Upstream(since) => self.at(since),
+            Owes::Upstream(since) => self.start.at(since),
             Owes::Us | Owes::Client(_) => Instant::now(),
         }
     }
@@ -98,7 +90,7 @@ impl Flow {
     /// bodies of the connection filled the window that it needs.
     pub(crate) fn postpone(&self) {
         if matches!(self.body.get(), Owes::Client(_)) {
-            self.body.set(Owes::Client(self.now()));
+            self.body.set(Owes::Client(self.start.now()));
         }
     }
 
@@ -118,7 +110,7 @@ impl Flow {
     /// or taken nothing of the answer, for `limit`.
     pub(crate) fn client_is_late(&self, flowing: Duration, limit: Duration) -> bool {
         let over = |now: u64, since| now.saturating_sub(since) >= millis(limit);
-        let body = matches!(self.body.get(), Owes::Client(since) if over(self.now(), since));
+        let body = matches!(self.body.get(), Owes::Client(since) if over(self.start.now(), since));
         body || matches!(self.answer.get(), Owes::Client(since) if over(millis(flowing), since))
     }
 
@@ -127,7 +119,7 @@ impl Flow {
     pub(super) fn await_answer(&self) -> bool {
         let sent = !matches!(self.answer.get(), Owes::Upstream(_));
         if sent {
-            self.answer.set(Owes::Upstream(self.now()));
+            self.answer.set(Owes::Upstream(self.start.now()));
         }
         sent
     }
@@ -145,18 +137,9 @@ impl Flow {
     /// Returns since when the upstream sends nothing of the answer.
     pub(crate) fn upstream_owes_answer(&self) -> Option<Instant> {
         match self.answer.get() {
-            Owes::Upstream(since) => Some(self.at(since)),
+            Owes::Upstream(since) => Some(self.start.at(since)),
             Owes::Us | Owes::Client(_) => None,
         }
-    }
-
-    fn at(&self, ms: u64) -> Instant {
-        self.start + Duration::from_millis(ms)
-    }
-
-    /// Returns milliseconds since the connection was accepted.
-    fn now(&self) -> u64 {
-        millis(clock::monotonic() - self.start)
     }
 }
 
@@ -186,13 +169,6 @@ impl Owed {
     }
 }
 
-/// Returns a time in milliseconds, less than 2^62 of them.
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis())
-        .unwrap_or(u64::MAX)
-        .min(u64::MAX >> 2)
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::time::advance;
@@ -219,7 +195,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_is_late_with_a_body_that_is_wanted() {
-        let flow = Flow::new(Instant::now());
+        let flow = Flow::default();
         let is_late = || flow.client_is_late(Duration::ZERO, LIMIT);
         advance(LIMIT).await;
         assert!(!is_late(), "nobody wants it");
@@ -241,7 +217,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_is_late_with_an_answer_in_flowing_time() {
-        let flow = Flow::new(Instant::now());
+        let flow = Flow::default();
         flow.offer(Duration::from_secs(1));
         advance(LIMIT * 2).await;
         assert!(!flow.client_is_late(Duration::from_secs(30), LIMIT));

@@ -44,7 +44,7 @@ impl Wake for Woken {
 
 #[tokio::test(start_paused = true)]
 async fn each_phase_has_its_limit() {
-    let timeouts = ConnTimeouts::new();
+    let timeouts = ConnTimeouts::default();
     timeouts.established(false);
     assert_eq!(due_in(&timeouts), Some((60, Due::Close)));
     advance(5).await;
@@ -73,7 +73,7 @@ async fn each_phase_has_its_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn pings_keep_no_connection() {
-    let timeouts = ConnTimeouts::new();
+    let timeouts = ConnTimeouts::default();
     timeouts.established(true);
     advance(50).await;
     timeouts.read();
@@ -89,7 +89,7 @@ async fn a_client_that_left_holds_its_answers_for_seconds() {
         (false, true, dropped_in(5)),
         (false, false, None),
     ] {
-        let timeouts = Arc::new(ConnTimeouts::new());
+        let timeouts = Arc::new(ConnTimeouts::default());
         timeouts.established(multiplexed);
         timeouts.begin();
         let _at_upstream = proxied.then(|| timeouts.at_upstream());
@@ -106,7 +106,7 @@ async fn a_client_that_left_holds_its_answers_for_seconds() {
 async fn the_last_request_of_a_client_that_left_wakes_the_connection() {
     let woken = Arc::new(Woken::default());
     let is_woken = || woken.0.load(Relaxed);
-    let timeouts = ConnTimeouts::new();
+    let timeouts = ConnTimeouts::default();
     timeouts.established(true);
     timeouts.begin();
     timeouts.begin();
@@ -120,7 +120,7 @@ async fn the_last_request_of_a_client_that_left_wakes_the_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn a_head_among_streams_has_its_limit_too() {
-    let timeouts = ConnTimeouts::new();
+    let timeouts = ConnTimeouts::default();
     timeouts.established(true);
     timeouts.begin();
     timeouts.in_head(true);
@@ -133,7 +133,7 @@ async fn a_head_among_streams_has_its_limit_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_winds_down_ends_whatever_begins() {
-    let timeouts = ConnTimeouts::new();
+    let timeouts = ConnTimeouts::default();
     timeouts.established(true);
     timeouts.wind_down();
     for second in 0..19 {
@@ -146,7 +146,7 @@ async fn a_connection_that_winds_down_ends_whatever_begins() {
 
 #[tokio::test(start_paused = true)]
 async fn a_blocked_client_is_asked_for_its_progress() {
-    let timeouts = ConnTimeouts::new();
+    let timeouts = ConnTimeouts::default();
     timeouts.established(false);
     timeouts.begin();
     timeouts.sent(1_000_000);
@@ -171,7 +171,7 @@ async fn a_blocked_client_is_asked_for_its_progress() {
 
 #[tokio::test(start_paused = true)]
 async fn a_byte_now_and_then_begins_no_new_window() {
-    let timeouts = ConnTimeouts::new();
+    let timeouts = ConnTimeouts::default();
     timeouts.established(false);
     timeouts.begin();
     timeouts.sent(1_000_000);
