@@ -205,16 +205,12 @@ impl Copy {
         }
     }
 
-    fn poll<R, W>(
+    fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        reader: &mut R,
-        writer: &mut W,
-    ) -> Poll<io::Result<()>>
-    where
-        R: AsyncRead + Unpin,
-        W: AsyncWrite + Unpin,
-    {
+        reader: &mut (impl AsyncRead + Unpin),
+        writer: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<io::Result<()>> {
         loop {
             while !self.rest.is_empty() {
                 let written = ready!(Pin::new(&mut *writer).poll_write(cx, &self.rest))?;
@@ -246,16 +242,12 @@ impl Copy {
     }
 
     /// Reads once, and writes what the receiver takes at once.
-    fn read<R, W>(
+    fn read(
         &mut self,
         cx: &mut Context<'_>,
-        reader: &mut R,
-        writer: &mut W,
-    ) -> Poll<io::Result<()>>
-    where
-        R: AsyncRead + Unpin,
-        W: AsyncWrite + Unpin,
-    {
+        reader: &mut (impl AsyncRead + Unpin),
+        writer: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<io::Result<()>> {
         BUFFER.with_borrow_mut(|buffer| {
             let mut buf = ReadBuf::new(buffer);
             ready!(Pin::new(reader).poll_read(cx, &mut buf))?;
