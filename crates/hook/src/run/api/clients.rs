@@ -3,10 +3,11 @@
 use std::fmt::Display;
 use std::future::Future;
 
-use mlua::{Error, Lua, Result, Table};
+use mlua::{Error, Lua, MultiValue, Result, Table};
 use sekisho_certs::printable;
 use tokio::time::Instant;
 
+use super::arguments::Arguments;
 use super::metatable;
 use crate::imports::{CallError, Imports};
 use crate::report::Called;
@@ -52,19 +53,28 @@ pub(super) fn bounded(size: usize, from: &dyn Display) -> Result<()> {
     }
 }
 
-/// Makes the metatable of a kind of client.
-pub(super) fn client(lua: &Lua, methods: Table) -> Result<Table> {
+/// Installs the function that makes clients of a kind: tables with their `name`, which is
+/// described so and has at most so many bytes. All clients of a state share the methods.
+pub(super) fn install(
+    lua: &Lua,
+    globals: &Table,
+    kind: &'static str,
+    (what, longest): (&'static str, usize),
+    methods: Table,
+) -> Result<()> {
     methods.set_readonly(true);
-    metatable(lua, methods)
-}
-
-/// Makes a client of this kind.
-pub(super) fn object(lua: &Lua, kind: &Table, name: &str) -> Result<Table> {
-    let object = lua.create_table_with_capacity(0, 1)?;
-    object.raw_set("name", name)?;
-    object.set_metatable(Some(kind.clone()))?;
-    object.set_readonly(true);
-    Ok(object)
+    let methods = metatable(lua, methods)?;
+    let function = lua.create_function(move |lua, given: MultiValue| {
+        let mut arguments = Arguments::of(kind, given);
+        let name = arguments.utf8(what, longest)?;
+        arguments.end()?;
+        let client = lua.create_table_with_capacity(0, 1)?;
+        client.raw_set("name", name)?;
+        client.set_metatable(Some(methods.clone()))?;
+        client.set_readonly(true);
+        Ok(client)
+    })?;
+    globals.raw_set(kind, function)
 }
 
 pub(super) const MAX_URL: usize = 8 * 1024;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mlua::{Error, Lua, MultiValue, Result, Table, Value};
 
 use super::arguments::Arguments;
-use super::clients::{MAX_URL, bounded, client, object, wait};
+use super::clients::{self, MAX_URL, bounded, wait};
 use super::waiting::{Begun, Reply, Waiting};
 use crate::imports::{Imports, RedisCommand, RedisReply};
 use crate::run::Run;
@@ -34,14 +34,7 @@ pub(super) fn install<I: Imports>(
         let function = waiting.function(move |run, given| redis(run, command, given))?;
         methods.raw_set(name, function)?;
     }
-    let client = client(lua, methods)?;
-    let function = lua.create_function(move |lua, given: MultiValue| {
-        let mut arguments = Arguments::of("redis", given);
-        let url = arguments.utf8("URL", MAX_URL)?;
-        arguments.end()?;
-        object(lua, &client, &url)
-    })?;
-    globals.raw_set("redis", function)
+    clients::install(lua, globals, "redis", ("URL", MAX_URL), methods)
 }
 
 fn redis<I: Imports>(run: &Arc<Run<I>>, command: Command, given: MultiValue) -> Result<Begun> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mlua::{Error, Lua, MultiValue, Result, Table, Value};
 
 use super::arguments::Arguments;
-use super::clients::{bounded, client, object, wait};
+use super::clients::{self, bounded, wait};
 use super::waiting::{Begun, Reply, Waiting};
 use crate::imports::{Imports, SqlRow, SqlValue};
 use crate::run::Run;
@@ -18,14 +18,13 @@ pub(super) fn install<I: Imports>(
 ) -> Result<()> {
     let methods = lua.create_table()?;
     methods.raw_set("query", waiting.function(query)?)?;
-    let kind = client(lua, methods)?;
-    let function = lua.create_function(move |lua, given: MultiValue| {
-        let mut arguments = Arguments::of("sql", given);
-        let name = arguments.utf8("name of a database", MAX_NAME)?;
-        arguments.end()?;
-        object(lua, &kind, &name)
-    })?;
-    globals.raw_set("sql", function)
+    clients::install(
+        lua,
+        globals,
+        "sql",
+        ("name of a database", MAX_NAME),
+        methods,
+    )
 }
 
 fn query<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<Begun> {
