@@ -5,6 +5,7 @@
 
 mod checker;
 mod errors;
+mod formats;
 mod passwords;
 mod reserved;
 mod schema;
