@@ -10,6 +10,7 @@ mod admission;
 mod auth;
 mod bodies;
 mod cgi;
+mod cgi_ends;
 mod fastcgi;
 mod fastcgi_server;
 mod fields;
