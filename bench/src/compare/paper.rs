@@ -3,6 +3,7 @@
 
 mod against;
 mod fork;
+mod handshakes;
 mod kept;
 mod part;
 mod preload;

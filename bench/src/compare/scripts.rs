@@ -7,9 +7,9 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-use super::rows::{Asked, Case, Goal, Measure, Row, Scale, figure};
+use super::rows::{Case, Goal, Measure, Row, Scale, figure};
 use super::sekisho::{Copies, Store};
-use super::table::{BASE, FULL, SEKISHO, sekisho};
+use super::table::{BASE, FULL, SEKISHO, cold_from, sekisho};
 use crate::fixtures::Folder;
 
 /// Rows whose stores are local. Their goals are what a hook costs.
@@ -17,8 +17,8 @@ pub(crate) const HOOK: Row = Row {
     id: "hook",
     title: "Handshake with a hook that calls tls:lookup, credential cached",
     measure: FULL,
-    cases: &[SEKISHO, hooked("sekisho, tls:lookup", LOOKUP)],
-    goals: &[over_no_hook("sekisho, tls:lookup", 5.0)],
+    cases: &[SEKISHO, HOOKED],
+    goals: &[over_no_hook(HOOKED.label, 5.0)],
     ..BASE
 };
 
@@ -64,22 +64,15 @@ pub(crate) const HOOK_REDIS: Row = Row {
     title: "Handshake with the papers' Redis hook, never cached, and from redis://",
     measure: FULL,
     cases: &[
-        Case {
-            asked: Asked::All,
-            ..sekisho("sekisho, redis://", Store::Redis(Copies::None), "1MiB")
-        },
-        Case {
-            asked: Asked::All,
-            hook: Some(REDIS),
-            ..sekisho("sekisho, hook on Redis", Store::Redis(Copies::None), "1MiB")
-        },
+        cold_from("sekisho, redis://", Store::Redis(Copies::None)),
+        HOOKED_REDIS,
     ],
     goals: &[Goal {
         figure: figure::CPU,
         scale: Scale::Ratio,
         must: 1.15,
         aim: None,
-        case: Some("sekisho, hook on Redis"),
+        case: Some(HOOKED_REDIS.label),
     }],
     ..BASE
 };
@@ -104,13 +97,13 @@ pub(crate) const HOOK_STATE: Row = Row {
     id: "hook-state",
     title: "Memory of each of four more workers, with a hook and without",
     measure: Measure::WorkerMemory { workers: 5 },
-    cases: &[SEKISHO, hooked("sekisho, tls:lookup", LOOKUP)],
+    cases: &[SEKISHO, HOOKED],
     goals: &[Goal {
         figure: figure::EACH,
         scale: Scale::Over(&[(1.0, SEKISHO.label)]),
         must: 1024.0,
         aim: None,
-        case: Some("sekisho, tls:lookup"),
+        case: Some(HOOKED.label),
     }],
     ..BASE
 };
@@ -146,6 +139,15 @@ fn silent() -> Result<SocketAddr> {
     listeners.push(listener);
     Ok(address)
 }
+
+/// Credential that the hook lets the lookup find.
+pub(crate) const HOOKED: Case = hooked("sekisho, tls:lookup", LOOKUP);
+
+/// The papers' script, which reads another host's pair for each handshake.
+pub(crate) const HOOKED_REDIS: Case = Case {
+    hook: Some(REDIS),
+    ..cold_from("sekisho, hook on Redis", Store::Redis(Copies::None))
+};
 
 const fn hooked(label: &'static str, script: &'static str) -> Case {
     Case {

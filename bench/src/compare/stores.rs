@@ -1,9 +1,9 @@
 //! Table of the rows with remote stores.
 
-use super::rows::{Asked, Case, Goal, Loaded, Measure, Row, Scale, Setup, figure};
+use super::rows::{Case, Goal, Loaded, Measure, Row, Scale, Setup, figure};
 use super::scripts::HOOK_REDIS;
 use super::sekisho::{Copies, Store};
-use super::table::{BASE, FULL, NGINX, nginx, sekisho};
+use super::table::{BASE, FULL, NGINX, cold_from, nginx, sekisho};
 
 pub(crate) const STORE_ROWS: &[Row] = &[
     Row {
@@ -12,14 +12,14 @@ pub(crate) const STORE_ROWS: &[Row] = &[
         measure: FULL,
         cases: &[
             NGINX,
-            cold(SQLITE, Store::Sqlite),
-            cold(REDIS, Store::Redis(Copies::None)),
-            cold(POSTGRES, Store::Postgres(Copies::None)),
-            cold(
+            cold_from(SQLITE, Store::Sqlite),
+            cold_from(REDIS, Store::Redis(Copies::None)),
+            cold_from(POSTGRES, Store::Postgres(Copies::None)),
+            cold_from(
                 "sekisho, Redis, each host copied to disk",
                 Store::Redis(Copies::Kept),
             ),
-            cold(
+            cold_from(
                 "sekisho, PostgreSQL, each host copied to disk",
                 Store::Postgres(Copies::Kept),
             ),
@@ -53,8 +53,8 @@ pub(crate) const STORE_ROWS: &[Row] = &[
         title: "The same from PostgreSQL, and from a Redis cache before it",
         measure: FULL,
         cases: &[
-            cold(POSTGRES, Store::Postgres(Copies::None)),
-            cold("sekisho, Redis cache before PostgreSQL", Store::RedisCache),
+            cold_from(POSTGRES, Store::Postgres(Copies::None)),
+            cold_from("sekisho, Redis cache before PostgreSQL", Store::RedisCache),
         ],
         ..BASE
     },
@@ -123,14 +123,6 @@ pub(crate) const STUCK_POSTGRES: Row = Row {
         "Cached hosts while PostgreSQL stands still (SIGSTOP)",
     )
 };
-
-/// Case whose cache holds a few hundred of the many hosts.
-const fn cold(label: &'static str, store: Store) -> Case {
-    Case {
-        asked: Asked::All,
-        ..sekisho(label, store, "1MiB")
-    }
-}
 
 const fn stuck(id: &'static str, title: &'static str) -> Row {
     Row {

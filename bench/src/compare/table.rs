@@ -212,7 +212,7 @@ pub(crate) const NGINX_ALL: Case = Case {
     ..nginx("nginx, all hosts preloaded", Loaded::All)
 };
 
-const NGINX_VARIABLE: Case = Case {
+pub(crate) const NGINX_VARIABLE: Case = Case {
     asked: Asked::All,
     ..nginx("nginx, file name by variable", Loaded::ByVariable)
 };
@@ -259,9 +259,14 @@ pub(crate) const fn sekisho(label: &'static str, store: Store, memory: &'static 
 
 /// Case whose cache holds a few hundred of the many hosts.
 pub(crate) const fn cold(store: Store) -> Case {
+    cold_from("sekisho, memory = \"1MiB\"", store)
+}
+
+/// Such a case with a label of its own.
+pub(crate) const fn cold_from(label: &'static str, store: Store) -> Case {
     Case {
         asked: Asked::All,
-        ..sekisho("sekisho, memory = \"1MiB\"", store, "1MiB")
+        ..sekisho(label, store, "1MiB")
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::super::rows::Row;
 use super::fork::FORK;
+use super::handshakes::HANDSHAKES;
 use super::preload::PRELOAD;
 use super::stuck::STUCK;
 use super::throughput::THROUGHPUT;
@@ -33,7 +34,7 @@ impl Part {
     }
 }
 
-pub(crate) const PARTS: &[Part] = &[PRELOAD, THROUGHPUT, STUCK, FORK];
+pub(crate) const PARTS: &[Part] = &[PRELOAD, THROUGHPUT, HANDSHAKES, STUCK, FORK];
 
 pub(super) const GIB: u64 = 1 << 30;
 

@@ -1,0 +1,125 @@
+//! Part 3: a handshake with one request for each connection, with certificates that are held
+//! and with ones that are read for it.
+
+use super::super::rows::{Asked, Case, Hosts, Loaded, Measure, Row, Setup};
+use super::super::scripts::{HOOKED, HOOKED_REDIS};
+use super::super::sekisho::{Copies, Store};
+use super::super::table::{BASE, FULL, NGINX, NGINX_VARIABLE, SEKISHO, cold_from, nginx};
+use super::part::{GIB, Part};
+use crate::fixtures::KeyKind;
+use sekisho_bench::tls::Version;
+
+pub(super) const HANDSHAKES: Part = Part {
+    id: "handshakes",
+    title: "A handshake for each request",
+    rows: &[
+        held("held-ecdsa-tls13", KeyKind::Ecdsa, Version::Tls13),
+        Row {
+            heavy: true,
+            ..held("held-ecdsa-tls12", KeyKind::Ecdsa, Version::Tls12)
+        },
+        held("held-rsa-tls13", KeyKind::Rsa2048, Version::Tls13),
+        Row {
+            heavy: true,
+            ..held("held-rsa-tls12", KeyKind::Rsa2048, Version::Tls12)
+        },
+        Row {
+            title: "Resumed TLS 1.3 handshake and one request, certificates held",
+            measure: Measure::Handshakes {
+                count: 10_000,
+                resumed: true,
+            },
+            ..held("resumed", KeyKind::Ecdsa, Version::Tls13)
+        },
+        read("read-ecdsa-tls13", KeyKind::Ecdsa, Version::Tls13),
+        Row {
+            heavy: true,
+            ..read("read-ecdsa-tls12", KeyKind::Ecdsa, Version::Tls12)
+        },
+        Row {
+            heavy: true,
+            ..read("read-rsa-tls13", KeyKind::Rsa2048, Version::Tls13)
+        },
+        Row {
+            id: "preloaded-100000",
+            title: "Another of 100,000 hosts for each handshake, all preloaded by the peers",
+            cases: &[
+                Case {
+                    asked: Asked::All,
+                    ..nginx("nginx, preloaded", Loaded::All)
+                },
+                Case {
+                    asked: Asked::All,
+                    setup: Setup::HaProxy,
+                    ..nginx("HAProxy", Loaded::All)
+                },
+                cold_from("sekisho", Store::Sqlite),
+            ],
+            heavy: true,
+            ..read("", KeyKind::Ecdsa, Version::Tls13)
+        },
+    ],
+    minutes: [90, 3],
+    disk: [4 * GIB, GIB],
+};
+
+/// All servers hold the certificates of a hundred hosts, which are asked for in turn.
+const fn held(id: &'static str, key: KeyKind, version: Version) -> Row {
+    Row {
+        id,
+        title: "Handshake and one request, certificates held",
+        key,
+        version,
+        hosts: Hosts::Exactly(100),
+        measure: FULL,
+        cases: HELD,
+        ..BASE
+    }
+}
+
+/// No server holds the certificate of the next host.
+const fn read(id: &'static str, key: KeyKind, version: Version) -> Row {
+    Row {
+        id,
+        title: "Handshake and one request, another host each time, its certificate read for it",
+        key,
+        version,
+        hosts: Hosts::Many,
+        measure: FULL,
+        cases: READ,
+        ..BASE
+    }
+}
+
+const HELD: &[Case] = &[
+    nginx("nginx, preloaded", Loaded::All),
+    nginx("nginx, files by variable", Loaded::ByVariable),
+    Case {
+        setup: Setup::Apache,
+        ..nginx("Apache", Loaded::All)
+    },
+    Case {
+        setup: Setup::HaProxy,
+        ..nginx("HAProxy", Loaded::All)
+    },
+    Case {
+        setup: Setup::Caddy,
+        ..nginx("Caddy", Loaded::All)
+    },
+    Case {
+        setup: Setup::NginxLua,
+        ..nginx("nginx, Lua and Redis, blocking", Loaded::Hundred)
+    },
+    SEKISHO,
+    HOOKED,
+];
+const READ: &[Case] = &[
+    NGINX,
+    NGINX_VARIABLE,
+    cold_from("sekisho, SQLite", Store::Sqlite),
+    cold_from("sekisho, files", Store::Files),
+    cold_from("sekisho, Redis", Store::Redis(Copies::None)),
+    cold_from("sekisho, PostgreSQL", Store::Postgres(Copies::None)),
+    cold_from("sekisho, Redis cache before PostgreSQL", Store::RedisCache),
+    HOOKED_REDIS,
+];
