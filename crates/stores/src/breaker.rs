@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::backoff::{Backoff, Delays};
-use crate::lock::lock;
+use sekisho_certs::lock;
 
 /// Decides whether a call may be made at all.
 ///

@@ -20,7 +20,6 @@ pub mod files;
 #[cfg(feature = "http")]
 pub mod http;
 mod lineage_row;
-mod lock;
 mod log_row;
 mod open;
 mod options;

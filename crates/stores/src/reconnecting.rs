@@ -18,8 +18,8 @@ use sekisho_certs::store::{BoxFuture, Result, StoreError};
 
 use crate::backoff::Backoff;
 use crate::fault::unavailable;
-use crate::lock::lock;
 use crate::worker;
+use sekisho_certs::lock;
 
 /// Connections to one server, each up or being made.
 pub(crate) struct Reconnecting<C> {

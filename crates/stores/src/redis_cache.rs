@@ -45,8 +45,8 @@ pub(crate) use self::server::CachePosition;
 pub use self::server::CacheServer;
 use self::server::Got;
 use crate::fault::within;
-use crate::lock::lock;
 use sekisho_certs::host::HostName;
+use sekisho_certs::lock;
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::store::{
     BoxFuture, Catalog, CatalogId, ChangePage, Found, LogPosition, StoreError,

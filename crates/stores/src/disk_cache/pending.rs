@@ -5,10 +5,10 @@ use std::sync::Mutex;
 use tokio::sync::Notify;
 
 use super::written::Fingerprint;
-use crate::lock::lock;
 use sekisho_certs::Noted;
 use sekisho_certs::SealedBytes;
 use sekisho_certs::host::HostName;
+use sekisho_certs::lock;
 use sekisho_certs::store::Found;
 
 /// Answers of the store in their order, bounded in bytes.

@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::{DiskCache, Inner};
-use crate::lock::lock;
 use sekisho_certs::Noted;
+use sekisho_certs::lock;
 use sekisho_certs::seal::CHECK;
 use sekisho_certs::store::{
     BoxFuture, Catalog, ChangePage, DocumentId, LogPosition, Result, Subject,

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use crate::fault;
-use crate::lock::lock;
 use sekisho_certs::host::HostPattern;
+use sekisho_certs::lock;
 use sekisho_certs::store::{Result, StoreError};
 
 /// The folders above all hosts.

@@ -2,8 +2,8 @@
 
 use std::sync::Mutex;
 
-use crate::lock::lock;
 use sekisho_certs::host::HostPattern;
+use sekisho_certs::lock;
 
 /// The hosts that got a server error, or no answer in time, since the endpoint
 /// last gave an answer.

@@ -26,11 +26,11 @@ use super::fault::{Fault, Step};
 use super::find;
 use super::schema::{self, Header};
 use super::url::Url;
-use crate::lock::lock;
 use crate::reconnecting::{Connected, Reconnecting};
 use crate::worker;
 use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::HostName;
+use sekisho_certs::lock;
 use sekisho_certs::store::{Answer, CatalogId, Result, StoreError};
 
 /// The connections and what it takes to make one.

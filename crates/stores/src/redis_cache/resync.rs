@@ -10,8 +10,8 @@ use super::Shared;
 use super::server::{CachePosition, Space};
 use crate::backoff::Backoff;
 use crate::fault::{unavailable, within};
-use crate::lock::lock;
 use sekisho_certs::Noted;
+use sekisho_certs::lock;
 use sekisho_certs::store::{LogPosition, Result};
 
 /// Works whenever Redis was lost, at first too.

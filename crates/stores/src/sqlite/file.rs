@@ -17,8 +17,8 @@ use super::schema::{self, Header};
 use super::slot::{Role, Slot};
 use super::{Mode, Options};
 use crate::fault::unavailable;
-use crate::lock::lock;
 use crate::own_file::{beside, create};
+use sekisho_certs::lock;
 use sekisho_certs::store::{CatalogId, Result};
 
 /// The store file and every connection to it in this process.

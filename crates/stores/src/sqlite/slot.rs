@@ -7,7 +7,7 @@ use super::Options;
 use super::file::StoreFile;
 use super::read::StoreConnection;
 use crate::fault::unavailable;
-use crate::lock::lock;
+use sekisho_certs::lock;
 use sekisho_certs::store::Result;
 
 /// Purpose of a connection.
