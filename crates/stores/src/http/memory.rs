@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use foldhash::quality::RandomState;
 use http::HeaderValue;
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{OptionsBuilder, Weighter};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
 use tokio::time::Instant;
 
 use super::freshness::Freshness;
+use sekisho_certs::cache::bounded;
 use sekisho_certs::credential::StoredCredential;
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::seal::OpenKey;
@@ -38,18 +39,7 @@ type Parts = (Option<Box<Found<OpenKey>>>, Option<HeaderValue>, Freshness);
 
 impl Memory {
     pub(super) fn new(bytes: usize) -> Self {
-        let options = OptionsBuilder::new()
-            .shards(1)
-            .estimated_items_capacity(bytes / USUAL)
-            .weight_capacity(bytes as u64)
-            .build()
-            .expect("capacity and estimate are given");
-        Self(Cache::with_options(
-            options,
-            ByWeight,
-            RandomState::default(),
-            DefaultLifecycle::default(),
-        ))
+        Self(bounded(ByWeight, bytes, USUAL, 1))
     }
 
     pub(super) fn get(&self, host: &HostPattern) -> Option<Arc<Kept>> {

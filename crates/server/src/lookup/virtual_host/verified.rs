@@ -6,7 +6,8 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use foldhash::quality::RandomState;
 use quick_cache::Weighter;
-use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::sync::Cache;
+use sekisho_certs::cache::bounded;
 use sekisho_certs::credential::{Credential, CredentialError, Dates};
 
 /// Chains that passed all checks, by the digest of their text: a script gives one chain
@@ -19,13 +20,7 @@ type Ordered = Option<Arc<[u8]>>;
 
 impl Verified {
     pub(super) fn new() -> Self {
-        Self(Cache::with(
-            (MEMORY / USUAL) as usize,
-            MEMORY,
-            ByWeight,
-            RandomState::default(),
-            DefaultLifecycle::default(),
-        ))
+        Self(bounded(ByWeight, MEMORY, USUAL, 1))
     }
 
     /// Reads a pair, and checks it as an import does: forms, key, leaf, order and
@@ -79,7 +74,7 @@ struct ByWeight;
 
 impl Weighter<[u8; 32], Ordered> for ByWeight {
     fn weight(&self, _: &[u8; 32], ordered: &Ordered) -> u64 {
-        USUAL + ordered.as_ref().map_or(0, |ders| ders.len() as u64)
+        (USUAL + ordered.as_ref().map_or(0, |ders| ders.len())) as u64
     }
 }
 
@@ -95,6 +90,6 @@ fn said(error: &CredentialError) -> String {
 }
 
 /// Bytes of the chains whose check is remembered.
-const MEMORY: u64 = 512 << 10;
+const MEMORY: usize = 512 << 10;
 /// Bytes of a chain that is in order.
-const USUAL: u64 = 100;
+const USUAL: usize = 100;
