@@ -137,7 +137,7 @@ async fn answer(
     }
     if http1 && last && !has_body && !leaves {
         let whole = response.body().in_memory();
-        let small = whole.is_some_and(|bytes| bytes <= SEND_LIMIT / 2);
+        let small = whole.is_some_and(|bytes| bytes <= SEND_LIMIT as u64 / 2);
         context.timeouts().last(small);
     }
     Logged::response(response.map(|body| Answer::new(body, guard)), entry)

@@ -8,17 +8,17 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Response, StatusCode};
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::Full;
 
-/// Body of a response: nothing, bytes in memory, or frames of another body.
-#[derive(Debug)]
+/// Body of a response: bytes in memory, or frames of another body.
 pub struct Body(Content);
 
 impl Body {
     /// Makes an empty body.
     #[must_use]
-    pub const fn empty() -> Self {
-        Self(Content::Empty)
+    pub fn empty() -> Self {
+        Self::from(Bytes::new())
     }
 
     /// Makes a response of plain text.
@@ -42,10 +42,9 @@ impl Body {
 
     /// Returns how many bytes a body has that is whole in memory. None for one whose next
     /// piece may have to be waited for.
-    pub(crate) fn in_memory(&self) -> Option<usize> {
+    pub(crate) fn in_memory(&self) -> Option<u64> {
         match &self.0 {
-            Content::Empty => Some(0),
-            Content::Bytes(bytes) => Some(bytes.len()),
+            Content::Whole(body) => body.size_hint().exact(),
             Content::Passed(_) => None,
         }
     }
@@ -67,11 +66,7 @@ pub(crate) fn method_not_allowed(allowed: &'static str) -> Response<Body> {
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
-        if bytes.is_empty() {
-            Self::empty()
-        } else {
-            Self(Content::Bytes(bytes))
-        }
+        Self(Content::Whole(Full::new(bytes)))
     }
 }
 
@@ -84,46 +79,36 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match &mut self.0 {
-            Content::Empty => Poll::Ready(None),
-            Content::Bytes(bytes) => {
-                let bytes = std::mem::take(bytes);
-                self.0 = Content::Empty;
-                Poll::Ready(Some(Ok(Frame::data(bytes))))
-            }
+            Content::Whole(body) => Pin::new(body)
+                .poll_frame(cx)
+                .map_err(|never| match never {}),
             Content::Passed(body) => Pin::new(body).poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Content::Empty => true,
-            Content::Bytes(_) => false,
+            Content::Whole(body) => body.is_end_stream(),
             Content::Passed(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(match &self.0 {
-            Content::Empty => 0,
-            Content::Bytes(bytes) => bytes.len() as u64,
-            Content::Passed(body) => return body.size_hint(),
-        })
+        match &self.0 {
+            Content::Whole(body) => body.size_hint(),
+            Content::Passed(body) => body.size_hint(),
+        }
     }
 }
 
 enum Content {
-    Empty,
-    Bytes(Bytes),
+    Whole(Full<Bytes>),
     Passed(Box<dyn http_body::Body<Data = Bytes, Error = io::Error> + Send + Unpin>),
 }
 
-impl fmt::Debug for Content {
+impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("Empty"),
-            Self::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
-            Self::Passed(_) => f.write_str("Passed"),
-        }
+        write!(f, "Body({:?})", self.in_memory())
     }
 }
 
