@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use sekisho_certs::{Catalog, Listed, Lookup};
-use sekisho_server::admin::{Audience, Reply};
+use sekisho_server::admin::{Audience, Reply, lookup_state};
 use sekisho_server::metrics::Metrics;
 use sekisho_server::{Parts, VirtualHost};
 use serde_json::{Value, json};
@@ -65,12 +65,8 @@ impl Status {
     }
 
     async fn show(&self, audience: Audience) -> Value {
-        let stats = self.lookup.stats();
-        let store = match stats.store_available {
-            false => "unavailable",
-            true if stats.counts.was_asked() => "available",
-            true => "not asked yet",
-        };
+        let [mut store, feed, cache] = lookup_state(&self.lookup.stats());
+        store["url"] = self.store.clone().into();
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
@@ -78,18 +74,9 @@ impl Status {
             "config": self.config,
             "workers": self.workers,
             "connections": {"open": self.metrics.connections_open(), "limit": self.limit},
-            "cache": {
-                "records": stats.usage.records,
-                "bytes": stats.usage.bytes,
-                "capacity_bytes": stats.usage.capacity,
-            },
-            "store": {
-                "url": self.store,
-                "state": store,
-                "errors": stats.counts.calls_failed.get(),
-                "loads_in_flight": stats.in_flight,
-            },
-            "feed": {"state": stats.feed.as_str(), "position": stats.position},
+            "cache": cache,
+            "store": store,
+            "feed": feed,
             "certificates": self.certificates(audience).await,
             "handovers": self.handovers(audience),
         })

@@ -30,6 +30,7 @@ use crate::site::body::{Body, method_not_allowed, plain};
 use listener::Socket;
 use unauthenticated::{AccessPermit, Unauthenticated};
 
+pub use health::lookup_state;
 pub use listener::{Address, Listener, ListenerHandle};
 pub use token::{MAX_TOKEN, Token};
 

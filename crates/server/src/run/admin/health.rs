@@ -2,38 +2,28 @@
 
 use http::{Response, StatusCode};
 use sekisho_certs::LookupStats;
+use serde_json::{Value, json};
 
-use super::{AdminState, json};
+use super::AdminState;
 use crate::site::body::{Body, plain};
 
 /// Answers 200 as long as the process runs; the body describes the state. A
 /// failing store is no reason for a restart.
 pub(crate) fn healthz(shared: &AdminState) -> Response<Body> {
     let metrics = &shared.sources.metrics;
-    let stats = (shared.sources.lookup_stats)();
-    let body = serde_json::json!({
+    let [store, feed, cache] = lookup_state(&(shared.sources.lookup_stats)());
+    let body = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_seconds": shared.started.elapsed().as_secs(),
         "start_up_seconds": metrics.start_up().map(|time| time.as_secs_f64()),
         "state": state(shared),
-        "store": {
-            "state": store_state(&stats),
-            "errors": stats.counts.calls_failed.get(),
-            "loads_in_flight": stats.in_flight,
-        },
-        "feed": {
-            "state": stats.feed.as_str(),
-            "position": stats.position,
-        },
-        "cache": {
-            "records": stats.usage.records,
-            "bytes": stats.usage.bytes,
-            "capacity_bytes": stats.usage.capacity,
-        },
+        "store": store,
+        "feed": feed,
+        "cache": cache,
         "sites": shared.sources.sites_digest,
         "connections_open": metrics.connections_open(),
     });
-    json(&body)
+    super::json(&body)
 }
 
 /// Answers 503 only before the first listen and while draining. A store outage
@@ -58,10 +48,25 @@ fn state(shared: &AdminState) -> &'static str {
     }
 }
 
-fn store_state(stats: &LookupStats) -> &'static str {
-    match stats.store_available {
+/// Describes the store, the change feed and the cache of a lookup.
+#[must_use]
+pub fn lookup_state(stats: &LookupStats) -> [Value; 3] {
+    let store = match stats.store_available {
         false => "unavailable",
         true if stats.counts.was_asked() => "available",
         true => "not asked yet",
-    }
+    };
+    [
+        json!({
+            "state": store,
+            "errors": stats.counts.calls_failed.get(),
+            "loads_in_flight": stats.in_flight,
+        }),
+        json!({"state": stats.feed.as_str(), "position": stats.position}),
+        json!({
+            "records": stats.usage.records,
+            "bytes": stats.usage.bytes,
+            "capacity_bytes": stats.usage.capacity,
+        }),
+    ]
 }
