@@ -12,6 +12,7 @@ mod verify;
 
 pub use client_ca::{ClientCa, authorities};
 pub use error::{CredentialError, Date};
+pub use pem::write as write_pem;
 pub use validate::{Credential, Dates};
 
 use std::fmt;

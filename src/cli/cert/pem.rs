@@ -1,8 +1,8 @@
 //! Writes PEM (RFC 7468).
 
 use anyhow::anyhow;
-use data_encoding::BASE64;
 use rustls::pki_types::PrivateKeyDer;
+use sekisho_certs::credential::write_pem;
 use sekisho_certs::{Secret, StoredCredential};
 use zeroize::Zeroizing;
 
@@ -12,7 +12,7 @@ use crate::terminal::failure::Result;
 pub(super) fn chain<K>(credential: &StoredCredential<K>) -> String {
     let mut text = String::new();
     for certificate in &credential.chain {
-        push(&mut text, "CERTIFICATE", certificate);
+        write_pem(&mut text, "CERTIFICATE", certificate);
     }
     text
 }
@@ -29,21 +29,10 @@ pub(super) fn key(key: &Secret) -> Result<Zeroizing<String>> {
     // The capacity covers the whole text: growing would leave copies of the
     // key.
     let mut text = Zeroizing::new(String::with_capacity(bytes.len() * 3 / 2 + ROOM_FOR_LABELS));
-    push(&mut text, label, bytes);
+    write_pem(&mut text, label, bytes);
     Ok(text)
 }
 
-fn push(text: &mut String, label: &str, bytes: &[u8]) {
-    *text += &format!("-----BEGIN {label}-----\n");
-    for line in bytes.chunks(BYTES_PER_LINE) {
-        BASE64.encode_append(line, text);
-        text.push('\n');
-    }
-    *text += &format!("-----END {label}-----\n");
-}
-
-/// Bytes of a line of 64 characters.
-const BYTES_PER_LINE: usize = 48;
 const ROOM_FOR_LABELS: usize = 80;
 
 #[cfg(test)]
@@ -58,7 +47,7 @@ mod tests {
         for length in [0, 1, 2, 3, 47, 48, 49, 1000] {
             let bytes: Vec<u8> = (0..length).map(|at| (at * 7 % 256) as u8).collect();
             let mut text = String::new();
-            push(&mut text, "CERTIFICATE", &bytes);
+            write_pem(&mut text, "CERTIFICATE", &bytes);
             assert!(text.lines().all(|line| line.len() <= 64), "{text}");
             let read = CertificateDer::from_pem_slice(text.as_bytes()).expect("PEM");
             assert_eq!(read.as_ref(), bytes);

@@ -3,7 +3,6 @@
 use std::hash::{Hash, Hasher};
 
 use aws_lc_rs::digest::{Context, SHA256};
-use data_encoding::BASE64;
 use rustls_pki_types::CertificateDer;
 use webpki::anchor_from_trusted_cert;
 
@@ -32,7 +31,10 @@ impl ClientCa {
     /// The first check that failed, in words for an operator.
     pub fn check(file: &[u8]) -> Result<Self, CredentialError> {
         let certificates = authorities(file)?;
-        let pem: String = certificates.iter().map(section).collect();
+        let mut pem = String::new();
+        for der in &certificates {
+            pem::write(&mut pem, "CERTIFICATE", der);
+        }
         CredentialError::check_size("the client CA", pem.len(), Self::MAX)?;
         Ok(Self {
             pem: pem.into(),
@@ -139,19 +141,7 @@ fn hash(certificates: &[CertificateDer<'_>]) -> [u8; 32] {
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-/// Writes a certificate as PEM, 64 characters a line (RFC 7468, section 2).
-fn section(der: &CertificateDer<'_>) -> String {
-    let text = BASE64.encode(der);
-    let mut lines = String::new();
-    for line in text.as_bytes().chunks(64) {
-        lines.push_str(&String::from_utf8_lossy(line));
-        lines.push('\n');
-    }
-    format!("{BEGIN}\n{lines}{END}\n")
-}
-
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
-const END: &str = "-----END CERTIFICATE-----";
 
 #[cfg(test)]
 mod tests {
@@ -193,7 +183,7 @@ mod tests {
             "neither an authority's",
         );
         refused(&(ca.root_pem() + &pair.key_pem()), "private key");
-        let broken = format!("{BEGIN}\nAAAA\n{END}\n");
+        let broken = format!("{BEGIN}\nAAAA\n-----END CERTIFICATE-----\n");
         refused(&(ca.root_pem() + &broken), "certificate 2 is broken");
         let many: String = (0..40).map(|_| TestCa::new().root_pem()).collect();
         refused(&many, "at most 16384");

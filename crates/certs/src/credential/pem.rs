@@ -1,8 +1,9 @@
-//! Reader of PEM (RFC 7468). Errors name the line that is wrong, and no piece
+//! Reader and writer of PEM (RFC 7468). Errors name the line that is wrong, and no piece
 //! of a key is left in memory: general readers promise neither.
 
 use std::mem;
 
+use data_encoding::BASE64;
 use memchr::memchr;
 use rustls_pki_types::CertificateDer;
 use zeroize::Zeroizing;
@@ -169,6 +170,16 @@ impl<'a> Section<'a> {
     }
 }
 
+/// Writes a section of PEM, 64 characters a line (RFC 7468, section 2).
+pub fn write(text: &mut String, label: &str, bytes: &[u8]) {
+    *text += &format!("-----BEGIN {label}-----\n");
+    for line in bytes.chunks(BYTES_PER_LINE) {
+        BASE64.encode_append(line, text);
+        text.push('\n');
+    }
+    *text += &format!("-----END {label}-----\n");
+}
+
 /// Returns the label of a line that frames a section.
 fn framed<'a>(line: &'a [u8], frame: &[u8]) -> Option<&'a [u8]> {
     line.strip_prefix(frame)?.strip_suffix(b"-----")
@@ -191,6 +202,8 @@ const END: &[u8] = b"-----END ";
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const CERTIFICATES: [&[u8]; 2] = [b"CERTIFICATE", b"X509 CERTIFICATE"];
 const KEYS: [&[u8]; 3] = [b"PRIVATE KEY", b"EC PRIVATE KEY", b"RSA PRIVATE KEY"];
+/// Bytes of a line of 64 characters.
+const BYTES_PER_LINE: usize = 48;
 /// A key of any size we take: growing would leave copies.
 const KEY_ROOM: usize = 4096;
 /// Far more than ten certificates and a key; bounds what a wrong file costs.
