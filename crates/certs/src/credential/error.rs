@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use x509_parser::time::ASN1Time;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 /// Why a credential was refused. Never shows a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -189,17 +190,10 @@ pub struct Date(pub i64);
 
 impl fmt::Display for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = ASN1Time::from_timestamp(self.0).ok();
-        let time = time.map(|time| time.to_datetime());
-        let Some(time) = time.filter(|time| time.year() >= 0) else {
-            return write!(f, "{}", self.0);
-        };
-        let (year, month, day) = time.to_calendar_date();
-        let (hour, minute, second) = time.to_hms();
-        let month = u8::from(month);
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
-        )
+        let time = OffsetDateTime::from_unix_timestamp(self.0).ok();
+        match time.and_then(|time| time.format(&Rfc3339).ok()) {
+            Some(text) => f.write_str(&text),
+            None => self.0.fmt(f),
+        }
     }
 }

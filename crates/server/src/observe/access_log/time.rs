@@ -4,33 +4,22 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use time::OffsetDateTime;
+use time::format_description::StaticFormatDescription;
+use time::macros::format_description;
 
 /// Shows a time as RFC 3339 writes it, with milliseconds.
-pub(super) fn rfc3339(time: SystemTime) -> impl fmt::Display {
-    let time = OffsetDateTime::from(time);
-    fmt::from_fn(move |f| {
-        let (year, month, day) = time.to_calendar_date();
-        let (hour, minute, second, millis) = time.to_hms_milli();
-        let month = u8::from(month);
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z"
-        )
-    })
+pub(super) fn rfc3339(time: SystemTime) -> String {
+    write(time, RFC3339)
 }
 
 /// Shows a time as the combined format writes it.
-pub(super) fn combined(time: SystemTime) -> impl fmt::Display {
-    let time = OffsetDateTime::from(time);
-    fmt::from_fn(move |f| {
-        let (year, month, day) = time.to_calendar_date();
-        let (hour, minute, second) = time.to_hms();
-        let month = MONTHS[usize::from(u8::from(month)) - 1];
-        write!(
-            f,
-            "{day:02}/{month}/{year:04}:{hour:02}:{minute:02}:{second:02} +0000"
-        )
-    })
+pub(super) fn combined(time: SystemTime) -> String {
+    write(time, COMBINED)
+}
+
+fn write(time: SystemTime, form: StaticFormatDescription) -> String {
+    let written = OffsetDateTime::from(time).format(form);
+    written.expect("a date and time have all parts")
 }
 
 /// Shows milliseconds with three decimals.
@@ -38,9 +27,10 @@ pub(super) fn millis(time: Duration) -> impl fmt::Display {
     fmt::from_fn(move |f| write!(f, "{}.{:03}", time.as_millis(), time.subsec_micros() % 1000))
 }
 
-const MONTHS: [&str; 12] = [
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-];
+const RFC3339: StaticFormatDescription =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+const COMBINED: StaticFormatDescription =
+    format_description!("[day]/[month repr:short]/[year]:[hour]:[minute]:[second] +0000");
 
 #[cfg(test)]
 mod tests {
@@ -72,8 +62,8 @@ mod tests {
             ),
         ] {
             let time = SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
-            assert_eq!(rfc3339(time).to_string(), want_rfc3339);
-            assert_eq!(combined(time).to_string(), want_combined);
+            assert_eq!(rfc3339(time), want_rfc3339);
+            assert_eq!(combined(time), want_combined);
         }
     }
 }
