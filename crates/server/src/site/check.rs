@@ -18,6 +18,8 @@ pub(super) use upstream::moved;
 
 use servers::Kind;
 
+use serde::de::IgnoredAny;
+
 use super::document::{RawSite, TextOr};
 use super::error::{Below, Checked, Wrong, at_most, checked, each};
 use super::path::SitePath;
@@ -100,7 +102,7 @@ fn top_rule(raw: &RawSite, shared: Option<Arc<RuleOptions>>, base: Option<&Path>
 }
 
 fn path_rule(
-    raw: RawSite,
+    raw: RawSite<IgnoredAny>,
     index: usize,
     (above, shared): (&RawSite, Option<&Arc<RuleOptions>>),
     base: Option<&Path>,
@@ -186,7 +188,7 @@ fn is_plain(path: &str) -> bool {
         && SitePath::of_text(path).is_some_and(is_same)
 }
 
-fn action(raw: &RawSite, base: Option<&Path>) -> Checked<Action> {
+fn action<I>(raw: &RawSite<I>, base: Option<&Path>) -> Checked<Action> {
     let text = raw.text.as_deref();
     if text.is_some() && (raw.status.is_none() || raw.redirect.is_some()) {
         return Err(Wrong::new("only a `status` has a text")).below("text");
@@ -279,7 +281,7 @@ fn text_of(text: &str) -> Checked<Arc<str>> {
     Ok(text.into())
 }
 
-impl RawSite {
+impl<I> RawSite<I> {
     /// Returns whether a key says how requests are answered.
     fn has_action(&self) -> bool {
         self.names().any(|name| ANSWER_KEYS.contains(&name))

@@ -7,6 +7,7 @@ mod wording;
 
 use std::fmt;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use super::MAX_DOCUMENT;
@@ -22,15 +23,16 @@ pub use wording::reworded;
 /// level unless it has them.
 macro_rules! rule_keys {
     (own { $($own:ident: $own_type:ty,)+ } options { $($option:ident: $option_type:ty,)+ }) => {
-        /// Keys of a site as written, or of an item of its `paths`.
+        /// Keys of a site as written, or of an item of its `paths`, whose own `paths` are not
+        /// read: a reader that follows them needs room for as many levels as a text has.
         #[derive(Clone, Debug, Default, Deserialize)]
         #[serde(deny_unknown_fields, default)]
-        pub struct RawSite {
+        pub struct RawSite<I = Table<RawSite<IgnoredAny>>> {
             $(pub(crate) $own: $own_type,)+
             $(pub(crate) $option: $option_type,)+
         }
 
-        impl RawSite {
+        impl<I> RawSite<I> {
             /// Returns the names of the keys that are there.
             pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
                 let own = [$((stringify!($own), self.$own.is_some()),)+];
@@ -45,7 +47,7 @@ macro_rules! rule_keys {
             }
 
             /// Takes options that are missing here from `above`.
-            pub(crate) fn or(self, above: &Self) -> Self {
+            pub(crate) fn or(self, above: &RawSite) -> Self {
                 Self {
                     $($option: self.$option.or_else(|| above.$option.clone()),)+
                     ..self
@@ -57,7 +59,7 @@ macro_rules! rule_keys {
 
 rule_keys! {
     own {
-        paths: Option<Vec<Table<RawSite>>>,
+        paths: Option<Vec<I>>,
         path: Option<String>,
         root: Option<String>,
         fastcgi: Option<TextOr<RawFastCgi>>,
@@ -111,7 +113,7 @@ impl RawSite {
             return Ok(raw);
         }
         // Tells a text that is no JSON from one with wrong keys.
-        if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(json) {
+        if let Err(error) = serde_json::from_str::<IgnoredAny>(json) {
             return Err(SiteError::Syntax(error.to_string()));
         }
         let mut from = serde_json::Deserializer::from_str(json);
@@ -124,24 +126,35 @@ impl RawSite {
     /// Returns the oldest format that has all keys of the document, and the key that needs
     /// it.
     pub(crate) fn format(&self) -> (u32, &'static str) {
-        let of_paths = self.paths.iter().flatten().map(|path| path.format());
-        let keys = self.names().map(|name| (format_of(name), name));
-        let root = self.root.as_ref().filter(|root| root.contains(TENANT));
-        let upstream = self.upstream.as_ref().filter(|it| it.has_placeholder());
-        let values = [root.map(|_| (2, "root")), upstream.map(|_| (3, "upstream"))];
-        let all = of_paths.chain(keys).chain(values.into_iter().flatten());
+        let of_paths = self.paths.iter().flatten().map(|path| path.own_format());
+        let all = of_paths.chain([self.own_format()]);
         all.max_by_key(|(format, _)| *format).unwrap_or((1, ""))
     }
 
     /// Returns the first key of an upstream that stands in the configuration since, and
     /// that the document has.
     pub(crate) fn moved_key(&self) -> Option<&'static str> {
-        let own = match &self.upstream {
+        let mut paths = self.paths.iter().flatten();
+        let own = self.own_moved_key();
+        own.or_else(|| paths.find_map(|path| path.own_moved_key()))
+    }
+}
+
+impl<I> RawSite<I> {
+    fn own_format(&self) -> (u32, &'static str) {
+        let keys = self.names().map(|name| (format_of(name), name));
+        let root = self.root.as_ref().filter(|root| root.contains(TENANT));
+        let upstream = self.upstream.as_ref().filter(|it| it.has_placeholder());
+        let values = [root.map(|_| (2, "root")), upstream.map(|_| (3, "upstream"))];
+        let all = keys.chain(values.into_iter().flatten());
+        all.max_by_key(|(format, _)| *format).unwrap_or((1, ""))
+    }
+
+    fn own_moved_key(&self) -> Option<&'static str> {
+        match &self.upstream {
             Some(TextOr::Table(raw)) => raw.moved_key(),
             Some(TextOr::Text(_)) | None => None,
-        };
-        let mut paths = self.paths.iter().flatten();
-        own.or_else(|| paths.find_map(|path| path.moved_key()))
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tests limits, and errors by their path of keys.
 
+use std::thread;
+
 use sekisho_server::site::MAX_DOCUMENT;
 use sekisho_testkit::{Key, TestCa};
 use serde_json::json;
@@ -15,6 +17,21 @@ fn an_error_names_the_path_of_its_key() {
 }
 
 /// Certificates that verify no other would fail each connection to the upstream.
+#[test]
+fn paths_in_paths_are_refused_at_every_depth() {
+    // Of a worker: each level takes room on it.
+    let worker = thread::Builder::new().stack_size(2 << 20);
+    let reads = worker.spawn(|| {
+        for depth in 1..=80 {
+            let json = r#"{"paths": ["#.repeat(depth) + "{}" + &"]}".repeat(depth);
+            let error = site(&json).err().map(|error| error.to_string());
+            let refused = |error: &String| error.contains("paths");
+            assert!(error.as_ref().is_some_and(refused), "{depth}: {error:?}");
+        }
+    });
+    reads.unwrap().join().unwrap();
+}
+
 #[test]
 fn the_ca_of_an_upstream_is_an_authority() {
     let ca = TestCa::new();

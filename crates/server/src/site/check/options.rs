@@ -17,8 +17,8 @@ use crate::site::rule::{CacheRule, MediaRange, RuleOptions};
 use crate::site::value::Unit;
 
 /// Checks the options. `scope` tells rates of this place from others.
-pub(super) fn rule_options(
-    raw: &RawSite,
+pub(super) fn rule_options<I>(
+    raw: &RawSite<I>,
     scope: usize,
     base: Option<&Path>,
 ) -> Checked<RuleOptions> {

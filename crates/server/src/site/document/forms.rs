@@ -84,7 +84,7 @@ const A_TEXT: Unexpected<'_> = Unexpected::Other("a text");
 /// Table of keys. Without it, serde would take a list of values in the order of
 /// the keys, too.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Table<T>(pub(crate) T);
+pub struct Table<T>(pub(crate) T);
 
 impl<T> Deref for Table<T> {
     type Target = T;
