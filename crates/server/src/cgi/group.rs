@@ -65,6 +65,14 @@ impl Group {
         }
     }
 
+    /// Kills all processes of the group, and blocks for the moment that the kernel takes to end
+    /// the program.
+    pub(super) fn end(self) {
+        self.kill();
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while matches!(waitid(WaitId::Pid(self.leader), options), Err(Errno::INTR)) {}
+    }
+
     /// Frees the id, once the program has ended. A server that takes the children of processes
     /// that end, as process 1 does, also waits for those of the group.
     fn reap(&mut self) {

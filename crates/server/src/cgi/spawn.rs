@@ -46,9 +46,7 @@ pub(super) fn spawn(job: Job, children: Signal) -> io::Result<(Running, Watch)> 
     match pipes {
         Ok(pipes) => Ok(Running::new(group, pipes, job.complaints, job.total)),
         Err(error) => {
-            // Kills it. The kernel takes a moment to end it.
-            drop(group);
-            let _ = child.wait();
+            group.end();
             Err(error)
         }
     }
