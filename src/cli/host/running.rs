@@ -27,7 +27,7 @@ pub(super) async fn compare(config: &Config) {
              run 'sekisho reload', or requests may get 503"
         ),
         Err(error) => eprintln!(
-            "note: the server at {address} does not answer ({error}); servers read [sites] at \
+            "note: the server at {address} does not answer ({error:#}); servers read [sites] at \
              their start"
         ),
     }
