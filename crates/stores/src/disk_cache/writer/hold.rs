@@ -72,8 +72,9 @@ impl Writer {
             self.close();
         }
         self.hold = Hold::Retired;
-        drop(self.shared.pending.take());
+        // First: what came later would stay.
         self.file.give_up();
+        drop(self.shared.pending.take());
         // Ends the resync.
         self.shared.resync.request();
     }
