@@ -35,7 +35,7 @@ pub(crate) enum Failure {
     LoadBrokenOff,
 }
 
-/// Charged of a run that failed.
+/// What a run that failed is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Charged {
     /// A token, whatever the run did: it took what others need.
