@@ -106,9 +106,11 @@ impl Sending<'_> {
                         Ok((response, lease)) => return Ok((response, lease, chosen)),
                         Err(Undelivered::Nowhere(failure)) => return Err(failure),
                         Err(Undelivered::Elsewhere(failure)) => {
-                            // The wait for the answer was none for a connection.
-                            last = Instant::now() + limit;
                             let is_granted = !matches!(failure, Failure::Overloaded);
+                            if is_granted {
+                                // The wait for the answer was none for a connection.
+                                last = Instant::now() + limit;
+                            }
                             (failure, is_granted)
                         }
                     }

@@ -136,6 +136,16 @@ async fn a_request_that_no_server_takes_is_a_503() {
     }
 }
 
+#[tokio::test]
+async fn a_script_that_began_is_run_once_whatever_its_server_says() {
+    let (world, server) = start(|_| [record(STDOUT, b"A: b"), refusal(OVERLOADED)].concat());
+    for version in BOTH {
+        let answer = world.get(version, "/index.php").await;
+        assert_eq!(answer.status, 502, "{version:?}: {}", answer.body);
+    }
+    assert_eq!(server.asked().len(), 2);
+}
+
 fn empty() -> crate::world::Upload {
     Empty::new().map_err(|never| match never {}).boxed()
 }

@@ -28,6 +28,8 @@ pub(in crate::upstream) struct FastCgi {
     complaints: Option<Complaints>,
     /// A byte of the current answer has come.
     pub(in crate::upstream) is_answered: bool,
+    /// The script wrote a piece of the current answer.
+    has_output: bool,
     /// Served a request before.
     pub(in crate::upstream) reused: bool,
     /// Place among the unused connections that are kept; none while it is used.
@@ -42,6 +44,7 @@ impl FastCgi {
             parser: Parser::default(),
             complaints: None,
             is_answered: false,
+            has_output: false,
             reused: false,
             kept: None,
         }
@@ -64,6 +67,7 @@ impl FastCgi {
         }
         self.parser = Parser::default();
         self.is_answered = false;
+        self.has_output = false;
         self.complaints = Some(complaints);
         Conversation::new(out.into(), upload)
     }
@@ -102,7 +106,10 @@ impl Runner for FastCgi {
         loop {
             match self.parser.next(&mut self.received)? {
                 None => ready!(self.poll_receive(cx))?,
-                Some(Piece::Output(output)) => return Poll::Ready(Ok(Some(output))),
+                Some(Piece::Output(output)) => {
+                    self.has_output = true;
+                    return Poll::Ready(Ok(Some(output)));
+                }
                 Some(Piece::Error(text)) => {
                     let complaints = self.complaints.as_mut();
                     if !complaints.is_none_or(|complaints| complaints.add(&text)) {
@@ -114,7 +121,9 @@ impl Runner for FastCgi {
                     self.complaints = None;
                     return Poll::Ready(Ok(None));
                 }
-                Some(Piece::End(record::CANT_MPX_CONN | record::OVERLOADED)) => {
+                Some(Piece::End(record::CANT_MPX_CONN | record::OVERLOADED))
+                    if !self.has_output =>
+                {
                     return Poll::Ready(Err(Failure::Overloaded.into()));
                 }
                 Some(Piece::End(_)) => {
