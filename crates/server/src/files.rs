@@ -38,7 +38,7 @@ pub(crate) use path::FilePath;
 pub(crate) use permits::Opener;
 pub use permits::{MAX_OPEN_FILES, OpenFiles};
 pub(crate) use reads::READS_IN_FLIGHT;
-pub(crate) use scripts::{ScriptPath, Scripted};
+pub(crate) use scripts::ScriptPath;
 
 /// File server with a memory cache of small files.
 ///

@@ -89,7 +89,7 @@ mod failure;
 mod owned;
 mod parts;
 mod permits;
-pub(crate) mod program;
+mod program;
 mod reach;
 mod request;
 mod send;
@@ -99,30 +99,37 @@ use std::fmt::Display;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
+use crate::cgi::Program;
 use crate::connection::request::RequestContext;
 use crate::limits::bodies::Held;
+use crate::limits::timeouts::AtUpstream;
 use crate::site::body::Body;
 use crate::site::{RuleOptions, Upstream, UpstreamOptions};
 use answer::arriving::Arriving;
 use answer::still_served::StillServed;
 use answer::tunnel::Leaving;
+use answer::upgrade::Connect;
 use answer::{InFlight, upgrade};
 pub(crate) use connections::descriptors::Descriptors;
 #[cfg(fuzzing)]
 pub use connections::fastcgi::fastcgi_answer;
+use connections::lease::Lease;
 pub use connections::pool::unused_connections;
 pub(crate) use connections::sockets::Sockets;
 pub use connections::tls::LoadRoots;
 pub(crate) use connections::tls::TlsClients;
+pub(crate) use conversation::head::LocalRedirect;
 use failure::Failure;
 pub(crate) use parts::{Upstreams, Worker};
+pub(crate) use program::look;
 use request::exchange::Exchange;
 use request::fields::OurFields;
 use request::head;
@@ -133,18 +140,25 @@ pub(crate) use request::whole::Collecting;
 use request::whole::LONGEST;
 use send::Sending;
 use servers::choice::rendezvous;
+use servers::chosen::Chosen;
 pub(crate) use servers::{Background, Servers};
 
-/// Upstream that a request is passed on to, and its path or script there.
+/// Recipient of a request.
+#[derive(Clone, Copy)]
+pub(crate) enum Recipient<'a> {
+    /// Upstream of HTTP, and the path there: matched and rewritten, percent-encoded.
+    Http(&'a Arc<Upstream>, &'a str),
+    /// FastCGI server that runs a script.
+    Script(&'a Arc<Upstream>, &'a Script<'a>),
+    /// CGI program.
+    Program(&'a Program, &'a Script<'a>),
+}
+
+/// Recipient that a request is passed on to, with the options of its rule.
 #[derive(Clone, Copy)]
 pub(crate) struct ForwardTo<'a> {
-    pub(crate) upstream: &'a Arc<Upstream>,
-    /// Path that was matched and rewritten, percent-encoded.
-    pub(crate) path: &'a str,
-    /// Options of the rule.
+    pub(crate) recipient: Recipient<'a>,
     pub(crate) options: Option<&'a RuleOptions>,
-    /// Script that the upstream runs, if it speaks FastCGI.
-    pub(crate) script: Option<&'a Script<'a>>,
 }
 
 /// Settings of what a request goes to.
@@ -157,17 +171,8 @@ struct Towards<'a> {
     is_script: bool,
 }
 
-impl<'a> ForwardTo<'a> {
-    fn towards(&self) -> Towards<'a> {
-        Towards {
-            options: self.upstream.options(),
-            rule: self.options,
-            is_script: self.script.is_some(),
-        }
-    }
-}
-
-/// Passes a request on, and its answer back.
+/// Passes a request on, and its answer back. A program may say from which path the answer comes
+/// instead: such an answer has [`LocalRedirect`] and no body.
 ///
 /// # Errors
 /// The status of our own answer:
@@ -181,7 +186,7 @@ impl<'a> ForwardTo<'a> {
 /// - 501 for an upgrade towards an upstream of HTTP/2 alone, for WebSocket over HTTP/2 to a
 ///   script, and for an extended CONNECT of another protocol than WebSocket;
 /// - 502 if the upstream can't be reached or answers wrongly;
-/// - 503 if no server may take the request;
+/// - 503 if no server may take the request, or there is no room for a program;
 /// - 504 if the upstream is late;
 /// - 508 for a request that has passed a server of this catalog before.
 pub(crate) fn forward<'a>(
@@ -198,9 +203,14 @@ pub(crate) fn forward<'a>(
         pass(context, worker, to, head, body),
     ));
     async move {
-        passed
-            .await
-            .map_err(|failure| log(context, worker, to.upstream, &failure))
+        passed.await.map_err(|failure| match to.recipient {
+            Recipient::Http(upstream, _) | Recipient::Script(upstream, _) => {
+                log(context, worker, upstream, &failure)
+            }
+            Recipient::Program(program, _) => {
+                log(context, worker, &program.file().display(), &failure)
+            }
+        })
     }
 }
 
@@ -261,23 +271,27 @@ async fn pass(
     mut head: Parts,
     body: Option<Incoming>,
 ) -> Result<Response<Body>, Failure> {
-    let options = to.upstream.options();
+    let (options, script) = match to.recipient {
+        Recipient::Http(upstream, _) => (upstream.options(), None),
+        Recipient::Script(upstream, script) => (upstream.options(), Some(script)),
+        Recipient::Program(_, script) => (UpstreamOptions::of_programs(), Some(script)),
+    };
+    let towards = Towards {
+        options,
+        rule: to.options,
+        is_script: script.is_some(),
+    };
     let connect = upgrade::extended_connect(&mut head).map_err(Failure::Refused)?;
     // The stream of an extended CONNECT is no body.
     let body = body.filter(|body| connect.is_none() && !body.is_end_stream());
-    let towards = to.towards();
     // The rule may remove the cookie.
     let cookie = rendezvous::cookie_of(&options.balance, &head.headers);
-    let outgoing = head::prepare(
-        &mut head,
-        body.is_some(),
-        towards,
-        (context, &worker.upstreams),
-    );
+    let on = (context, &*worker.upstreams);
+    let outgoing = head::prepare(&mut head, body.is_some(), towards, on);
     let outgoing = outgoing.map_err(Failure::Refused)?;
-    let asked = outgoing.upgrade.filter(|_| to.script.is_none());
-    if to.script.is_none() {
-        head::retarget(&mut head, to.path).map_err(Failure::Refused)?;
+    let asked = outgoing.upgrade.filter(|_| script.is_none());
+    if let Recipient::Http(_, path) = to.recipient {
+        head::retarget(&mut head, path).map_err(Failure::Refused)?;
     } else if connect.is_some() {
         return Err(Failure::Refused(StatusCode::NOT_IMPLEMENTED));
     }
@@ -287,32 +301,37 @@ async fn pass(
     let at_upstream = timeouts.at_upstream();
     let ours = (outgoing.ours, outgoing.expects);
     let (exchange, upload) = take_body(context, worker, towards, (body, ours)).await?;
-    let sending = Sending {
-        context,
-        worker,
-        cookie,
-        upstream: to.upstream,
-        exchange: exchange.as_ref(),
-        protocol,
-        upgrades: asked.is_some(),
-        script: to.script,
+    let (response, via) = match to.recipient {
+        Recipient::Program(program, script) => {
+            let request = (&head, upload);
+            let run = program::run(context, worker, (program, script), request, &exchange);
+            // Boxed: requests to upstreams have no room for it.
+            let response = Box::pin(run).await?;
+            if response.extensions().get::<LocalRedirect>().is_some() {
+                return Ok(response.map(|_| Body::empty()));
+            }
+            (response, None)
+        }
+        Recipient::Http(upstream, _) | Recipient::Script(upstream, _) => {
+            let sending = Sending {
+                context,
+                worker,
+                cookie,
+                upstream,
+                exchange: exchange.as_ref(),
+                protocol,
+                upgrades: asked.is_some(),
+                script,
+            };
+            let mut request = Some(Request::from_parts(head, upload));
+            let (response, lease, chosen) = sending.send(&mut request).await?;
+            (response, Some((lease, chosen)))
+        }
     };
-    let mut request = Some(Request::from_parts(head, upload));
-    let (response, mut lease, chosen) = sending.send(&mut request).await?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let asked = asked.ok_or(Failure::answer("it switched protocols unasked"))?;
-        let leaving = Leaving {
-            idle: options.timeouts.upgraded,
-            held: at_upstream.held().map(Held::of_tunnel),
-            at_upstream,
-            host: StillServed::of(context, worker),
-            _used: (chosen, lease.permit.take()),
-        };
-        let (head, Arriving::Http(body)) = response.into_parts() else {
-            return Err(Failure::answer("a script can't switch protocols"));
-        };
-        let response = Response::from_parts(head, body);
-        let switched = upgrade::switch(response, &asked, connect, context, leaving);
+        let times = (options.timeouts.upgraded, at_upstream);
+        let switched = switch((context, worker), (asked, connect), response, via, times);
         // Boxed: answers have no room for it.
         return Box::pin(switched).await;
     }
@@ -320,7 +339,7 @@ async fn pass(
         return Err(Failure::answer("it did not switch to WebSocket"));
     }
     let in_flight = InFlight {
-        via: Some((lease, chosen)),
+        via,
         exchange,
         at_upstream,
     };
@@ -328,4 +347,27 @@ async fn pass(
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let mut cx = Context::from_waker(&waker);
     answer::pass_back(&mut cx, response, &options.timeouts, in_flight, host)
+}
+
+/// Lets a request leave HTTP, as its upstream's answer says.
+async fn switch(
+    (context, worker): (&RequestContext<'_>, &Worker),
+    (asked, connect): (HeaderValue, Option<Connect>),
+    response: Response<Arriving>,
+    via: Option<(Lease, Chosen)>,
+    (idle, at_upstream): (Duration, AtUpstream),
+) -> Result<Response<Body>, Failure> {
+    let (head, body) = response.into_parts();
+    let (Arriving::Http(body), Some((mut lease, chosen))) = (body, via) else {
+        return Err(Failure::answer("a script can't switch protocols"));
+    };
+    let leaving = Leaving {
+        idle,
+        held: at_upstream.held().map(Held::of_tunnel),
+        at_upstream,
+        host: StillServed::of(context, worker),
+        _used: (chosen, lease.permit.take()),
+    };
+    let response = Response::from_parts(head, body);
+    upgrade::switch(response, &asked, connect, context, leaving).await
 }

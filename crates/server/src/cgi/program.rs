@@ -21,7 +21,7 @@ pub use survey::{Survey, survey};
 
 /// Program that nobody else may change, judged for one start: it is opened anew for the next
 /// one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Program {
     /// Path without links. Only root and the server's user can put another file there.
     file: PathBuf,

@@ -8,13 +8,6 @@ use super::{Asked, Files, Folder, Found, NoFile, Opener};
 use crate::site::body::{Body, method_not_allowed, plain};
 use crate::site::{Candidate, Rule, Scripts};
 
-/// Result of a request below a root with scripts.
-pub(crate) enum Scripted {
-    /// The answer: a file, or an error.
-    Answer(Response<Body>),
-    Script(ScriptPath),
-}
-
 /// Path of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScriptPath {
@@ -49,15 +42,18 @@ impl Files {
     ///    the path is the script's;
     /// 2. for a folder, its script `index`;
     /// 3. a file, which is never one with the name of a script.
+    ///
+    /// # Errors
+    /// The answer without a script: a file, or an error.
     pub(crate) async fn find_script(
         &self,
         folder: Folder<'_>,
         asked: Asked<'_>,
         scripts: &Scripts,
         open: Opener<'_>,
-    ) -> Scripted {
+    ) -> Result<ScriptPath, Response<Body>> {
         if FilePath::parse(asked.rewritten) == Err(StatusCode::BAD_REQUEST) {
-            return Scripted::Answer(plain(StatusCode::BAD_REQUEST));
+            return Err(plain(StatusCode::BAD_REQUEST));
         }
         let own = [Candidate::own()];
         let tried = match asked.tried() {
@@ -65,10 +61,7 @@ impl Files {
             tried => tried,
         };
         for candidate in tried {
-            let path = match candidate.path(asked.rewritten.as_str()) {
-                Ok(path) => path,
-                Err(status) => return Scripted::Answer(plain(status)),
-            };
+            let path = candidate.path(asked.rewritten.as_str()).map_err(plain)?;
             let Ok(path) = FilePath::of_decoded(&path) else {
                 continue;
             };
@@ -78,12 +71,12 @@ impl Files {
             {
                 Ok(found) => return found,
                 Err(NoFile::Directory) if candidate.is_own() => {
-                    return Scripted::Answer(asked.with_slash());
+                    return Err(asked.with_slash());
                 }
                 Err(NoFile::Directory | NoFile::Missing) => {}
             }
         }
-        Scripted::Answer(plain(StatusCode::NOT_FOUND))
+        Err(plain(StatusCode::NOT_FOUND))
     }
 
     async fn script_or_file(
@@ -93,11 +86,11 @@ impl Files {
         path: &FilePath<'_>,
         scripts: &Scripts,
         open: Opener<'_>,
-    ) -> Result<Scripted, NoFile> {
+    ) -> Result<Result<ScriptPath, Response<Body>>, NoFile> {
         match self.script(folder, path, scripts).await {
-            Ok(Some(script)) => return Ok(Scripted::Script(script)),
+            Ok(Some(script)) => return Ok(Ok(script)),
             Ok(None) => {}
-            Err(status) => return Ok(Scripted::Answer(plain(status))),
+            Err(status) => return Ok(Err(plain(status))),
         }
         // A script that comes about at this moment is no file either.
         let is_folder = path.as_str().is_empty() || path.as_str().ends_with('/');
@@ -109,11 +102,11 @@ impl Files {
             // Only what is there may be asked for in the wrong way.
             return match self.find(folder, path, false, true).await {
                 Found::Entry(entry) if matches!(entry.what, What::Missing) => Err(NoFile::Missing),
-                _ => Ok(Scripted::Answer(method_not_allowed("GET, HEAD"))),
+                _ => Ok(Err(method_not_allowed("GET, HEAD"))),
             };
         }
         let served = self.serve(folder, asked, path, open).await;
-        served.map(Scripted::Answer)
+        served.map(Err)
     }
 
     /// Returns the script of a path; none if no segment is the name of a script that is there.

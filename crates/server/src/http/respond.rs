@@ -23,7 +23,7 @@ use crate::limits::rest;
 use crate::observe::metrics::RequestRefusal;
 use crate::site::body::{Body, plain};
 use crate::site::{Action, Guard, Refusals, Root, Rule, RuleOptions, Site, SitePath};
-use crate::upstream::{self, ForwardTo};
+use crate::upstream::{self, ForwardTo, Recipient};
 use admission::Admitted;
 use pass_on::pass_on;
 use passwords::Passwords;
@@ -117,25 +117,18 @@ impl Responder {
         let (author, response) = match (admitted, &rule.action) {
             (Ok(_), Action::Upstream(upstream)) => {
                 let path = path.rewritten(rule).encoded().to_owned();
+                let of_host = upstream.of_host(context.host).map(Arc::new);
+                let upstream = of_host.as_ref().unwrap_or(upstream);
                 let to = ForwardTo {
-                    upstream,
-                    path: &path,
+                    recipient: Recipient::Http(upstream, &path),
                     options: rule.options.as_deref(),
-                    script: None,
                 };
                 pass_on(context, upstreams, to, head, body).await
             }
-            (Ok(Admitted { user }), Action::Scripts(root, scripts)) => {
-                let uri = head.uri.clone();
-                let asked = (rule, root, &**scripts, user);
-                let ran = self.run_script(context, upstreams, asked, &uri, (head, body));
-                // Boxed: other requests have no room for it.
-                Box::pin(ran).await
-            }
-            (Ok(Admitted { user }), Action::Programs(root)) => {
+            (Ok(Admitted { user }), Action::Scripts(root, _) | Action::Programs(root)) => {
                 let uri = head.uri.clone();
                 let asked = (rule, root, user);
-                let ran = self.run_program(context, upstreams, asked, &uri, (head, body));
+                let ran = self.run_script(context, upstreams, asked, &uri, (head, body));
                 // Boxed: other requests have no room for it.
                 Box::pin(ran).await?
             }

@@ -164,6 +164,12 @@ impl UpstreamOptions {
         }
     }
 
+    /// Returns the options of what runs a CGI program. Its streams of events end as other
+    /// answers do.
+    pub(crate) fn of_programs() -> &'static Self {
+        &PROGRAMS
+    }
+
     const fn with(protocol: Protocol) -> Self {
         Self {
             protocol,
@@ -296,6 +302,11 @@ const DEFAULT_WAITING: u32 = 256;
 static PLAIN: UpstreamOptions = UpstreamOptions::with(Protocol::Http1);
 static H2C: UpstreamOptions = UpstreamOptions::with(Protocol::Http2);
 static FASTCGI: UpstreamOptions = UpstreamOptions::with(Protocol::FastCgi);
+static PROGRAMS: UpstreamOptions = {
+    let mut options = UpstreamOptions::with(Protocol::FastCgi);
+    options.timeouts.upgraded = options.timeouts.idle;
+    options
+};
 static TLS: LazyLock<UpstreamOptions> = LazyLock::new(|| UpstreamOptions {
     tls: Some(Arc::default()),
     ..UpstreamOptions::with(Protocol::Negotiated)

@@ -22,7 +22,7 @@ use super::connections::lease::Lease;
 use super::connections::pool::Opened;
 use super::failure::Failure;
 use super::parts::Worker;
-use super::request::exchange::{Exchange, FAILED, GAVE_WAY, HELD, TOO_LARGE};
+use super::request::exchange::{Exchange, HELD};
 use super::request::head;
 use super::request::params::Script;
 use super::request::upload::Upload;
@@ -264,11 +264,8 @@ impl Sending<'_> {
 
     /// Tells whose fault an error is.
     fn failed(&self, error: Broken, lease: &Lease) -> Result<Sent, Failure> {
-        match self.exchange {
-            Some(exchange) if exchange.is(TOO_LARGE) => return Err(Failure::TooLarge),
-            Some(exchange) if exchange.is(GAVE_WAY) => return Err(Failure::GaveWay),
-            Some(exchange) if exchange.is(FAILED) => return Err(Failure::Client),
-            _ => {}
+        if let Some(failure) = self.exchange.and_then(|exchange| exchange.failure()) {
+            return Err(failure);
         }
         if let Some(flood) = lease.flood() {
             // The server would do so again: the request is not repeated.

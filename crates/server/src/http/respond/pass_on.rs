@@ -25,11 +25,6 @@ pub(super) async fn pass_on(
         discard(context, &head, body, None).await;
         return (Author::Server, method_not_allowed(PASSED_ON));
     }
-    let of_host = to.upstream.of_host(context.host).map(Arc::new);
-    let to = ForwardTo {
-        upstream: of_host.as_ref().unwrap_or(to.upstream),
-        ..to
-    };
     let response = match forward(context, upstreams, to, head, body).await {
         Ok(response) => return (Author::Upstream, response),
         Err(StatusCode::PAYLOAD_TOO_LARGE) => {

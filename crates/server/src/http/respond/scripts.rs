@@ -1,33 +1,44 @@
-//! Answers requests below a root with scripts.
+//! Answers requests below a root with scripts: of a FastCGI server, or CGI programs.
 
 use std::sync::Arc;
 
 use http::request::Parts;
-use http::{Response, Uri};
+use http::{Response, StatusCode, Uri};
 use hyper::body::Incoming;
 
 use super::pass_on::pass_on;
+use super::programs::{elsewhere, of_itself};
 use super::{Author, Responder, discard, folder_of};
+use crate::cgi::Program;
 use crate::connection::request::RequestContext;
-use crate::files::{Asked, Scripted};
+use crate::files::Asked;
 use crate::site::body::{Body, plain};
-use crate::site::{Root, Rule, Scripts, SitePath};
-use crate::upstream::{self, ForwardTo, Script};
+use crate::site::{Action, Root, Rule, SitePath, Upstream};
+use crate::upstream::{self, ForwardTo, LocalRedirect, Recipient, Script};
+
+/// What runs a script.
+enum Runner {
+    Server(Arc<Upstream>),
+    Program(Program),
+}
 
 impl Responder {
-    /// Has a FastCGI server run the script that the path leads to, for a user that a password
-    /// has shown; else serves the file. Returns whose the answer is.
+    /// Runs the script or program that the path leads to, for a user that a password has
+    /// shown; below a root with scripts, else serves the file. Returns whose the answer is.
+    ///
+    /// # Errors
+    /// The head of the request to answer in its place, if a program says so.
     pub(super) async fn run_script(
         &self,
         context: &RequestContext<'_>,
         upstreams: &Arc<upstream::Worker>,
-        (rule, root, scripts, user): (&Rule, &Root, &Scripts, Option<&str>),
+        (rule, root, user): (&Rule, &Root, Option<&str>),
         uri: &Uri,
         (head, body): (Parts, Option<Incoming>),
-    ) -> (Author, Response<Body>) {
+    ) -> Result<(Author, Response<Body>), Box<Parts>> {
         let path = match SitePath::parse(uri) {
             Ok(path) => path,
-            Err(status) => return (Author::Server, plain(status)),
+            Err(status) => return Ok((Author::Server, plain(status))),
         };
         let asked = Asked {
             head: &head,
@@ -35,15 +46,21 @@ impl Responder {
             rewritten: &path.rewritten(rule),
             options: rule.options.as_deref(),
         };
-        let folder = folder_of(root, context);
-        let found = self
-            .files
-            .find_script(folder, asked, scripts, context.opener());
-        let script = match found.await {
-            Scripted::Script(script) => script,
-            Scripted::Answer(response) => {
+        let found = if let Action::Scripts(_, scripts) = &rule.action {
+            let (folder, open) = (folder_of(root, context), context.opener());
+            let found = self.files.find_script(folder, asked, scripts, open).await;
+            let upstream = scripts.upstream.of_host(context.host).map(Arc::new);
+            let upstream = upstream.unwrap_or_else(|| Arc::clone(&scripts.upstream));
+            found.map(|script| (script, Runner::Server(upstream)))
+        } else {
+            let found = self.find_program(context, upstreams, root, asked).await;
+            found.map(|(program, script)| (script, Runner::Program(program)))
+        };
+        let (script, runner) = match found {
+            Ok(found) => found,
+            Err(response) => {
                 discard(context, &head, body, None).await;
-                return (Author::Server, response);
+                return Ok((Author::Server, response));
             }
         };
         let script = Script {
@@ -57,11 +74,24 @@ impl Responder {
             user,
         };
         let to = ForwardTo {
-            upstream: &scripts.upstream,
-            path: path.encoded(),
+            recipient: match &runner {
+                Runner::Program(program) => Recipient::Program(program, &script),
+                Runner::Server(upstream) => Recipient::Script(upstream, &script),
+            },
             options: rule.options.as_deref(),
-            script: Some(&script),
         };
-        pass_on(context, upstreams, to, head, body).await
+        let again = match &runner {
+            Runner::Program(_) => Some(of_itself(&head)),
+            Runner::Server(_) => None,
+        };
+        let (author, mut response) = pass_on(context, upstreams, to, head, body).await;
+        let target = response.extensions_mut().remove::<LocalRedirect>();
+        match (again, target) {
+            (Some(again), Some(LocalRedirect(target))) => match elsewhere(again, &target) {
+                Some(head) => Err(Box::new(head)),
+                None => Ok((Author::Server, plain(StatusCode::BAD_GATEWAY))),
+            },
+            _ => Ok((author, response)),
+        }
     }
 }

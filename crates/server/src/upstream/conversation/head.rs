@@ -89,9 +89,13 @@ fn parse(head: &[u8]) -> Result<Response<()>, &'static str> {
         };
         response.headers_mut().append(name, value);
     }
-    let by_location = response.headers().contains_key(LOCATION);
-    if status.is_none() && by_location && response.headers().len() == 1 {
-        response.extensions_mut().insert(ByLocation);
+    let location = response.headers().get(LOCATION);
+    let by_location = location.is_some();
+    if let Some(path) = location.and_then(local)
+        && status.is_none()
+        && response.headers().len() == 1
+    {
+        response.extensions_mut().insert(LocalRedirect(path));
     }
     *response.status_mut() = status.unwrap_or(match by_location {
         true => StatusCode::FOUND,
@@ -100,18 +104,16 @@ fn parse(head: &[u8]) -> Result<Response<()>, &'static str> {
     Ok(response)
 }
 
-/// Marks an answer that says no more than `Location`.
-#[derive(Clone, Copy, Debug)]
-struct ByLocation;
+/// Path and query from which the server is to answer, of an answer that says no more than
+/// that (RFC 3875, section 6.2.2).
+#[derive(Clone, Debug)]
+pub(crate) struct LocalRedirect(pub(crate) Box<str>);
 
-/// Returns the path and query from which the server is to answer, if the program says no
-/// more than that (RFC 3875, section 6.2.2).
-pub(in crate::upstream) fn local_redirect(response: &Response<()>) -> Option<String> {
-    response.extensions().get::<ByLocation>()?;
-    let location = response.headers().get(LOCATION)?.to_str().ok()?;
-    // Two slashes name another host.
+/// Returns a location on this host: two slashes name another one.
+fn local(location: &HeaderValue) -> Option<Box<str>> {
+    let location = location.to_str().ok()?;
     let is_local = location.starts_with('/') && !location.starts_with("//");
-    is_local.then(|| location.to_owned())
+    is_local.then(|| location.into())
 }
 
 /// Reads `404 Not Found`. No script switches protocols, nor answers before its answer.

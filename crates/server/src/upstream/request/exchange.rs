@@ -10,6 +10,7 @@ use futures_util::task::AtomicWaker;
 use tokio::time::Instant;
 
 use crate::limits::timeouts::Flow;
+use crate::upstream::failure::Failure;
 
 /// State of one request with a body. Relaxed ordering suffices: all tasks of a
 /// worker run on its thread. Another worker that looks how long the body waits may see
@@ -67,6 +68,17 @@ impl Exchange {
     pub(in crate::upstream) fn close(&self) {
         self.set(CLOSED);
         self.body.wake();
+    }
+
+    /// Returns why the client's side ended the body, if it did.
+    pub(in crate::upstream) fn failure(&self) -> Option<Failure> {
+        let failures = [
+            (TOO_LARGE, Failure::TooLarge),
+            (GAVE_WAY, Failure::GaveWay),
+            (FAILED, Failure::Client),
+        ];
+        let failed = failures.into_iter().find(|(flag, _)| self.is(*flag));
+        failed.map(|(_, failure)| failure)
     }
 
     /// Registers the task that polls the body.

@@ -12,7 +12,7 @@ use sekisho_certs::Tenant;
 use sekisho_gate::{Gate, Permit, Sharing};
 use tokio::time::{Instant, timeout};
 
-use super::exchange::{Exchange, GAVE_WAY, TOO_LARGE};
+use super::exchange::Exchange;
 use super::upload::Upload;
 use crate::limits::budget::Prefix;
 use crate::upstream::failure::Failure;
@@ -72,13 +72,11 @@ impl Collecting {
     ) -> Result<Bytes, Failure> {
         let mut collected = BytesMut::new();
         while let Some(frame) = poll_fn(|cx| Pin::new(&mut upload).poll_frame(cx)).await {
-            let frame = frame.map_err(|_| match () {
-                () if exchange.is(TOO_LARGE) && limit > LONGEST => {
+            let frame = frame.map_err(|_| match exchange.failure() {
+                Some(Failure::TooLarge) if limit > LONGEST => {
                     Failure::Refused(StatusCode::LENGTH_REQUIRED)
                 }
-                () if exchange.is(TOO_LARGE) => Failure::TooLarge,
-                () if exchange.is(GAVE_WAY) => Failure::GaveWay,
-                () => Failure::Client,
+                failure => failure.unwrap_or(Failure::Client),
             })?;
             if let Some(data) = frame.data_ref() {
                 collected.extend_from_slice(data);
