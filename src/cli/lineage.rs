@@ -86,7 +86,7 @@ impl State {
         match () {
             () if lineage.claim.is_some() => Self::Ordering,
             () if suspended().unwrap_or(false) => Self::Suspended,
-            () if is_refused(lineage) => Self::Refused,
+            () if lineage.is_refused() => Self::Refused,
             () if lineage.attempts > 0 => Self::Failing,
             // Of a revoked certificate is kept that its key must not be used again.
             () if lineage.order.is_some() && lineage.due.is_some() => Self::Ordering,
@@ -95,11 +95,6 @@ impl State {
             () => Self::Scheduled,
         }
     }
-}
-
-/// Tells whether a lineage has never been admitted to an order.
-fn is_refused<S>(lineage: &Lineage<S>) -> bool {
-    lineage.credential.is_none() && lineage.due.is_none() && lineage.last_error.is_some()
 }
 
 impl<'a> View<'a> {

@@ -99,9 +99,7 @@ impl CredentialId {
     /// draws again.
     #[must_use]
     pub fn fresh(clock: &Clock) -> Self {
-        let mut random = [0; 4];
-        aws_lc_rs::rand::fill(&mut random).expect("the system gives random bytes");
-        let random = u64::from(u32::from_le_bytes(random)) >> 11;
+        let random = u64::from(u32::from_le_bytes(crate::random())) >> 11;
         let time = clock.now_ms().cast_unsigned() & ((1 << 42) - 1);
         Self(time << 21 | random)
     }

@@ -117,6 +117,12 @@ impl HostPattern {
         }
     }
 
+    /// Tells whether this name of a certificate serves a host of that pattern.
+    #[must_use]
+    pub fn includes(&self, host: &Self) -> bool {
+        self == host || host.exact().is_some_and(|host| self.covers(&host))
+    }
+
     /// Returns the exact name; none for a wildcard.
     #[must_use]
     pub fn exact(&self) -> Option<HostName> {

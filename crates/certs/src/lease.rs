@@ -38,12 +38,10 @@ impl Lease {
         ttl: Duration,
         clock: &Clock,
     ) -> Result<Option<Self>> {
-        let mut holder = vec![0; 16];
-        aws_lc_rs::rand::fill(&mut holder).expect("the system gives random bytes");
         let lease = Self {
             sealer: sealer.clone(),
             id: DocumentId::new(DocumentKind::LEASE, name),
-            holder: Secret::new(holder),
+            holder: Secret::new(crate::random::<16>().to_vec()),
             ttl,
             clock: clock.clone(),
         };

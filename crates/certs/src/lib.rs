@@ -27,6 +27,7 @@ pub mod metrics;
 pub mod obtain;
 mod prefix;
 mod printable;
+mod random;
 pub mod record;
 pub mod seal;
 pub mod store;
@@ -49,6 +50,7 @@ pub use lookup::{
 pub use obtain::{NeverObtain, Obtain, Obtained};
 pub use prefix::Prefix;
 pub use printable::printable;
+pub use random::random;
 pub use record::{HostRecord, References, Site, Tenant, TlsPolicy, TlsVersion};
 pub use seal::{Batch, OpenKey, Sealer};
 pub use store::{

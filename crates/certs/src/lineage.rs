@@ -47,6 +47,13 @@ pub struct Lineage<S> {
 }
 
 impl<S> Lineage<S> {
+    /// Tells whether the lineage only keeps why its name was refused: it has never been
+    /// admitted to an order.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.credential.is_none() && self.due.is_none() && self.last_error.is_some()
+    }
+
     /// Makes a lineage for these names that is not due. It is named after the
     /// first of them; none without names.
     #[must_use]

@@ -8,7 +8,6 @@ use data_encoding::HEXLOWER;
 /// If the system gives no random bytes.
 #[must_use]
 pub fn fresh() -> String {
-    let mut random = [0; 8];
-    aws_lc_rs::rand::fill(&mut random).expect("the system gives random bytes");
-    format!("{}-{}", std::process::id(), HEXLOWER.encode(&random))
+    let drawn = sekisho_certs::random::<8>();
+    format!("{}-{}", std::process::id(), HEXLOWER.encode(&drawn))
 }

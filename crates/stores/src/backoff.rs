@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::random::random;
+use sekisho_certs::random;
 
 /// Bounds of the delays between attempts. Each delay doubles, from `min` to
 /// `max`; a random share of it, at most `jitter`, is left out, so that servers

@@ -76,13 +76,13 @@ use self::tables::Meta;
 use self::writer::Writer;
 use self::written::Written;
 use crate::fault::{unavailable, within};
-use crate::random::random;
 use crate::threads::Threads;
 use sekisho_certs::SealedBytes;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::host::HostName;
 use sekisho_certs::lock;
 use sekisho_certs::metrics::Registry;
+use sekisho_certs::random;
 use sekisho_certs::store::{
     Catalog, CatalogId, DocumentKind, Found, LogPosition, Result, StoreError,
 };

@@ -40,6 +40,11 @@ pub(crate) enum Fault<E> {
 }
 
 impl<E> Fault<E> {
+    /// Makes the error for a missing row of `meta`, which each store has.
+    pub(crate) fn no_meta() -> Self {
+        Self::Value("the table meta is empty".into())
+    }
+
     /// Adds the name of the database, which shows no password. `explain` words its own error.
     pub(crate) fn named(
         self,

@@ -29,7 +29,6 @@ mod place;
 mod plan;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-mod random;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod reconnecting;
 #[cfg(feature = "redis")]

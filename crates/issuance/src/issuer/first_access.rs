@@ -14,7 +14,6 @@ use tokio::time::{Instant, sleep_until};
 
 use super::attempt::{Task, When};
 use super::claimed::OrderPermit;
-use super::refused::is_refused;
 use super::under_way::UnderWay;
 use super::working::Outcome;
 use super::{Issuer, NoCertificate};
@@ -131,7 +130,7 @@ impl Issuer {
         if let Some(joined) = self.working.join(&name) {
             return Ok(joined.outcome().await.into());
         }
-        if there.as_ref().is_some_and(is_refused) {
+        if there.as_ref().is_some_and(Lineage::is_refused) {
             self.admit_again(&name).await?;
         } else if let Some(there) = there {
             if let Some(waits) = self.waits(&there).filter(|_| !is_due) {

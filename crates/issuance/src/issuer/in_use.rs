@@ -30,7 +30,7 @@ impl Attempt<'_> {
         // Below a wildcard any number of hosts may refer to its certificate.
         while !missing.is_empty() {
             let page = catalog.hosts_of(id, after.as_ref(), PAGE).await?;
-            missing.retain(|name| !page.iter().any(|host| needs(host, name)));
+            missing.retain(|name| !page.iter().any(|host| name.includes(host)));
             match page.len() {
                 PAGE => after = page.into_iter().next_back(),
                 _ => break,
@@ -68,11 +68,6 @@ impl Attempt<'_> {
         };
         Ok(names.iter().filter(is_in_use).cloned().collect())
     }
-}
-
-/// Tells whether a host that refers to a certificate is served by this name of it.
-pub(super) fn needs(host: &HostPattern, name: &HostPattern) -> bool {
-    host == name || host.exact().is_some_and(|host| name.covers(&host))
 }
 
 const PAGE: usize = 1000;

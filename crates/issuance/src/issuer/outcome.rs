@@ -10,7 +10,6 @@ use tokio::time::sleep;
 
 use super::attempt::{Attempt, RETRY};
 use super::failure::{BEFORE, Failure, cause};
-use super::in_use::needs;
 use super::working::Outcome;
 use super::{Issued, NoCertificate};
 use crate::authorities::Authority;
@@ -172,7 +171,7 @@ impl Attempt<'_> {
         if let Some((_, before)) = before {
             let mut hosts = self.hosts_of(before).await?;
             if !self.left_out.is_empty() {
-                hosts.retain(|host| self.names.iter().any(|name| needs(host, name)));
+                hosts.retain(|host| self.names.iter().any(|name| name.includes(host)));
             }
             names.extend(hosts);
             names.retain(|name| !self.left_out.contains(name));

@@ -34,7 +34,7 @@ impl Issuer {
                 self.add(lineage).await?;
                 Ok(())
             }
-            Some(there) if is_refused(&there) && !has_error(&there, &text) => {
+            Some(there) if there.is_refused() && !has_error(&there, &text) => {
                 self.change(&name, |lineage| self.set_refusal(lineage, text))
                     .await
             }
@@ -70,7 +70,7 @@ impl Issuer {
         };
         // If the name was admitted, the claim may belong to an order of this process.
         let lineage = self.lineage(name).await?;
-        let Some(mut lineage) = lineage.filter(is_refused) else {
+        let Some(mut lineage) = lineage.filter(Lineage::is_refused) else {
             return Ok(());
         };
         change(&mut lineage);
@@ -79,11 +79,6 @@ impl Issuer {
         // If the claim was lost, another process has changed it.
         self.sealer.try_write(vec![put]).await.map(drop)
     }
-}
-
-/// Tells whether a lineage only keeps why its name was refused.
-pub(super) fn is_refused<S>(lineage: &Lineage<S>) -> bool {
-    lineage.credential.is_none() && lineage.due.is_none() && lineage.last_error.is_some()
 }
 
 fn has_error<S>(lineage: &Lineage<S>, text: &str) -> bool {

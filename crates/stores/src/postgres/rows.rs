@@ -44,8 +44,3 @@ pub(super) fn id(row: &Row, column: usize) -> Step<[u8; 16]> {
     let id = bytes.try_into();
     id.map_err(|_| Fault::Value("an identity has not 16 bytes".into()))
 }
-
-/// Makes the error for a missing row of `meta`, which each store has.
-pub(super) fn no_meta() -> Fault {
-    Fault::Value("the table meta is empty".into())
-}

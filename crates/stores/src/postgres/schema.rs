@@ -5,7 +5,7 @@ use super::connection::Connection;
 use super::fault::{Fault, Step};
 use super::lineages;
 use super::rows;
-use crate::random::random;
+use sekisho_certs::random;
 use sekisho_certs::store::{CatalogId, LogId};
 
 /// A store in a database.
@@ -27,7 +27,7 @@ pub(super) async fn header(on: &Connection) -> Step<Option<Header>> {
         return Ok(None);
     }
     let rows = on.query(HEADER, &[]).await?;
-    let row = rows.first().ok_or_else(rows::no_meta)?;
+    let row = rows.first().ok_or_else(Fault::no_meta)?;
     let version = rows::get(row, 0)?;
     Ok(Some(Header {
         version,
@@ -50,7 +50,7 @@ pub(super) async fn settle(on: &Connection, mode: Mode) -> Step<Header> {
         )),
         _ => {
             migrate(on, MIGRATIONS).await?;
-            header(on).await?.ok_or_else(rows::no_meta)
+            header(on).await?.ok_or_else(Fault::no_meta)
         }
     }
 }
@@ -64,7 +64,7 @@ pub(super) async fn migrate(on: &Connection, migrations: &[&str]) -> Step<()> {
     let done = there.map_or(0, |header| header.version.cast_unsigned() as usize);
     let Some(missing) = migrations.get(done..) else {
         on.run("ROLLBACK").await?;
-        return Err(there.map_or_else(rows::no_meta, newer));
+        return Err(there.map_or_else(Fault::no_meta, newer));
     };
     for migration in missing {
         on.run(migration).await?;

@@ -12,11 +12,11 @@ use futures_util::future::{try_join, try_join5};
 use tokio_postgres::Row;
 
 use super::connection::Connection;
-use super::fault::Step;
+use super::fault::{Fault, Step};
 use super::lineages;
 use super::params::column;
 use super::read::now;
-use super::rows::{get, no_meta};
+use super::rows::get;
 use crate::catalog_row::{self, signed};
 use crate::plan::{Plan, Stored, Subjects};
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
@@ -123,7 +123,7 @@ async fn begin(
         lineages::held(on, &subjects.lineages, now_ms),
     )
     .await?;
-    let meta = meta.first().ok_or_else(no_meta)?;
+    let meta = meta.first().ok_or_else(Fault::no_meta)?;
     let there = There {
         documents: documents.iter().map(|one| one.0.clone()).collect(),
         lineages: lineages.iter().map(|one| one.0.clone()).collect(),

@@ -43,7 +43,6 @@ use tokio::runtime::Handle;
 
 use super::entry::{Entry, read, touched};
 use super::script::Script;
-use crate::random::random;
 use crate::redis::RedisUrl;
 use crate::redis::connection::RedisConnection;
 use crate::redis::keys::Keys;
@@ -52,6 +51,7 @@ use crate::redis::url::Kind;
 use crate::stored::{FORM, FormError};
 use sekisho_certs::SealedBytes;
 use sekisho_certs::host::HostName;
+use sekisho_certs::random;
 use sekisho_certs::store::{CatalogId, ChangePage, Found, LogId, LogPosition, Result, StoreError};
 
 /// A Redis server that holds copies.

@@ -25,7 +25,7 @@ pub(super) fn find(
     // transaction of its own would take two statements more.
     let mut statement = connection.prepare_cached(EXACT)?;
     let mut exact = statement.query([name.as_str()])?;
-    let row = exact.next()?.ok_or_else(log::no_meta)?;
+    let row = exact.next()?.ok_or_else(Fault::no_meta)?;
     let read_at = log::read_at(row, generation)?;
     let found = match row.get_ref(READ_AT_COLUMNS)?.data_type() {
         Type::Null => above(connection, name)?,

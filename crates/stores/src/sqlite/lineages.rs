@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use rusqlite::{Row, Transaction, TransactionBehavior, params};
 
-use super::log::no_meta;
 use super::read::StoreConnection;
 use super::rows::{Fault, Step};
 use super::statements::{first, list, run};
@@ -62,7 +61,7 @@ impl StoreConnection {
 /// of a claim is gone.
 fn next_token(sql: &Transaction<'_>) -> Step<u64> {
     let text = "UPDATE meta SET token = token + 1 RETURNING token";
-    first(sql, text, (), |row| row.get(0))?.ok_or_else(no_meta)
+    first(sql, text, (), |row| row.get(0))?.ok_or_else(Fault::no_meta)
 }
 
 /// Lineage to claim, in the order of the turns.

@@ -14,7 +14,7 @@ impl StoreConnection {
         let generation = self.generation;
         self.run(|connection| {
             let read = |row: &Row<'_>| position(row, generation);
-            first(connection, POSITION, (), read)?.ok_or_else(no_meta)
+            first(connection, POSITION, (), read)?.ok_or_else(Fault::no_meta)
         })
     }
 
@@ -22,7 +22,8 @@ impl StoreConnection {
         let generation = self.generation;
         self.snapshot(|snapshot| {
             let read = |row: &Row<'_>| Ok((position(row, generation)?, row.get::<_, u64>(3)?));
-            let (at, forgotten) = first(snapshot, POSITION, (), read)?.ok_or_else(no_meta)?;
+            let (at, forgotten) =
+                first(snapshot, POSITION, (), read)?.ok_or_else(Fault::no_meta)?;
             let values = (signed(after), catalog_row::limit(limit));
             let changes = list(snapshot, CHANGES, values, |row| log_row::read(row, 0))?;
             let mark_last = changes.last().map(|last| mark_of(snapshot, last.number));
@@ -52,7 +53,7 @@ impl StoreConnection {
     pub(super) fn data_version(&mut self) -> Result<i64> {
         self.run(|connection| {
             let version = first(connection, "PRAGMA data_version", (), |row| row.get(0))?;
-            version.ok_or_else(no_meta)
+            version.ok_or_else(Fault::no_meta)
         })
     }
 }
@@ -83,10 +84,6 @@ fn mark_of(snapshot: &Transaction<'_>, number: u64) -> Step<Option<u64>> {
 fn log_id(stored: [u8; 16], generation: u64) -> LogId {
     let id = u128::from_be_bytes(stored) ^ u128::from(generation);
     LogId(id.to_be_bytes())
-}
-
-pub(super) fn no_meta() -> Fault {
-    Fault::Value("the table meta is empty".into())
 }
 
 const POSITION: &str = "SELECT m.log, m.number, coalesce(c.mark, 0), m.forgotten

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, Error, ErrorCode, Transaction, TransactionBehavior, params};
 
 use super::{documents, lineages};
-use crate::random::random;
+use sekisho_certs::random;
 use sekisho_certs::store::CatalogId;
 
 /// "seki", in the file's header: tells it from other programs' databases.

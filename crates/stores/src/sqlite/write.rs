@@ -4,15 +4,14 @@ use rusqlite::{Row, ToSql, Transaction, TransactionBehavior, params};
 
 use super::documents;
 use super::lineages;
-use super::log;
 use super::read::StoreConnection;
-use super::rows::Step;
+use super::rows::{Fault, Step};
 use super::statements::{change, first, list, run};
 use crate::catalog_row;
 use crate::log_row;
 use crate::plan::{self, MIN_PRUNED, Plan, Stored, Subjects};
-use crate::random::random;
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
+use sekisho_certs::random;
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{Reseal, Result, SecretOf, Subject, What, Write};
@@ -47,7 +46,7 @@ impl StoreConnection {
 fn stored(sql: &Transaction<'_>, writes: &[Write<SealedBytes>], now_ms: i64) -> Step<Stored> {
     let text = "SELECT number, forgotten FROM meta";
     let numbers = first(sql, text, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let (number, forgotten) = numbers.ok_or_else(log::no_meta)?;
+    let (number, forgotten) = numbers.ok_or_else(Fault::no_meta)?;
     let mut stored = Stored {
         number,
         forgotten,

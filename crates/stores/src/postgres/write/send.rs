@@ -14,8 +14,8 @@ use super::There;
 use crate::catalog_row::{self, signed};
 use crate::log_row;
 use crate::plan::{self, MIN_PRUNED, Plan};
-use crate::random::random;
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
+use sekisho_certs::random;
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::store::{Document, Reseal, SecretOf, What};
 
