@@ -120,7 +120,7 @@ use answer::upgrade::Connect;
 use answer::{InFlight, upgrade};
 pub(crate) use connections::descriptors::Descriptors;
 #[cfg(fuzzing)]
-pub use connections::fastcgi::fastcgi_answer;
+pub use connections::fastcgi::testing::fastcgi_answer;
 use connections::lease::Lease;
 pub use connections::pool::unused_connections;
 pub(crate) use connections::sockets::Sockets;

@@ -1,6 +1,8 @@
 //! FastCGI connection, which serves one request at a time.
 
 pub(in crate::upstream) mod record;
+#[cfg(fuzzing)]
+pub(in crate::upstream) mod testing;
 
 use std::future::Future as _;
 use std::io;
@@ -146,35 +148,6 @@ fn at_rest(transport: &mut Transport) -> bool {
     let read = pin!(transport.read(&mut byte));
     read.poll(&mut Context::from_waker(Waker::noop()))
         .is_pending()
-}
-
-/// Reads an answer whose bytes come in pieces of so many, for the fuzz target. Returns the
-/// status and the fields of its head with the body and standard error, or what is wrong.
-#[cfg(fuzzing)]
-pub fn fastcgi_answer(
-    bytes: &[u8],
-    cut: usize,
-) -> Result<(Option<String>, Vec<u8>, Vec<u8>), String> {
-    let (mut parser, mut received) = (Parser::default(), BytesMut::new());
-    let (mut head, mut answer) = (crate::upstream::conversation::head::Head::default(), None);
-    let (mut body, mut errors) = (Vec::new(), Vec::new());
-    for piece in bytes.chunks(cut) {
-        received.extend_from_slice(piece);
-        while let Some(piece) = parser.next(&mut received)? {
-            match piece {
-                Piece::Output(output) if answer.is_some() => body.extend_from_slice(&output),
-                Piece::Output(output) => {
-                    if let Some((response, rest)) = head.add(&output)? {
-                        answer = Some(format!("{response:?}"));
-                        body.extend_from_slice(&rest);
-                    }
-                }
-                Piece::Error(text) => errors.extend_from_slice(&text),
-                Piece::End(_) => {}
-            }
-        }
-    }
-    Ok((answer, body, errors))
 }
 
 /// Bytes of the records around parameters, or a piece of a body.
