@@ -42,7 +42,9 @@ pub enum Refused {
     #[error("{0:?} is no regular file")]
     Irregular(PathBuf),
     /// The server's user may not execute the file.
-    #[error("{0:?}: the server's user may not execute it; `chmod a+x` it")]
+    #[error(
+        "{0:?}: the server's user may not execute it; `chmod a+x` it, and mount its file system without noexec"
+    )]
     NotExecutable(PathBuf),
     /// Another user owns the file or folder, and may change its mode.
     #[error("{0:?} belongs to user {1}, who could change what the server runs; `chown root` it")]
@@ -130,7 +132,10 @@ fn judge_file(path: &Path) -> Result<(), Refused> {
         return Err(Refused::Irregular(path.to_owned()));
     }
     judge(path, (metadata.uid(), metadata.mode()), geteuid().as_raw())?;
-    access(path, Access::EXEC_OK).map_err(|_| Refused::NotExecutable(path.to_owned()))
+    access(path, Access::EXEC_OK).map_err(|error| match error {
+        Errno::ACCESS => Refused::NotExecutable(path.to_owned()),
+        error => unknown(path, error.into()),
+    })
 }
 
 /// Refuses what others than root and the server's user may change. The sticky bit of a folder
