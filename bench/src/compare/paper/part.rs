@@ -40,6 +40,8 @@ pub(super) const GIB: u64 = 1 << 30;
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::rows::{Asked, Case, Content};
+    use super::super::super::table::ROWS;
     use super::*;
 
     #[test]
@@ -54,5 +56,16 @@ mod tests {
                 part.id
             );
         }
+    }
+
+    #[test]
+    fn caches_are_filled_with_all_hosts_before_programs_start() {
+        let parts = PARTS.iter().flat_map(|part| part.rows);
+        let cases = ROWS.iter().chain(parts).flat_map(|row| row.cases);
+        let programs = cases.filter(|case| matches!(case.content, Content::Programs(_)));
+        let (all, some): (Vec<&Case>, Vec<&Case>) = programs
+            .filter(|case| case.setup.is_sekisho())
+            .partition(|case| case.asked == Asked::All);
+        assert!(!all.is_empty() && some.is_empty(), "{some:?}");
     }
 }
