@@ -138,8 +138,10 @@ async fn compare(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Starts the services that the rows need. All of these rows have the same
-/// hosts.
+/// Starts the services that the rows need.
+///
+/// # Errors
+/// If these rows differ in their hosts: a service is filled once.
 async fn services(
     options: &Options,
     workspace: &Workspace,
@@ -152,16 +154,20 @@ async fn services(
         .flat_map(|case| case.setup.services())
         .copied()
         .collect();
-    let of_stores = rows.iter().find(|row| row.needs_service());
-    let Some(row) = of_stores else {
+    let mut of_stores = rows.iter().filter(|row| row.needs_service());
+    let Some(row) = of_stores.next() else {
         return Ok(Services::default());
     };
-    let (_, hosts) = store_of(options, row);
-    let missing = unprepared.get(&store_of(options, row));
+    let store = store_of(options, row);
+    if let Some(other) = of_stores.find(|other| store_of(options, other) != store) {
+        let (one, other) = (row.id, other.id);
+        bail!("{one} and {other} differ in their hosts; run them one by one, by --rows");
+    }
+    let missing = unprepared.get(&store);
     if let Some(Unprepared::Everything(why)) = missing {
         bail!("{why}");
     }
-    Services::start(&wanted, workspace, options, hosts).await
+    Services::start(&wanted, workspace, options, row.key, store.1).await
 }
 
 fn write(options: &Options, report: &Report) -> Result<()> {

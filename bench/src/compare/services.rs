@@ -62,12 +62,13 @@ struct Filled {
 }
 
 impl Services {
-    /// Starts the services and fills them with the P-256 hosts. The test kit
-    /// panics if one is not installed, and says what to install.
+    /// Starts the services and fills them with hosts whose keys are of this kind. The test
+    /// kit panics if one is not installed, and says what to install.
     pub(crate) async fn start(
         wanted: &BTreeSet<Service>,
         workspace: &Workspace,
         options: &Options,
+        key: KeyKind,
         hosts: usize,
     ) -> Result<Self> {
         let core = options.client_core;
@@ -75,11 +76,7 @@ impl Services {
         if wanted.contains(&Service::Redis) {
             let redis = RedisServer::start();
             pin(redis.pid(), core)?;
-            fill(
-                &redis,
-                Folder(&workspace.fixture(KeyKind::Ecdsa, hosts)),
-                hosts,
-            )?;
+            fill(&redis, Folder(&workspace.fixture(key, hosts)), hosts)?;
             services.redis = Some(redis);
         }
         if wanted.contains(&Service::Postgres) {
@@ -88,7 +85,7 @@ impl Services {
             let mut filled = BTreeMap::new();
             for binary in options.binaries() {
                 let url = server.database();
-                let import = workspace.import_into(options, *binary, hosts, &url);
+                let import = workspace.import_into(options, *binary, key, hosts, &url);
                 let folder = import.await?;
                 filled.insert(*binary, Filled { url, folder });
             }

@@ -185,6 +185,8 @@ mod tests {
             let before = ROWS.iter().chain(&STORE_ROWS[..index]);
             assert!(before.clone().all(|other| other.id != row.id));
             assert!(row.needs_service());
+            // One run fills its services once, for all of these rows.
+            assert_eq!((row.key, row.hosts), (BASE.key, BASE.hosts));
             let labels: Vec<_> = row.cases.iter().map(|case| case.label).collect();
             for goal in row.goals {
                 assert!(goal.case.is_none_or(|label| labels.contains(&label)));

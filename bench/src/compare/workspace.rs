@@ -156,12 +156,12 @@ impl Workspace {
         Ok(fs::write(marker, format!("{seconds:.1}\n"))?)
     }
 
-    /// Fills an empty database with P-256 hosts; returns the folder of its
-    /// master key.
+    /// Fills an empty database; returns the folder of its master key.
     pub(crate) async fn import_into(
         &self,
         options: &Options,
         binary: Binary,
+        key: KeyKind,
         hosts: usize,
         url: &str,
     ) -> Result<PathBuf> {
@@ -175,7 +175,7 @@ impl Workspace {
             url: url.to_owned(),
             master_key: Some(folder.join("master.key")),
         };
-        self.import(sekisho, KeyKind::Ecdsa, hosts, &folder, Some(remote))
+        self.import(sekisho, key, hosts, &folder, Some(remote))
             .await?;
         Ok(folder)
     }
