@@ -6,6 +6,7 @@ mod browsers;
 mod catalog;
 mod client;
 mod counters;
+mod left_out;
 mod machine;
 mod markdown;
 mod measure;
@@ -45,8 +46,9 @@ pub(crate) use self::options::{EXAMPLES, Options};
 pub(crate) use self::paper::{EXAMPLES as PAPER_EXAMPLES, PaperOptions, run as paper};
 
 use self::counters::Support;
+use self::left_out::Lack;
 use self::prepare::{StoreKey, Unprepared, prepare, store_of};
-use self::report::Report;
+use self::report::{Report, RowResult};
 use self::rows::Row;
 use self::services::Services;
 use self::setup::Place;
@@ -129,8 +131,16 @@ async fn compare(options: &Options) -> Result<()> {
             write(options, &report)?;
         }
     }
-    let failed = report.rows.iter().flat_map(|row| &row.cases);
-    let failed = failed.filter(|case| case.error.is_some()).count();
+    judge(&report)
+}
+
+/// # Errors
+/// If a case failed, or if a peer is not installed.
+fn judge(report: &Report) -> Result<()> {
+    let failed: usize = report.rows.iter().map(RowResult::failures).sum();
+    let left_out = report.rows.iter().flat_map(|row| &row.left_out);
+    let missing = left_out.filter(|case| case.lack == Lack::Program);
+    let failed = failed + missing.count();
     ensure!(
         failed == 0,
         "{failed} cases failed; the reason stands above"

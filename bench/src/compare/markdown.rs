@@ -141,6 +141,7 @@ as Redis CPU and PostgreSQL CPU. A bound that depends on other figures of the ro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::left_out::{Lack, LeftOut, PeerKind};
     use crate::compare::rows::{Goal, Scale, figure};
 
     #[test]
@@ -170,7 +171,11 @@ mod tests {
                 seconds: 1.0,
                 load: "0.5".to_owned(),
                 cases: vec![first, second, third],
-                left_out: vec!["other: it has no such group".to_owned()],
+                left_out: vec![LeftOut {
+                    case: "other".to_owned(),
+                    peer: PeerKind::Nginx,
+                    lack: Lack::Group,
+                }],
             }],
         });
         let line = "| cached | handshakes | sekisho | 110 server CPU µs | 0.275 | 0.36 | 0.27 \
@@ -178,7 +183,7 @@ mod tests {
         assert!(text.contains(line), "{text}");
         assert!(text.contains("| 100, 120, 110 |"), "{text}");
         assert!(text.contains("broken failed: it wrote x.log"), "{text}");
-        let left_out = "Left out: other: it has no such group.";
+        let left_out = "Left out: other: its OpenSSL has no such group.";
         assert!(text.contains(left_out), "{text}");
     }
 

@@ -13,12 +13,13 @@ mod throughput;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
 use self::kept::{Kept, Results};
 use self::part::{PARTS, Part};
 use super::counters::Support;
+use super::left_out::{LeftOut, PeerKind};
 use super::options::Options;
 use super::prepare::{prepare, store_of};
 use super::report::RowResult;
@@ -44,9 +45,9 @@ pub(crate) struct PaperOptions {
     #[arg(long, value_name = "DIR", default_value = "target/paper")]
     out: PathBuf,
 
-    /// Peers that may be missing, separated by commas: apache, caddy, haproxy, nginx
+    /// Peers that may be missing, separated by commas
     #[arg(long, value_name = "PEERS", value_delimiter = ',')]
-    without: Vec<String>,
+    without: Vec<PeerKind>,
 
     /// Compare the results of --out with those of another run, and measure nothing
     #[arg(long, value_name = "DIR")]
@@ -207,14 +208,13 @@ impl PaperOptions {
 struct Tally {
     cases: usize,
     failed: usize,
-    left_out: BTreeSet<String>,
+    left_out: BTreeSet<LeftOut>,
 }
 
 impl Tally {
     fn add(&mut self, result: &RowResult) {
         self.cases += result.cases.len();
-        let failed = result.cases.iter().filter(|case| case.error.is_some());
-        self.failed += failed.count();
+        self.failed += result.failures();
         self.left_out.extend(result.left_out.iter().cloned());
     }
 
@@ -222,8 +222,8 @@ impl Tally {
     ///
     /// # Errors
     /// If a case failed, or a peer is missing that `without` does not name.
-    fn judge(&self, parts: usize, without: &[String]) -> Result<()> {
-        let names: Vec<&str> = self.left_out.iter().map(String::as_str).collect();
+    fn judge(&self, parts: usize, without: &[PeerKind]) -> Result<()> {
+        let names: Vec<String> = self.left_out.iter().map(LeftOut::to_string).collect();
         println!(
             "{parts} parts, {} cases, {} failed, {} left out: {}",
             self.cases,
@@ -232,16 +232,11 @@ impl Tally {
             names.join("; ")
         );
         ensure!(self.failed == 0, "{} cases failed", self.failed);
-        let is_named = |case: &&&str| {
-            let mut peers = without.iter().map(|peer| peer.to_lowercase());
-            peers.any(|peer| case.to_lowercase().starts_with(&peer))
-        };
-        let missing = names.iter().find(|case| !is_named(case));
-        ensure!(
-            missing.is_none(),
-            "{}; install it, or leave it out by --without",
-            missing.unwrap_or(&"")
-        );
+        let missing = self.left_out.iter();
+        let mut missing = missing.filter(|case| !without.contains(&case.peer));
+        if let Some(case) = missing.next() {
+            bail!("{case}; install it, or leave it out by --without");
+        }
         Ok(())
     }
 }
@@ -267,16 +262,22 @@ that was ended goes on where it stopped, if it is given the same folder.
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::left_out::Lack;
 
     #[test]
     fn a_missing_peer_fails_unless_it_is_named() {
+        let caddy = LeftOut {
+            case: "a case".to_owned(),
+            peer: PeerKind::Caddy,
+            lack: Lack::Program,
+        };
         let tally = Tally {
-            left_out: ["Caddy, 100 hosts: it is not installed".to_owned()].into(),
+            left_out: [caddy].into(),
             ..Tally::default()
         };
         assert!(tally.judge(1, &[]).is_err());
-        assert!(tally.judge(1, &["haproxy".to_owned()]).is_err());
-        assert!(tally.judge(1, &["caddy".to_owned()]).is_ok());
+        assert!(tally.judge(1, &[PeerKind::HaProxy]).is_err());
+        assert!(tally.judge(1, &[PeerKind::Caddy]).is_ok());
         let failed = Tally {
             failed: 1,
             ..Tally::default()

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use super::left_out::LeftOut;
 use super::measure::Sample;
 use super::rows::{Goal, Scale, figure};
 
@@ -26,8 +27,7 @@ pub(crate) struct RowResult {
     /// work.
     pub(crate) load: String,
     pub(crate) cases: Vec<CaseResult>,
-    /// Cases that a peer can't run, with the reason.
-    pub(crate) left_out: Vec<String>,
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -37,6 +37,8 @@ pub(crate) struct CaseResult {
     pub(crate) figures: Vec<Figure>,
     pub(crate) verdicts: Vec<Verdict>,
     pub(crate) error: Option<String>,
+    /// Label of the case by which the ratios divide.
+    pub(crate) divisor: Option<String>,
 }
 
 /// Figure of a case, with its values in all rounds.
@@ -86,6 +88,12 @@ impl RowResult {
         }
     }
 
+    /// Returns how many cases failed.
+    pub(crate) fn failures(&self) -> usize {
+        let failed = self.cases.iter().filter(|case| case.error.is_some());
+        failed.count()
+    }
+
     /// Returns the cases whose main figure differs between rounds by more than this part of
     /// its median.
     pub(crate) fn unsteady(&self, part: f64) -> Vec<String> {
@@ -117,6 +125,7 @@ impl CaseResult {
     /// Sets the ratio of every figure to that of `other`, round by round: a
     /// disturbance slows both cases of a round.
     pub(crate) fn divide_by(&mut self, other: &Self) {
+        self.divisor = Some(other.label.clone());
         for figure in &mut self.figures {
             figure.ratio = other.figure(&figure.name).map(|divisor| {
                 let rounds = figure.values.iter().zip(&divisor.values);

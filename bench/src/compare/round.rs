@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::left_out::LeftOut;
 use super::machine;
 use super::markdown::number;
 use super::measure::{Sample, Subject};
@@ -9,7 +10,7 @@ use super::options::{Binary, Options};
 use super::prepare::Unprepared;
 use super::report::{CaseResult, RowResult, TRAINED};
 use super::rows::{Case, Goal, Measure, Row, Scale, figure};
-use super::setup::{self, Place};
+use super::setup::Place;
 
 pub(crate) async fn measure(
     place: Place<'_>,
@@ -20,7 +21,7 @@ pub(crate) async fn measure(
     eprintln!("{}: {}", row.id, row.title);
     let begin = Instant::now();
     let (cases, left_out) = cases(place, row);
-    let turns = turns(options, &cases).into_iter().enumerate();
+    let turns = turns(options, row, &cases).into_iter().enumerate();
     let mut running: Vec<Running<'_>> = turns
         .map(|(index, turn)| Running {
             subject: Subject::new(
@@ -66,14 +67,13 @@ pub(crate) async fn measure(
     }
 }
 
-/// Returns the cases of a run, and those that a peer can't run, with what it lacks.
-fn cases<'a>(place: Place<'_>, row: &'a Row) -> (Vec<&'a Case>, Vec<String>) {
+/// Returns the cases of a run, and those that a peer can't run.
+fn cases<'a>(place: Place<'_>, row: &'a Row) -> (Vec<&'a Case>, Vec<LeftOut>) {
     let (mut cases, mut left_out) = (Vec::new(), Vec::new());
     for case in row.cases.iter().filter(|case| is_run(place.options, case)) {
-        match setup::lacks(place, row, case) {
+        match LeftOut::find(place, row, case) {
             None => cases.push(case),
-            Some(what) => {
-                let case = format!("{}: {what}", case.label);
+            Some(case) => {
                 eprintln!("  left out: {case}");
                 left_out.push(case);
             }
@@ -85,7 +85,8 @@ fn cases<'a>(place: Place<'_>, row: &'a Row) -> (Vec<&'a Case>, Vec<String>) {
 /// Sets the rate of a round: a percentage of what the first server, which others are
 /// compared with, can take at this time.
 async fn set_rate(running: &mut [Running<'_>], percent: u32) {
-    let Some(first) = running.first_mut().filter(|first| first.error.is_none()) else {
+    let can_tell = |first: &&mut Running<'_>| first.error.is_none() && first.divisor.is_some();
+    let Some(first) = running.first_mut().filter(can_tell) else {
         return;
     };
     match first.subject.saturate(percent).await {
@@ -113,26 +114,28 @@ pub(crate) fn is_run(options: &Options, case: &Case) -> bool {
 struct Turn<'a> {
     case: &'a Case,
     binary: Binary,
-    /// Index of the turn that divides this one; its own index if none does.
-    divisor: usize,
+    /// Index of the turn that divides this one, maybe its own; None if that one is missing.
+    divisor: Option<usize>,
 }
 
 /// Returns the turns in the order of the first round. The first case divides the others: if
-/// it is one of sekisho, each build divides its own.
-fn turns<'a>(options: &Options, cases: &[&'a Case]) -> Vec<Turn<'a>> {
+/// it is one of sekisho, each build divides its own. No other case takes its place.
+fn turns<'a>(options: &Options, row: &Row, cases: &[&'a Case]) -> Vec<Turn<'a>> {
     let mut turns: Vec<Turn<'a>> = Vec::new();
-    let firsts = cases
-        .first()
-        .map_or(0, |case| binaries(options, case).len());
+    let firsts = match cases.first() {
+        Some(first) if first.label == row.cases[0].label => binaries(options, first).len(),
+        _ => 0,
+    };
     for case in cases {
         let baseline = options.against.as_ref().map(|_| turns.len());
         for binary in binaries(options, case) {
             let mut first = turns.iter().take(firsts);
-            let first = first.position(|turn| turn.binary == *binary);
+            let own = first.position(|turn| turn.binary == *binary);
+            let first = own.or((firsts > 0).then_some(0));
             turns.push(Turn {
                 case,
                 binary: *binary,
-                divisor: baseline.or(first).unwrap_or(0),
+                divisor: baseline.or(first),
             });
         }
     }
@@ -149,7 +152,7 @@ fn binaries(options: &Options, case: &Case) -> &'static [Binary] {
 /// Case with its samples so far.
 struct Running<'a> {
     subject: Subject<'a>,
-    divisor: usize,
+    divisor: Option<usize>,
     samples: Vec<Sample>,
     /// Error of a failed case, which is not tried again.
     error: Option<String>,
@@ -194,8 +197,8 @@ fn results(options: &Options, row: &Row, running: &[Running<'_>]) -> Vec<CaseRes
     for (index, case) in running.iter().enumerate() {
         let mut result = CaseResult::new(case.label(), &case.samples, case.error.clone());
         result.commands.clone_from(&case.subject.commands);
-        if case.divisor < index {
-            result.divide_by(&cases[case.divisor]);
+        if let Some(divisor) = case.divisor.filter(|divisor| *divisor < index) {
+            result.divide_by(&cases[divisor]);
         }
         cases.push(result);
     }
@@ -255,11 +258,13 @@ mod tests {
         options: Options,
     }
 
-    fn order(row: &'static Row, arguments: &[&str]) -> Vec<(&'static str, Binary, usize)> {
+    type Order = Vec<(&'static str, Binary, Option<usize>)>;
+
+    fn order(row: &'static Row, arguments: &[&str]) -> Order {
         let line = Line::parse_from(["compare"].iter().chain(arguments));
         let cases = row.cases.iter().filter(|case| is_run(&line.options, case));
         let cases: Vec<_> = cases.collect();
-        let turns = turns(&line.options, &cases).into_iter();
+        let turns = turns(&line.options, row, &cases).into_iter();
         turns
             .map(|turn| (turn.case.label, turn.binary, turn.divisor))
             .collect()
@@ -267,27 +272,37 @@ mod tests {
 
     #[test]
     fn a_baseline_takes_the_place_of_the_peers() {
-        let nginx = ("nginx, 100 hosts preloaded", Binary::Measured, 0);
-        let sekisho = ("sekisho", Binary::Measured, 0);
+        let nginx = ("nginx, 100 hosts preloaded", Binary::Measured, Some(0));
+        let sekisho = ("sekisho", Binary::Measured, Some(0));
         let order = |arguments: &[&str]| order(&ROWS[0], arguments);
         assert_eq!(order(&[]), [nginx, sekisho]);
         assert_eq!(order(&["--peers-only"]), [nginx]);
-        let baseline = ("sekisho", Binary::Baseline, 0);
+        let baseline = ("sekisho", Binary::Baseline, Some(0));
         assert_eq!(order(&["--against", "old"]), [baseline, sekisho]);
-        let trained = ("sekisho", Binary::Trained, 0);
+        let trained = ("sekisho", Binary::Trained, Some(0));
         assert_eq!(order(&["--trained", "new"]), [nginx, sekisho, trained]);
-        assert_eq!(order(&["--train"]), [("sekisho", Binary::Measured, 0)]);
+        assert_eq!(order(&["--train"]), [("sekisho", Binary::Measured, None)]);
     }
 
     #[test]
     fn each_build_divides_its_own_cases() {
-        let divisors = |arguments: &[&str]| -> Vec<usize> {
+        let divisors = |arguments: &[&str]| -> Vec<Option<usize>> {
             let order = order(&PQ, arguments).into_iter();
             order.map(|(_, _, divisor)| divisor).collect()
         };
-        assert_eq!(divisors(&[]), [0, 0, 0]);
-        assert_eq!(divisors(&["--trained", "new"]), [0, 0, 0, 1, 0]);
-        assert_eq!(divisors(&["--against", "old"]), [0, 0, 2, 2]);
+        assert_eq!(divisors(&[]), [Some(0); 3]);
+        let trained = [0, 0, 0, 1, 0].map(Some);
+        assert_eq!(divisors(&["--trained", "new"]), trained);
+        assert_eq!(divisors(&["--against", "old"]), [0, 0, 2, 2].map(Some));
+    }
+
+    #[test]
+    fn no_case_takes_the_place_of_a_missing_first_one() {
+        let line = Line::parse_from(["compare"]);
+        let cases: Vec<_> = PQ.cases[1..].iter().collect();
+        let turns = turns(&line.options, &PQ, &cases);
+        assert_eq!(turns.len(), 2);
+        assert!(turns.iter().all(|turn| turn.divisor.is_none()));
     }
 
     #[test]

@@ -1,10 +1,8 @@
 //! Setup of a server for a case.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -85,37 +83,6 @@ pub(crate) fn launch(
         }
         Setup::RedisClient => bail!("a client is not started as a server"),
     }
-}
-
-/// Returns what a peer lacks to run a case.
-pub(crate) fn lacks(place: Place<'_>, row: &Row, case: &Case) -> Option<&'static str> {
-    let options = place.options;
-    let program = match case.setup {
-        Setup::Nginx { .. } | Setup::NginxLua => &options.nginx,
-        Setup::Apache => &options.apache,
-        Setup::HaProxy => &options.haproxy,
-        Setup::Caddy => &options.caddy,
-        Setup::Sekisho { .. } | Setup::RedisClient => return None,
-    };
-    let run = Command::new(program).arg("-v").output();
-    if run.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-        return Some("it is not installed");
-    }
-    match (case.setup, case.group) {
-        (Setup::Nginx { .. }, Group::X25519mlkem768) => lacks_group(place, row, case),
-        _ => None,
-    }
-}
-
-/// Whether nginx has a key exchange group depends on its OpenSSL. It reads its configuration,
-/// and says what it refuses.
-fn lacks_group(place: Place<'_>, row: &Row, case: &Case) -> Option<&'static str> {
-    let name = format!("{}-peer", row.id);
-    let launch = launch(place, row, case, Binary::Measured, &name, None, 1).ok()?;
-    let mut test = Command::new(&launch.program);
-    let said = test.arg("-t").args(&launch.arguments).output().ok()?;
-    let is_refused = String::from_utf8_lossy(&said.stderr).contains(HYBRID);
-    (!said.status.success() && is_refused).then_some("its OpenSSL has no such group")
 }
 
 /// Parameters that all servers share.
@@ -319,7 +286,7 @@ impl Frame<'_> {
     }
 }
 
-const HYBRID: &str = "X25519MLKEM768:X25519:prime256v1";
+pub(super) const HYBRID: &str = "X25519MLKEM768:X25519:prime256v1";
 const START_BOUND: Duration = Duration::from_secs(20);
 /// nginx takes 1 ms per host, Apache twice as long, with RSA keys up to ten times.
 const PRELOAD_BOUND: Duration = Duration::from_millis(20);

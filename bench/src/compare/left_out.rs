@@ -1,0 +1,106 @@
+//! Cases that a peer can't run here.
+
+use std::fmt::{self, Display, Formatter};
+use std::io::ErrorKind;
+use std::process::Command;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::options::Binary;
+use super::rows::{Case, Row, Setup};
+use super::setup::{HYBRID, Place, launch};
+use sekisho_bench::tls::Group;
+
+/// Case that a peer can't run.
+#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub(crate) struct LeftOut {
+    pub(crate) case: String,
+    pub(crate) peer: PeerKind,
+    pub(crate) lack: Lack,
+}
+
+/// Server beside which sekisho is measured.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lower")]
+pub(crate) enum PeerKind {
+    Apache,
+    Caddy,
+    HaProxy,
+    Nginx,
+}
+
+/// What a peer lacks.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Lack {
+    Program,
+    Group,
+}
+
+impl LeftOut {
+    /// Returns None if the case can run.
+    pub(crate) fn find(place: Place<'_>, row: &Row, case: &Case) -> Option<Self> {
+        let peer = PeerKind::of(case.setup)?;
+        let lack = if !peer.is_installed(place) {
+            Lack::Program
+        } else if lacks_group(place, row, case) {
+            Lack::Group
+        } else {
+            return None;
+        };
+        let case = case.label.to_owned();
+        Some(Self { case, peer, lack })
+    }
+}
+
+impl Display for LeftOut {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let lack = match self.lack {
+            Lack::Program => "it is not installed",
+            Lack::Group => "its OpenSSL has no such group",
+        };
+        write!(formatter, "{}: {lack}", self.case)
+    }
+}
+
+impl PeerKind {
+    fn of(setup: Setup) -> Option<Self> {
+        match setup {
+            Setup::Nginx { .. } | Setup::NginxLua => Some(Self::Nginx),
+            Setup::Apache => Some(Self::Apache),
+            Setup::HaProxy => Some(Self::HaProxy),
+            Setup::Caddy => Some(Self::Caddy),
+            Setup::Sekisho { .. } | Setup::RedisClient => None,
+        }
+    }
+
+    fn is_installed(self, place: Place<'_>) -> bool {
+        let program = match self {
+            Self::Apache => &place.options.apache,
+            Self::Caddy => &place.options.caddy,
+            Self::HaProxy => &place.options.haproxy,
+            Self::Nginx => &place.options.nginx,
+        };
+        let run = Command::new(program).arg("-v").output();
+        !run.is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    }
+}
+
+/// Whether nginx has a key exchange group depends on its OpenSSL. It reads its configuration,
+/// and says what it refuses.
+fn lacks_group(place: Place<'_>, row: &Row, case: &Case) -> bool {
+    if !matches!(case.setup, Setup::Nginx { .. }) || case.group != Group::X25519mlkem768 {
+        return false;
+    }
+    let name = format!("{}-peer", row.id);
+    let launch = launch(place, row, case, Binary::Measured, &name, None, 1);
+    let said = launch.ok().and_then(|launch| {
+        let mut test = Command::new(&launch.program);
+        test.arg("-t").args(&launch.arguments).output().ok()
+    });
+    said.is_some_and(|said| {
+        !said.status.success() && String::from_utf8_lossy(&said.stderr).contains(HYBRID)
+    })
+}
