@@ -1,11 +1,12 @@
 //! Facts about the machine and the programs of a comparison.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use aws_lc_rs::digest::{SHA256, digest};
 use rcgen::{KeyPair, SigningKey};
 
 use super::Options;
@@ -50,6 +51,19 @@ pub(crate) fn facts(options: &Options, support: &Support) -> Vec<(String, String
             (name.to_owned(), value)
         })
         .collect()
+}
+
+/// Returns the SHA-256 of each sekisho binary: builds of one version and commit may differ.
+pub(crate) fn hashes(options: &Options) -> Result<Vec<(String, String)>> {
+    let trained = options.trained.iter();
+    let trained = trained.map(|program| ("trained build, SHA-256", program));
+    let builds = [("sekisho, SHA-256", &options.sekisho)];
+    let hash = |(name, program): (&str, &PathBuf)| {
+        let bytes = fs::read(program);
+        let bytes = bytes.with_context(|| format!("cannot read {}", program.display()))?;
+        Ok((name.to_owned(), format!("{:?}", digest(&SHA256, &bytes))))
+    };
+    builds.into_iter().chain(trained).map(hash).collect()
 }
 
 /// Returns version and file of a binary that runs beside the measured one.

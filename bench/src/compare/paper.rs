@@ -93,8 +93,12 @@ async fn evaluate(options: &PaperOptions, parts: &[&'static Part]) -> Result<()>
     let compared = options.compared();
     let workspace = Workspace::open(&compared.work)?;
     let support = Support::probe();
-    let facts = machine::facts(&compared, &support);
-    let results = Results::open(&options.out, facts, options.quick)?;
+    let facts = [
+        machine::facts(&compared, &support),
+        machine::hashes(&compared)?,
+    ];
+    let rounds = compared.rounds();
+    let results = Results::open(&options.out, facts.concat(), options.quick, rounds)?;
     announce(options, parts, &workspace)?;
     super::settle(compared.client_core);
     let mut tally = Tally::default();

@@ -22,7 +22,8 @@ pub(crate) struct Results {
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
 struct Run {
     quick: bool,
-    /// Hardware and versions, each a name and a value.
+    rounds: usize,
+    /// Hardware, versions and hashes of builds, each a name and a value.
     facts: Vec<(String, String)>,
 }
 
@@ -40,11 +41,17 @@ impl Results {
     ///
     /// # Errors
     /// If it holds results of another machine or of other versions: these are never mixed.
-    pub(crate) fn open(folder: &Path, facts: Vec<(String, String)>, quick: bool) -> Result<Self> {
+    pub(crate) fn open(
+        folder: &Path,
+        facts: Vec<(String, String)>,
+        quick: bool,
+        rounds: usize,
+    ) -> Result<Self> {
         // Each run measures this one anew.
         let stable = |(name, _): &(String, String)| !name.starts_with(MEASURED);
         let run = Run {
             quick,
+            rounds,
             facts: facts.into_iter().filter(stable).collect(),
         };
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -115,11 +122,19 @@ impl Kept {
 impl Run {
     /// Returns the names of what differs.
     fn differs(&self, other: &Self) -> String {
-        let changed = self.facts.iter().filter(|fact| !other.facts.contains(fact));
-        let mut names: Vec<&str> = changed.map(|(name, _)| name.as_str()).collect();
-        if self.quick != other.quick {
-            names.push("--quick");
-        }
+        let only = |one: &Self, other: &Self| -> Vec<String> {
+            let facts = one.facts.iter().filter(|fact| !other.facts.contains(fact));
+            facts.map(|(name, _)| name.clone()).collect()
+        };
+        let mut names = [only(self, other), only(other, self)].concat();
+        names.sort();
+        names.dedup();
+        let settings = [
+            (self.quick != other.quick, "--quick"),
+            (self.rounds != other.rounds, "--rounds"),
+        ];
+        let settings = settings.iter().filter(|(differs, _)| *differs);
+        names.extend(settings.map(|(_, name)| (*name).to_owned()));
         names.join(", ")
     }
 }
@@ -176,7 +191,7 @@ mod tests {
     #[test]
     fn a_row_is_found_once_all_its_cases_succeeded() {
         let folder = tempfile::tempdir().unwrap();
-        let results = Results::open(folder.path(), facts("6.1"), true).unwrap();
+        let results = Results::open(folder.path(), facts("6.1"), true, 1).unwrap();
         let row = Row { id: "row", ..BASE };
         assert!(results.find("part", &row).unwrap().is_none());
         results.keep("part", kept(Some("it died"))).unwrap();
@@ -190,10 +205,16 @@ mod tests {
     #[test]
     fn results_of_another_machine_are_never_mixed_in() {
         let folder = tempfile::tempdir().unwrap();
-        drop(Results::open(folder.path(), facts("6.1"), false).unwrap());
-        assert!(Results::open(folder.path(), facts("6.1"), false).is_ok());
-        for (kernel, quick, named) in [("6.6", false, "kernel"), ("6.1", true, "--quick")] {
-            let refused = Results::open(folder.path(), facts(kernel), quick);
+        drop(Results::open(folder.path(), facts("6.1"), false, 1).unwrap());
+        assert!(Results::open(folder.path(), facts("6.1"), false, 1).is_ok());
+        let more = [facts("6.1"), vec![("trained".to_owned(), String::new())]].concat();
+        for (facts, quick, rounds, named) in [
+            (facts("6.6"), false, 1, "(kernel)"),
+            (more, false, 1, "(trained)"),
+            (Vec::new(), false, 1, "(kernel)"),
+            (facts("6.1"), true, 5, "(--quick, --rounds)"),
+        ] {
+            let refused = Results::open(folder.path(), facts, quick, rounds);
             let error = refused.err().unwrap().to_string();
             assert!(error.contains(named), "{error}");
         }
