@@ -1,6 +1,7 @@
 //! Results of a comparison, as they are stored.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
@@ -94,14 +95,25 @@ impl RowResult {
         failed.count()
     }
 
+    /// Returns whether more cases succeeded than in another attempt or, of as many, whether the
+    /// rounds differ less.
+    pub(crate) fn is_better(&self, other: &Self) -> bool {
+        let whole = |row: &Self| row.cases.len() - row.failures();
+        match whole(self).cmp(&whole(other)) {
+            Ordering::Equal => self.spread() < other.spread(),
+            order => order.is_gt(),
+        }
+    }
+
+    fn spread(&self) -> f64 {
+        let spreads = self.cases.iter().map(CaseResult::spread);
+        spreads.fold(0.0, f64::max)
+    }
+
     /// Returns the cases whose main figure differs between rounds by more than this part of
     /// its median.
     pub(crate) fn unsteady(&self, part: f64) -> Vec<String> {
-        let differs = |case: &&CaseResult| {
-            let main = case.figures.first();
-            main.is_some_and(|figure| figure.spread() > part)
-        };
-        let cases = self.cases.iter().filter(differs);
+        let cases = self.cases.iter().filter(|case| case.spread() > part);
         cases.map(|case| case.label.clone()).collect()
     }
 }
@@ -120,6 +132,11 @@ impl CaseResult {
 
     pub(crate) fn figure(&self, name: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.name == name)
+    }
+
+    /// Returns the spread of the main figure.
+    fn spread(&self) -> f64 {
+        self.figures.first().map_or(0.0, Figure::spread)
     }
 
     /// Sets the ratio of every figure to that of `other`, round by round: a
@@ -245,6 +262,22 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn the_attempt_with_the_fewest_errors_is_better_then_the_steadier() {
+        let row = |values: [f64; 3], error: Option<&str>| {
+            let failed = CaseResult::new("b", &[], error.map(str::to_owned));
+            let mut row = RowResult::failed("row", "a row", "it died");
+            row.cases = vec![case_of(CPU, values), failed];
+            row
+        };
+        let (steady, busy) = ([10.0, 10.0, 11.0], [10.0, 10.0, 20.0]);
+        assert!(row(steady, None).is_better(&row(busy, None)));
+        assert!(!row(busy, None).is_better(&row(steady, None)));
+        assert!(row(busy, None).is_better(&row(steady, Some("it died"))));
+        let none = RowResult::failed("row", "a row", "it died");
+        assert!(!none.is_better(&row(busy, Some("it died"))));
     }
 
     #[test]
