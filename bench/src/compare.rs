@@ -194,16 +194,20 @@ fn write(options: &Options, report: &Report) -> Result<()> {
 /// Pins this process to the client's core: it polls servers while they start.
 /// Raises the limit of open files to the hard limit, for its children too.
 fn settle(core: usize) {
+    pin(&core.to_string());
+    adjust("prlimit", &["--nofile=20000:", "--pid"]);
+}
+
+/// Pins all threads of this process to a list of cores.
+fn pin(cores: &str) {
+    adjust("taskset", &["-acp", cores]);
+}
+
+/// Runs a program on this process, whose id is the last argument.
+fn adjust(program: &str, arguments: &[&str]) {
     let id = std::process::id().to_string();
-    let core = core.to_string();
-    let commands: [(&str, &[&str]); 2] = [
-        ("taskset", &["-cp", &core, &id]),
-        ("prlimit", &["--pid", &id, "--nofile=20000:"]),
-    ];
-    for (program, arguments) in commands {
-        let done = Command::new(program).args(arguments).output();
-        if !done.is_ok_and(|output| output.status.success()) {
-            eprintln!("{program} {} failed; going on without", arguments.join(" "));
-        }
+    let done = Command::new(program).args(arguments).arg(id).output();
+    if !done.is_ok_and(|output| output.status.success()) {
+        eprintln!("{program} {} failed; going on without", arguments.join(" "));
     }
 }

@@ -81,6 +81,11 @@ pub(crate) fn date() -> Result<String> {
     output(Path::new("date"), &["-u", "+%Y-%m-%d-%H%M"], 1)
 }
 
+/// Returns the list of cores on which this process may run.
+pub(crate) fn allowed_cores() -> Result<String> {
+    file_line("/proc/self/status", "Cpus_allowed_list:")
+}
+
 pub(crate) fn load_average() -> String {
     let text = read("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or_default().to_owned()

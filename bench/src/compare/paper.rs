@@ -100,16 +100,18 @@ async fn evaluate(options: &PaperOptions, parts: &[&'static Part]) -> Result<()>
     let rounds = compared.rounds();
     let results = Results::open(&options.out, facts.concat(), options.quick, rounds)?;
     announce(options, parts, &workspace)?;
-    super::settle(compared.client_core);
+    let bench = Bench {
+        workspace,
+        support,
+        cores: machine::allowed_cores()?,
+        options: compared,
+    };
     let mut tally = Tally::default();
     for part in parts {
         for row in part.rows(options.quick) {
             let result = match results.find(part.id, row)? {
                 Some(kept) => kept,
-                None => {
-                    let measured = steady(&compared, &workspace, &support, row).await;
-                    results.keep(part.id, measured)?
-                }
+                None => results.keep(part.id, bench.steady(row).await)?,
             };
             tally.add(&result);
         }
@@ -135,52 +137,57 @@ fn announce(options: &PaperOptions, parts: &[&Part], workspace: &Workspace) -> R
     Ok(())
 }
 
-/// Measures a row. If its rounds differ too much, the machine was busy: it is measured again,
-/// [`ATTEMPTS`] times in all, and the best attempt counts.
-async fn steady(
-    options: &Options,
-    workspace: &Workspace,
-    support: &Support,
-    row: &'static Row,
-) -> Kept {
-    let attempt = || async {
-        let measured = measure(options, workspace, support, row).await;
-        let result = measured.unwrap_or_else(|error| failed(row, &error));
-        let unsteady = result.unsteady(SPREAD);
-        Kept { result, unsteady }
-    };
-    let mut best = attempt().await;
-    for _ in 1..ATTEMPTS {
-        if best.unsteady.is_empty() {
-            break;
-        }
-        eprintln!("  rounds differ: {}; again", best.unsteady.join(", "));
-        let next = attempt().await;
-        if next.result.is_better(&best.result) {
-            best = next;
-        }
-    }
-    best
+/// Means of all measurements.
+struct Bench {
+    options: Options,
+    workspace: Workspace,
+    support: Support,
+    /// Cores of this process at its start.
+    cores: String,
 }
 
-async fn measure(
-    options: &Options,
-    workspace: &Workspace,
-    support: &Support,
-    row: &'static Row,
-) -> Result<RowResult> {
-    let unprepared = prepare(options, workspace, &[row]).await;
-    let services = super::services(options, workspace, &[row], &unprepared).await?;
-    let upstreams = Upstreams::start(&[row], workspace, options).await?;
-    let place = Place {
-        options,
-        workspace,
-        services: &services,
-        upstreams: &upstreams,
-        support,
-    };
-    let missing = unprepared.get(&store_of(options, row));
-    Ok(round::measure(place, row, missing).await)
+impl Bench {
+    /// Measures a row. If its rounds differ too much, the machine was busy: it is measured
+    /// again, [`ATTEMPTS`] times in all, and the best attempt counts.
+    async fn steady(&self, row: &'static Row) -> Kept {
+        let attempt = || async {
+            let measured = self.measure(row).await;
+            let result = measured.unwrap_or_else(|error| failed(row, &error));
+            let unsteady = result.unsteady(SPREAD);
+            Kept { result, unsteady }
+        };
+        let mut best = attempt().await;
+        for _ in 1..ATTEMPTS {
+            if best.unsteady.is_empty() {
+                break;
+            }
+            eprintln!("  rounds differ: {}; again", best.unsteady.join(", "));
+            let next = attempt().await;
+            if next.result.is_better(&best.result) {
+                best = next;
+            }
+        }
+        best
+    }
+
+    async fn measure(&self, row: &'static Row) -> Result<RowResult> {
+        let (options, workspace) = (&self.options, &self.workspace);
+        // Certificates and imports take all cores; the row before left the client's alone.
+        super::pin(&self.cores);
+        let unprepared = prepare(options, workspace, &[row]).await;
+        let services = super::services(options, workspace, &[row], &unprepared).await?;
+        super::settle(options.client_core);
+        let upstreams = Upstreams::start(&[row], workspace, options).await?;
+        let place = Place {
+            options,
+            workspace,
+            services: &services,
+            upstreams: &upstreams,
+            support: &self.support,
+        };
+        let missing = unprepared.get(&store_of(options, row));
+        Ok(round::measure(place, row, missing).await)
+    }
 }
 
 /// Returns the result of a row none of whose cases could begin.
