@@ -99,7 +99,7 @@ async fn evaluate(options: &PaperOptions, parts: &[&'static Part]) -> Result<()>
     ];
     let rounds = compared.rounds();
     let results = Results::open(&options.out, facts.concat(), options.quick, rounds)?;
-    announce(options, parts, &workspace)?;
+    announce(options, parts, &results, &workspace)?;
     let bench = Bench {
         workspace,
         support,
@@ -110,7 +110,10 @@ async fn evaluate(options: &PaperOptions, parts: &[&'static Part]) -> Result<()>
     for part in parts {
         for row in part.rows(options.quick) {
             let result = match results.find(part.id, row)? {
-                Some(kept) => kept,
+                Some(kept) => {
+                    eprintln!("{}: measured already", row.id);
+                    kept
+                }
                 None => results.keep(part.id, bench.steady(row).await)?,
             };
             tally.add(&result);
@@ -121,11 +124,22 @@ async fn evaluate(options: &PaperOptions, parts: &[&'static Part]) -> Result<()>
 }
 
 /// Says what the parts will take, and refuses to begin without the room for it.
-fn announce(options: &PaperOptions, parts: &[&Part], workspace: &Workspace) -> Result<()> {
-    let minutes: u32 = parts.iter().map(|part| part.minutes(options.quick)).sum();
-    let needed = parts.iter().map(|part| part.disk(options.quick)).max();
-    let needed = needed.unwrap_or(0);
-    eprintln!("{} parts, about {minutes} minutes", parts.len());
+fn announce(
+    options: &PaperOptions,
+    parts: &[&Part],
+    results: &Results,
+    workspace: &Workspace,
+) -> Result<()> {
+    let mut left = Vec::new();
+    for part in parts {
+        if !results.is_done(part)? {
+            left.push(*part);
+        }
+    }
+    let minutes: u32 = left.iter().map(|part| part.minutes(options.quick)).sum();
+    eprintln!("{} parts, about {minutes} minutes", left.len());
+    let disk = |parts: &[&Part]| parts.iter().map(|part| part.disk(options.quick)).sum();
+    let needed = needed(disk(parts), disk(&left), workspace.held_space()?);
     let free = workspace.free_space()?;
     ensure!(
         free >= needed,
@@ -135,6 +149,12 @@ fn announce(options: &PaperOptions, parts: &[&Part], workspace: &Workspace) -> R
         needed >> 20
     );
     Ok(())
+}
+
+/// Returns the bytes that a run still needs, of what all its parts need and what those need
+/// that are left. What the folder holds may be of parts that are done.
+fn needed(all: u64, left: u64, held: u64) -> u64 {
+    left.min(all.saturating_sub(held))
 }
 
 /// Means of all measurements.
@@ -281,6 +301,22 @@ that was ended goes on where it stopped, if it is given the same folder.
 mod tests {
     use super::*;
     use crate::compare::left_out::Lack;
+
+    #[test]
+    fn a_run_that_goes_on_needs_less_room() {
+        for (left, held, wanted) in [
+            (20, 0, 20),
+            (20, 5, 15),
+            (8, 12, 8),
+            (8, 15, 5),
+            // Another folder, or more in it than was reckoned.
+            (8, 0, 8),
+            (8, 30, 0),
+            (0, 0, 0),
+        ] {
+            assert_eq!(needed(20, left, held), wanted);
+        }
+    }
 
     #[test]
     fn a_missing_peer_fails_unless_it_is_named() {

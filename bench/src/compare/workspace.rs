@@ -2,7 +2,7 @@
 //! again.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -45,6 +45,11 @@ impl Workspace {
     pub(crate) fn free_space(&self) -> Result<u64> {
         let found = rustix::fs::statvfs(&self.root)?;
         Ok(found.f_bavail * found.f_frsize)
+    }
+
+    /// Returns the bytes on the disk that the folder takes.
+    pub(crate) fn held_space(&self) -> Result<u64> {
+        held_space(&self.root)
     }
 
     pub(crate) fn site(&self) -> PathBuf {
@@ -228,6 +233,20 @@ impl Workspace {
     }
 }
 
+/// Counts blocks instead of sizes: some files are sparse.
+fn held_space(folder: &Path) -> Result<u64> {
+    let mut held = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        held += metadata.blocks() * 512;
+        if metadata.is_dir() {
+            held += held_space(&entry.path())?;
+        }
+    }
+    Ok(held)
+}
+
 fn command(sekisho: &Path, config: &Path, arguments: &[&str], log: &Path) -> Result<Command> {
     let log = fs::File::create(log)?;
     let mut command = Command::new(sekisho);
@@ -284,6 +303,18 @@ const IMPORT_BOUND: Duration = Duration::from_secs(3_600);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sparse_files_take_no_space() {
+        let folder = tempfile::tempdir().unwrap();
+        let nested = folder.path().join("a");
+        fs::create_dir(&nested).unwrap();
+        fs::write(nested.join("full"), [1; 100_000]).unwrap();
+        let sparse = fs::File::create(nested.join("sparse")).unwrap();
+        sparse.set_len(1 << 30).unwrap();
+        let held = held_space(folder.path()).unwrap();
+        assert!((100_000..1 << 20).contains(&held), "{held}");
+    }
 
     #[test]
     fn the_page_has_its_size() {

@@ -74,10 +74,17 @@ impl Results {
     /// Returns the result of a row whose cases all succeeded.
     pub(crate) fn find(&self, part: &str, row: &Row) -> Result<Option<RowResult>> {
         let kept = read::<Kept>(&self.file(part, row.id))?.map(|kept| kept.result);
-        let is_whole = |result: &RowResult| result.cases.iter().all(|case| case.error.is_none());
-        Ok(kept
-            .filter(is_whole)
-            .inspect(|_| eprintln!("{}: measured already", row.id)))
+        Ok(kept.filter(|result| result.failures() == 0))
+    }
+
+    /// Returns whether there is nothing left to measure.
+    pub(crate) fn is_done(&self, part: &Part) -> Result<bool> {
+        for row in part.rows(self.run.quick) {
+            if self.find(part.id, row)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     pub(crate) fn keep(&self, part: &str, kept: Kept) -> Result<RowResult> {
