@@ -56,8 +56,8 @@ pub(crate) fn facts(options: &Options, support: &Support) -> Vec<(String, String
 /// Returns the SHA-256 of each sekisho binary: builds of one version and commit may differ.
 pub(crate) fn hashes(options: &Options) -> Result<Vec<(String, String)>> {
     let trained = options.trained.iter();
-    let trained = trained.map(|program| ("trained build, SHA-256", program));
-    let builds = [("sekisho, SHA-256", &options.sekisho)];
+    let trained = trained.map(|program| ("SHA-256 of the trained build", program));
+    let builds = [("SHA-256 of sekisho", &options.sekisho)];
     let hash = |(name, program): (&str, &PathBuf)| {
         let bytes = fs::read(program);
         let bytes = bytes.with_context(|| format!("cannot read {}", program.display()))?;

@@ -93,12 +93,9 @@ async fn evaluate(options: &PaperOptions, parts: &[&'static Part]) -> Result<()>
     let compared = options.compared();
     let workspace = Workspace::open(&compared.work)?;
     let support = Support::probe();
-    let facts = [
-        machine::facts(&compared, &support),
-        machine::hashes(&compared)?,
-    ];
-    let rounds = compared.rounds();
-    let results = Results::open(&options.out, facts.concat(), options.quick, rounds)?;
+    let mut facts = machine::facts(&compared, &support);
+    facts.extend(machine::hashes(&compared)?);
+    let results = Results::open(&options.out, facts, options.quick, compared.rounds())?;
     announce(options, parts, &results, &workspace)?;
     let bench = Bench {
         workspace,
@@ -109,14 +106,13 @@ async fn evaluate(options: &PaperOptions, parts: &[&'static Part]) -> Result<()>
     let mut tally = Tally::default();
     for part in parts {
         for row in part.rows(options.quick) {
-            let result = match results.find(part.id, row)? {
-                Some(kept) => {
-                    eprintln!("{}: measured already", row.id);
-                    kept
-                }
-                None => results.keep(part.id, bench.steady(row).await)?,
-            };
-            tally.add(&result);
+            if let Some(kept) = results.find(part.id, row)? {
+                eprintln!("{}: measured already", row.id);
+                tally.add(&kept);
+                continue;
+            }
+            let measured = bench.steady(row).await;
+            tally.add(&results.keep(part.id, measured)?);
         }
         results.render(part)?;
     }
