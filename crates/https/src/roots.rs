@@ -79,7 +79,7 @@ pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String>
 fn read(file: &Path) -> io::Result<Vec<u8>> {
     // Opening a FIFO would wait for a writer.
     if !fs::metadata(file)?.is_file() {
-        return Err(io::ErrorKind::IsADirectory.into());
+        return Err(io::Error::other("is no regular file"));
     }
     let mut pem = Vec::new();
     let most = MAX_FILE as u64 + 1;
