@@ -3,6 +3,7 @@
 use std::env;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -56,6 +57,8 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
+            // Apache sends SIGTERM to the whole group that it ends in.
+            .process_group(0)
             .spawn()
             .context("cannot run taskset")?;
         let mut server = Self {
