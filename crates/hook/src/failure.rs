@@ -35,7 +35,7 @@ pub(crate) enum Failure {
     LoadBrokenOff,
 }
 
-/// What a run that failed is charged.
+/// Charge for a run that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Charged {
     /// A token, whatever the run did: it took what others need.

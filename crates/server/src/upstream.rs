@@ -154,6 +154,17 @@ pub(crate) enum Recipient<'a> {
     Program(&'a Program, &'a Script<'a>),
 }
 
+impl<'a> Recipient<'a> {
+    /// Returns its options, and the script or program that it runs.
+    fn options_and_script(self) -> (&'a UpstreamOptions, Option<&'a Script<'a>>) {
+        match self {
+            Self::Http(upstream, _) => (upstream.options(), None),
+            Self::Script(upstream, script) => (upstream.options(), Some(script)),
+            Self::Program(_, script) => (UpstreamOptions::of_programs(), Some(script)),
+        }
+    }
+}
+
 /// Recipient that a request is passed on to, with the options of its rule.
 #[derive(Clone, Copy)]
 pub(crate) struct ForwardTo<'a> {
@@ -271,11 +282,7 @@ async fn pass(
     mut head: Parts,
     body: Option<Incoming>,
 ) -> Result<Response<Body>, Failure> {
-    let (options, script) = match to.recipient {
-        Recipient::Http(upstream, _) => (upstream.options(), None),
-        Recipient::Script(upstream, script) => (upstream.options(), Some(script)),
-        Recipient::Program(_, script) => (UpstreamOptions::of_programs(), Some(script)),
-    };
+    let (options, script) = to.recipient.options_and_script();
     let towards = Towards {
         options,
         rule: to.options,

@@ -6,7 +6,7 @@ use sekisho_certs::{HostName, Tenant};
 
 use crate::limits::log_limiter::LogLimits;
 
-/// What a script writes to standard error while it answers one request. Dropping it logs
+/// Standard error of a script while it answers one request. Dropping it logs
 /// the beginning.
 #[derive(Debug)]
 pub(crate) struct Complaints {

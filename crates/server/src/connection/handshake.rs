@@ -58,7 +58,7 @@ pub(crate) struct Established {
 pub(crate) struct Looked {
     /// The name that the client asked for.
     pub(crate) name: Option<HostName>,
-    /// What that name, or the default, led to.
+    /// Host that the name, or the default, led to.
     pub(crate) found: FoundHost,
     /// The hook's choice, if there is a hook.
     pub(crate) hooked: Option<(Box<Hooked>, Kept)>,

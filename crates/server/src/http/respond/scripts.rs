@@ -16,7 +16,7 @@ use crate::site::body::{Body, plain};
 use crate::site::{Action, Root, Rule, SitePath, Upstream};
 use crate::upstream::{self, ForwardTo, LocalRedirect, Recipient, Script};
 
-/// What runs a script.
+/// Kind of server or program that runs a script.
 enum Runner {
     Server(Arc<Upstream>),
     Program(Program),

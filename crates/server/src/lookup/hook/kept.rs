@@ -1,4 +1,4 @@
-//! What a connection keeps of a hook and its choices.
+//! State of the hook that a connection keeps, with its choices.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
