@@ -1,24 +1,16 @@
 //! Drain of a worker: its connections end, each in its own time.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::Notify;
+use tokio::sync::SetOnce;
 
 /// Signals to the connections of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
-    leaving: Signal,
-    begun: Signal,
+    leaving: SetOnce<()>,
+    begun: SetOnce<()>,
     /// Tunnels that the drain has ended. Relaxed: it orders nothing else.
     tunnels: AtomicUsize,
-}
-
-/// Flag that is set once, and never cleared.
-#[derive(Debug, Default)]
-struct Signal {
-    /// Release in `set` pairs with Acquire in `is_set`.
-    set: AtomicBool,
-    notify: Notify,
 }
 
 impl Drain {
@@ -26,28 +18,29 @@ impl Drain {
     /// without a request stay until one comes or their time is over, since a client may
     /// have sent it already.
     pub(crate) fn leave(&self) {
-        self.leaving.set();
+        // Fails if it was set before.
+        let _ = self.leaving.set(());
     }
 
     /// Ends connections as soon as no request is in flight, and tunnels at once.
     pub(crate) fn begin(&self) {
-        self.leaving.set();
-        self.begun.set();
+        self.leave();
+        let _ = self.begun.set(());
     }
 
     /// Returns whether connections end with their next answer.
     pub(crate) fn is_leaving(&self) -> bool {
-        self.leaving.is_set()
+        self.leaving.initialized()
     }
 
     /// Resolves when connections end with their next answer.
-    pub(crate) async fn leaving(&self) {
-        self.leaving.wait().await;
+    pub(crate) fn leaving(&self) -> impl Future<Output = &()> {
+        self.leaving.wait()
     }
 
     /// Returns whether the drain has begun.
     pub(crate) fn has_begun(&self) -> bool {
-        self.begun.is_set()
+        self.begun.initialized()
     }
 
     /// Counts a tunnel that ends since the drain has begun.
@@ -61,26 +54,7 @@ impl Drain {
     }
 
     /// Resolves when the drain has begun.
-    pub(crate) async fn begun(&self) {
-        self.begun.wait().await;
-    }
-}
-
-impl Signal {
-    fn set(&self) {
-        self.set.store(true, Ordering::Release);
-        self.notify.notify_waiters();
-    }
-
-    fn is_set(&self) -> bool {
-        self.set.load(Ordering::Acquire)
-    }
-
-    async fn wait(&self) {
-        // Created before the flag is read: a `set` in between still notifies.
-        let notified = self.notify.notified();
-        if !self.is_set() {
-            notified.await;
-        }
+    pub(crate) fn begun(&self) -> impl Future<Output = &()> {
+        self.begun.wait()
     }
 }

@@ -113,7 +113,7 @@ fn parked<S>(parts: http1::Parts<Stream, S>, context: Arc<ConnContext>) -> Stage
                 }
                 // A client that has sent no request yet gets its first one answered.
                 let unasked = || !context.timeouts().has_begun();
-                draining.as_mut().poll(cx).map(|()| unasked())
+                draining.as_mut().poll(cx).map(|_| unasked())
             });
             awake.await
         };
