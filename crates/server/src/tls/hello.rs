@@ -58,11 +58,8 @@ pub(crate) async fn read(socket: &mut TcpStream) -> Result<Box<Hello>, Unfit> {
     let mut reading = Reading::default();
     loop {
         let step = poll_fn(|cx| receive(socket, cx, |bytes| reading.take(bytes))).await;
-        match step {
-            Ok(Step::More) => {}
-            Ok(Step::Done(hello)) => return Ok(hello),
-            Ok(Step::Unfit(unfit)) => return Err(unfit),
-            Err(_) => return Err(Unfit::Gone),
+        if let Some(hello) = step.map_err(|_| Unfit::Gone)?? {
+            return Ok(hello);
         }
     }
 }
@@ -73,11 +70,11 @@ pub fn client_hello(bytes: &[u8], piece: usize) -> String {
     let mut reading = Reading::default();
     for piece in bytes.chunks(piece) {
         match reading.take(piece) {
-            Step::More => {}
-            Step::Done(hello) => {
+            Ok(None) => {}
+            Ok(Some(hello)) => {
                 return format!("{:?} {} {}", hello.sni, hello.challenge, hello.tls13);
             }
-            Step::Unfit(unfit) => return format!("{unfit:?}"),
+            Err(unfit) => return format!("{unfit:?}"),
         }
     }
     "incomplete".to_owned()
@@ -93,47 +90,41 @@ struct Reading {
     received: usize,
 }
 
-enum Step {
-    More,
-    Done(Box<Hello>),
-    Unfit(Unfit),
-}
+/// The ClientHello, or None if more bytes must come before it is complete.
+type Step = Result<Option<Box<Hello>>, Unfit>;
 
 impl Reading {
     fn take(&mut self, bytes: &[u8]) -> Step {
-        let Some(first) = bytes.first() else {
-            return Step::Unfit(Unfit::Gone);
-        };
+        let first = bytes.first().ok_or(Unfit::Gone)?;
         if !self.method.is_empty() || self.received == 0 && *first != TLS_HANDSHAKE {
             return self.take_method(bytes);
         }
         let room = HELLO_LIMIT - self.received;
         let (within, beyond) = bytes.split_at(room.min(bytes.len()));
         self.received += within.len();
-        match self.feed(within) {
+        let mut hello = self.feed(within)?;
+        match &mut hello {
             // Early data may follow in the same segment. It does not count
             // towards the limit.
-            Step::Done(mut hello) => {
-                hello.rest.extend_from_slice(beyond);
-                Step::Done(hello)
-            }
-            Step::More if !beyond.is_empty() => Step::Unfit(Unfit::TooLong),
-            step => step,
+            Some(hello) => hello.rest.extend_from_slice(beyond),
+            None if !beyond.is_empty() => return Err(Unfit::TooLong),
+            None => {}
         }
+        Ok(hello)
     }
 
     fn take_method(&mut self, bytes: &[u8]) -> Step {
         self.method.extend(bytes.iter().take(LONGEST_METHOD));
         let seen = self.method.as_slice();
         if METHODS.iter().any(|method| seen.starts_with(method)) {
-            Step::Unfit(Unfit::PlainHttp)
+            Err(Unfit::PlainHttp)
         } else if METHODS.iter().any(|method| method.starts_with(seen)) {
-            Step::More
+            Ok(None)
         } else {
             match seen {
-                [kind] if NO_HELLO.contains(kind) => Step::More,
-                [kind, TLS_MAJOR, ..] if NO_HELLO.contains(kind) => Step::Unfit(Unfit::NoHello),
-                _ => Step::Unfit(Unfit::NotTls),
+                [kind] if NO_HELLO.contains(kind) => Ok(None),
+                [kind, TLS_MAJOR, ..] if NO_HELLO.contains(kind) => Err(Unfit::NoHello),
+                _ => Err(Unfit::NotTls),
             }
         }
     }
@@ -144,21 +135,21 @@ impl Reading {
                 // rustls has its own bound, which is lower for non-handshake
                 // records.
                 tracing::debug!(%error, "ClientHello too long");
-                return Step::Unfit(Unfit::TooLong);
+                return Err(Unfit::TooLong);
             }
             match self.acceptor.accept() {
                 Ok(None) => {}
                 Ok(Some(accepted)) => {
-                    return Step::Done(Box::new(Hello::new(accepted, bytes.to_vec())));
+                    return Ok(Some(Box::new(Hello::new(accepted, bytes.to_vec()))));
                 }
                 Err((error, mut alert)) => {
                     let mut bytes = Vec::new();
                     alert.write_all(&mut bytes).expect("a Vec takes all");
-                    return Step::Unfit(Unfit::Malformed(bytes, error));
+                    return Err(Unfit::Malformed(bytes, error));
                 }
             }
         }
-        Step::More
+        Ok(None)
     }
 }
 

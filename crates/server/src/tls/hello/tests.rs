@@ -5,11 +5,11 @@ fn read(pieces: &[&[u8]]) -> Step {
     let mut reading = Reading::default();
     for piece in pieces {
         match reading.take(piece) {
-            Step::More => {}
+            Ok(None) => {}
             end => return end,
         }
     }
-    Step::More
+    Ok(None)
 }
 
 fn hello(name: &str, alpn: &[&[u8]]) -> Vec<u8> {
@@ -29,9 +29,9 @@ fn hello(name: &str, alpn: &[&[u8]]) -> Vec<u8> {
 
 fn done(step: Step) -> Hello {
     match step {
-        Step::Done(hello) => *hello,
-        Step::More => panic!("wants more"),
-        Step::Unfit(unfit) => panic!("{unfit:?}"),
+        Ok(Some(hello)) => *hello,
+        Ok(None) => panic!("wants more"),
+        Err(unfit) => panic!("{unfit:?}"),
     }
 }
 
@@ -64,7 +64,7 @@ fn a_hello_may_come_byte_by_byte_and_with_more_behind_it() {
 fn a_hello_that_is_cut_waits_for_the_rest() {
     let bytes = hello("a.example", &[]);
     for cut in 1..bytes.len() {
-        assert!(matches!(read(&[&bytes[..cut]]), Step::More), "{cut}");
+        assert!(matches!(read(&[&bytes[..cut]]), Ok(None)), "{cut}");
     }
 }
 
@@ -91,9 +91,9 @@ fn plain_http_is_told_from_rubbish() {
         "PRI * HTTP/2.0\r\n",
     ] {
         let whole = read(&[http.as_bytes()]);
-        assert!(matches!(whole, Step::Unfit(Unfit::PlainHttp)), "{http}");
+        assert!(matches!(whole, Err(Unfit::PlainHttp)), "{http}");
         let bytes: Vec<&[u8]> = http.as_bytes().chunks(1).collect();
-        assert!(matches!(read(&bytes), Step::Unfit(Unfit::PlainHttp)));
+        assert!(matches!(read(&bytes), Err(Unfit::PlainHttp)));
     }
     for rubbish in [
         &b"SSH-2.0-x\r\n"[..],
@@ -102,9 +102,9 @@ fn plain_http_is_told_from_rubbish() {
         b"GETX / ",
     ] {
         let step = read(&[rubbish]);
-        assert!(matches!(step, Step::Unfit(Unfit::NotTls)), "{rubbish:?}");
+        assert!(matches!(step, Err(Unfit::NotTls)), "{rubbish:?}");
     }
-    assert!(matches!(read(&[b"GE"]), Step::More));
+    assert!(matches!(read(&[b"GE"]), Ok(None)));
 }
 
 #[test]
@@ -114,11 +114,11 @@ fn an_oversized_hello_ends() {
     record.resize(5 + 0x4000, 0);
     let pieces: Vec<&[u8]> = std::iter::repeat_n(&record[..], 10).collect();
     let step = read(&pieces);
-    let ended = matches!(step, Step::Unfit(Unfit::TooLong | Unfit::Malformed(..)));
+    let ended = matches!(step, Err(Unfit::TooLong | Unfit::Malformed(..)));
     assert!(ended);
     // An endless sequence of empty records.
     let empty = [0x16, 3, 1, 0, 0].repeat(HELLO_LIMIT);
-    assert!(matches!(read(&[&empty]), Step::Unfit(_)));
+    assert!(matches!(read(&[&empty]), Err(_)));
 }
 
 /// Makes a ClientHello of about this size.
@@ -138,7 +138,7 @@ fn the_limit_counts_the_hello_and_not_what_follows() {
     for size in [1, 1000, too_long.len()] {
         let pieces: Vec<&[u8]> = too_long.chunks(size).collect();
         let step = read(&pieces);
-        assert!(matches!(step, Step::Unfit(Unfit::TooLong)), "{size}");
+        assert!(matches!(step, Err(Unfit::TooLong)), "{size}");
     }
 }
 
@@ -148,16 +148,13 @@ fn another_first_record_is_no_hello() {
         let record = [kind, 3, 3, 0, 1, 1];
         let pieces: Vec<&[u8]> = record.chunks(1).collect();
         for pieces in [&pieces[..], &[&record]] {
-            assert!(matches!(read(pieces), Step::Unfit(Unfit::NoHello)));
+            assert!(matches!(read(pieces), Err(Unfit::NoHello)));
         }
         let step = read(&[&[kind, 2, 0]]);
-        assert!(
-            matches!(step, Step::Unfit(Unfit::NotTls)),
-            "another version"
-        );
+        assert!(matches!(step, Err(Unfit::NotTls)), "another version");
     }
     let alert = read(&[&[0x15, 3, 3, 0, 2, 2, 40]]);
-    assert!(matches!(alert, Step::Unfit(Unfit::NotTls)), "no answer");
+    assert!(matches!(alert, Err(Unfit::NotTls)), "no answer");
 }
 
 #[test]
@@ -165,14 +162,14 @@ fn an_invalid_server_name_gets_rustlss_alert() {
     let mut bytes = hello("aaaaaaaa.example", &[]);
     let at = bytes.windows(8).position(|w| w == b"aaaaaaaa").unwrap();
     bytes[at] = b'/';
-    let Step::Unfit(Unfit::Malformed(alert, _)) = read(&[&bytes]) else {
+    let Err(Unfit::Malformed(alert, _)) = read(&[&bytes]) else {
         panic!("taken");
     };
     assert_eq!(alert, [21, 3, 3, 0, 2, 2, 47], "illegal_parameter");
     bytes[at] = b'-';
     match read(&[&bytes]) {
-        Step::Done(hello) => assert_eq!(hello.sni, Sni::Impossible),
-        Step::Unfit(Unfit::Malformed(..)) => {}
+        Ok(Some(hello)) => assert_eq!(hello.sni, Sni::Impossible),
+        Err(Unfit::Malformed(..)) => {}
         _ => panic!("neither refused nor impossible"),
     }
 }
@@ -195,7 +192,7 @@ fn no_bytes_panic() {
         }
         bytes.truncate(1 + usize::try_from(random()).unwrap() % bytes.len());
         let step = read(&[&bytes]);
-        if let Step::Unfit(Unfit::Malformed(alert, _)) = step {
+        if let Err(Unfit::Malformed(alert, _)) = step {
             assert!(alert.len() == 7 || alert.is_empty());
         }
     }
