@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use sekisho_certs::Prefix;
-use sekisho_certs::Tenant;
+use sekisho_certs::{LookupError, StoreError, Tenant};
 use sekisho_gate::{self as gate, Gate, Sharing};
 use tokio::time::Instant;
 
@@ -67,15 +67,20 @@ impl Budget {
     /// refill: its loads of names that exist still get through, slowed down.
     ///
     /// # Errors
-    /// [`Denied`], if too many clients of the prefix, or of all prefixes, wait
-    /// already, or if the bucket refills too late for the deadline.
-    pub(crate) async fn admit(&self, prefix: Prefix, deadline: Instant) -> Result<Permit, Denied> {
+    /// [`StoreError::Overloaded`], if too many wait for a permit already.
+    /// [`LookupError::OverBudget`], if too many clients without a token wait already, or the
+    /// bucket refills too late for the deadline.
+    pub(crate) async fn admit(
+        &self,
+        prefix: Prefix,
+        deadline: Instant,
+    ) -> Result<Permit, LookupError> {
         // Taken before the wait: a caller that leaves gives the token back.
         let token = self.token(prefix, deadline).await?;
-        let in_flight = self.in_flight.enter(Account::Client(prefix)).await?;
+        let in_flight = self.in_flight.enter(Account::Client(prefix)).await;
         Ok(Permit {
             token,
-            _in_flight: in_flight,
+            _in_flight: in_flight.map_err(full)?,
         })
     }
 
@@ -83,9 +88,14 @@ impl Budget {
     /// budget is spent, or whose loads wait, would else keep a removed host served.
     ///
     /// # Errors
-    /// [`Denied::Full`], if too many wait already, most of them for looks of the tenant.
-    pub(crate) async fn admit_look(&self, tenant: Tenant) -> Result<gate::Permit<Account>, Denied> {
-        Ok(self.in_flight.enter(Account::Looks(tenant)).await?)
+    /// [`StoreError::Overloaded`], if too many wait already, most of them for looks of the
+    /// tenant.
+    pub(crate) async fn admit_look(
+        &self,
+        tenant: Tenant,
+    ) -> Result<gate::Permit<Account>, LookupError> {
+        let entered = self.in_flight.enter(Account::Looks(tenant)).await;
+        entered.map_err(full)
     }
 
     /// Waits for `outcome`, a certificate of `tenant`, whether the caller started the load or
@@ -93,16 +103,16 @@ impl Budget {
     /// to a tenant with fewer.
     ///
     /// # Errors
-    /// [`Denied::Full`], if too many wait, or this one gave way.
+    /// [`LookupError::Crowded`], if too many wait, or this one gave way.
     pub(crate) async fn wait<T>(
         &self,
         tenant: Option<Tenant>,
         outcome: impl Future<Output = T>,
-    ) -> Result<T, Denied> {
+    ) -> Result<T, LookupError> {
         tokio::select! {
             biased;
             outcome = outcome => Ok(outcome),
-            _ = self.certificates.enter(tenant) => Err(Denied::Full),
+            _ = self.certificates.enter(tenant) => Err(LookupError::Crowded),
         }
     }
 
@@ -119,12 +129,12 @@ impl Budget {
     /// wait by `deadline`.
     ///
     /// # Errors
-    /// As [`Self::admit`].
+    /// [`LookupError::OverBudget`], as for [`Self::admit`].
     pub(crate) async fn token(
         &self,
         prefix: Prefix,
         deadline: Instant,
-    ) -> Result<AbsenceToken, Denied> {
+    ) -> Result<AbsenceToken, LookupError> {
         if let Some(token) = self.try_token(prefix) {
             return Ok(token);
         }
@@ -176,20 +186,9 @@ impl Drop for AbsenceToken {
     }
 }
 
-/// Reasons why a permit is denied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Denied {
-    /// The prefix looked up too many absent names, and too many of its clients
-    /// wait, or this one waited too long.
-    OverBudget,
-    /// The queue for permits is full.
-    Full,
-}
-
-impl From<gate::Denied> for Denied {
-    fn from(_: gate::Denied) -> Self {
-        Self::Full
-    }
+/// Returns the error of a full queue for permits.
+fn full(_: gate::Denied) -> LookupError {
+    StoreError::Overloaded.into()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use sekisho_certs::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::limits::budget::{Budget, Denied, Permit, Prefix};
+use crate::limits::budget::{Budget, Permit, Prefix};
 use crate::limits::log_limiter::LogLimits;
 use crate::lookup::virtual_host::VirtualHost;
 use crate::observe::metrics::{LookupResult, Metrics};
@@ -169,7 +169,7 @@ impl Hosts {
                 let observe = charging(permit, Permit::was_absent);
                 self.lookup.load_with(name, observe).progress().await
             }
-            Err(denied) => Progress::Ended(Outcome::Failed(denied.into())),
+            Err(denied) => Progress::Ended(Outcome::Failed(denied)),
         }
     }
 
@@ -185,7 +185,7 @@ impl Hosts {
         match self.budget.wait(tenant, outcome).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Outcome::Failed(LookupError::Late),
-            Err(_) => Outcome::Failed(LookupError::Crowded),
+            Err(crowded) => Outcome::Failed(crowded),
         }
     }
 }
@@ -196,7 +196,7 @@ impl Hosts {
 pub(crate) async fn ask_stored<P: Send + 'static>(
     lookup: &Arc<Lookup<VirtualHost>>,
     name: &HostName,
-    permit: impl Future<Output = Result<P, Denied>>,
+    permit: impl Future<Output = Result<P, LookupError>>,
     was_absent: fn(P),
     deadline: Instant,
 ) -> Outcome<VirtualHost> {
@@ -206,7 +206,7 @@ pub(crate) async fn ask_stored<P: Send + 'static>(
             Cached::InFlight(wait) => wait,
             Cached::Miss => match permit.await {
                 Ok(permit) => lookup.read(name, charging(permit, was_absent)),
-                Err(denied) => return Outcome::Failed(denied.into()),
+                Err(denied) => return Outcome::Failed(denied),
             },
         };
         wait.stored().await
@@ -250,15 +250,6 @@ fn counted(outcome: &Outcome<VirtualHost>, how: LookupResult) -> LookupResult {
         Outcome::Failed(LookupError::OverBudget) => LookupResult::OverBudget,
         Outcome::Failed(error) if is_overload(error) => LookupResult::Overloaded,
         Outcome::Failed(_) => LookupResult::Failed,
-    }
-}
-
-impl From<Denied> for LookupError {
-    fn from(denied: Denied) -> Self {
-        match denied {
-            Denied::OverBudget => Self::OverBudget,
-            Denied::Full => Self::Store(StoreError::Overloaded),
-        }
     }
 }
 

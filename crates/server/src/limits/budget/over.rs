@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
-use sekisho_certs::lock;
+use sekisho_certs::{LookupError, lock};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Denied, Prefix};
+use super::Prefix;
 
 /// Waiting handshakes, by prefix. When no more of a prefix may wait, the oldest
 /// is refused: asking more often gives no better chance.
@@ -37,7 +37,11 @@ impl Over {
     ///
     /// # Errors
     /// If too many handshakes of all prefixes wait.
-    pub(super) fn enter(&self, prefix: Prefix, deadline: Instant) -> Result<Waiting<'_>, Denied> {
+    pub(super) fn enter(
+        &self,
+        prefix: Prefix,
+        deadline: Instant,
+    ) -> Result<Waiting<'_>, LookupError> {
         let refused = Arc::<AtomicBool>::default();
         let mut lines = lock(&self.0);
         let room = lines.waiting < MAX_WAITING;
@@ -45,7 +49,7 @@ impl Over {
         if line.len() >= MAX_OF_PREFIX || !room {
             let Some(oldest) = line.pop_front() else {
                 lines.by_prefix.remove(&prefix);
-                return Err(Denied::OverBudget);
+                return Err(LookupError::OverBudget);
             };
             oldest.store(true, Ordering::Relaxed);
             line.push_back(Arc::clone(&refused));
@@ -68,15 +72,15 @@ impl Waiting<'_> {
     /// # Errors
     /// If a newer handshake of the prefix displaced it, or too little time is left.
     /// Refusing before the deadline keeps the cause: the budget.
-    pub(super) async fn pause(&self) -> Result<(), Denied> {
+    pub(super) async fn pause(&self) -> Result<(), LookupError> {
         let next = Instant::now() + RETRY_INTERVAL;
         if next >= self.until {
-            return Err(Denied::OverBudget);
+            return Err(LookupError::OverBudget);
         }
         sleep_until(next).await;
         // Relaxed: the flag guards no other data.
         if self.refused.load(Ordering::Relaxed) {
-            return Err(Denied::OverBudget);
+            return Err(LookupError::OverBudget);
         }
         Ok(())
     }
