@@ -169,16 +169,6 @@ impl ResolvesServerCert for Choice {
     }
 }
 
-/// Resolver of a base configuration, which has no certificate.
-#[derive(Debug)]
-struct NoCertificate;
-
-impl ResolvesServerCert for NoCertificate {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        None
-    }
-}
-
 /// Bytes of a virtual host without its site. `tests/cache_weight.rs` measures
 /// them with the allocator's statistics.
 const WEIGHT: usize = 460;

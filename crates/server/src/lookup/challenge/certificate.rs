@@ -10,8 +10,7 @@ use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::sign::any_ecdsa_type;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
-use rustls::version::{TLS12, TLS13};
-use sekisho_certs::{HostName, KeyAuthorization};
+use sekisho_certs::{HostName, KeyAuthorization, TlsVersion};
 
 use crate::lookup::virtual_host;
 use crate::tls::hello::ACME_TLS;
@@ -30,7 +29,7 @@ impl Certificates {
         let key = key.expect("the provider makes P-256 keys");
         let der = PrivatePkcs8KeyDer::from(key.serialize_der()).into();
         let signing = any_ecdsa_type(&der).expect("the provider takes its own keys");
-        let mut base = virtual_host::base(&[&TLS13, &TLS12], None);
+        let mut base = virtual_host::base(TlsVersion::Tls12, None);
         base.alpn_protocols = vec![ACME_TLS.to_vec()];
         (base.send_tls13_tickets, base.max_tls13_tickets) = (0, 0);
         Self { key, signing, base }

@@ -3,17 +3,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, Weak};
 
+use rustls::RootCertStore;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, ResolvesServerCertUsingSni, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
-use rustls::{RootCertStore, SupportedProtocolVersion};
 use sekisho_certs::{ClientCa, TlsPolicy, TlsVersion, lock};
 
-use super::NoCertificate;
 use super::short_chains::ShortChains;
 
 /// Base configurations by policy. Those with a client CA live as long as a host
@@ -31,8 +30,8 @@ type Key = (TlsVersion, [u8; 32]);
 impl Bases {
     pub(super) fn new() -> Self {
         Self {
-            tls12: base(&[&TLS13, &TLS12], None),
-            tls13: base(&[&TLS13], None),
+            tls12: base(TlsVersion::Tls12, None),
+            tls13: base(TlsVersion::Tls13, None),
             with_client_ca: Arc::default(),
         }
     }
@@ -100,12 +99,8 @@ impl WithClientCa {
             .build()
             .map_err(|error| format!("its client CA can't be used: {error}"))?;
         let verifier: Arc<dyn ClientCertVerifier> = Arc::new(ShortChains(verifier));
-        let versions: &[_] = match key.0 {
-            TlsVersion::Tls12 => &[&TLS13, &TLS12],
-            TlsVersion::Tls13 => &[&TLS13],
-        };
         Ok(Self {
-            config: base(versions, Some(&verifier)),
+            config: base(key.0, Some(&verifier)),
             verifier,
             anchors,
             key,
@@ -147,12 +142,16 @@ impl Drop for WithClientCa {
     }
 }
 
-/// Makes a TLS configuration without a certificate and a ticketer. With a
-/// verifier, clients must have a certificate.
+/// Makes a TLS configuration from version `min` on, without a certificate and a ticketer.
+/// With a verifier, clients must have a certificate.
 pub(crate) fn base(
-    versions: &[&'static SupportedProtocolVersion],
+    min: TlsVersion,
     verifier: Option<&Arc<dyn ClientCertVerifier>>,
 ) -> ServerConfig {
+    let versions: &[_] = match min {
+        TlsVersion::Tls12 => &[&TLS13, &TLS12],
+        TlsVersion::Tls13 => &[&TLS13],
+    };
     let builder = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(versions)
         .expect("the provider has suites of TLS 1.2 and 1.3");
@@ -160,7 +159,7 @@ pub(crate) fn base(
         None => builder.with_no_client_auth(),
         Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
     };
-    let mut config = builder.with_cert_resolver(Arc::new(NoCertificate));
+    let mut config = builder.with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new()));
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config.send_tls13_tickets = TICKETS;
