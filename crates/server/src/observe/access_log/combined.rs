@@ -2,12 +2,12 @@
 
 use super::entry::Entry;
 use super::text::{Text, or, put};
-use super::time::{combined, millis};
+use super::time::{COMBINED, millis, show};
 
 /// Writes the nine fields of the combined format, and the others after them as
 /// `key=value`. What has no value is `-`.
 pub(super) fn write(line: &mut Vec<u8>, entry: &Entry) {
-    let (client, time) = (entry.client, combined(entry.time));
+    let (client, time) = (entry.client, show(entry.time, COMBINED));
     put(line, format_args!("{client} - "));
     match entry.user() {
         Some(user) => user.write_word(line),

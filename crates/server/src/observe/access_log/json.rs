@@ -2,11 +2,11 @@
 
 use super::entry::Entry;
 use super::text::{Text, or, put};
-use super::time::{millis, rfc3339};
+use super::time::{RFC3339, millis, show};
 
 /// Writes the object. Keys without a value have `null`.
 pub(super) fn write(line: &mut Vec<u8>, entry: &Entry) {
-    let time = rfc3339(entry.time);
+    let time = show(entry.time, RFC3339);
     put(line, format_args!("{{\"time\":\"{time}\""));
     text(line, "id", Some(Text::whole(entry.id.as_bytes())));
     put(line, format_args!(",\"client\":\"{}\"", entry.client));

@@ -7,17 +7,8 @@ use time::OffsetDateTime;
 use time::format_description::StaticFormatDescription;
 use time::macros::format_description;
 
-/// Shows a time as RFC 3339 writes it, with milliseconds.
-pub(super) fn rfc3339(time: SystemTime) -> String {
-    write(time, RFC3339)
-}
-
-/// Shows a time as the combined format writes it.
-pub(super) fn combined(time: SystemTime) -> String {
-    write(time, COMBINED)
-}
-
-fn write(time: SystemTime, form: StaticFormatDescription) -> String {
+/// Shows a time in a form.
+pub(super) fn show(time: SystemTime, form: StaticFormatDescription) -> String {
     let written = OffsetDateTime::from(time).format(form);
     written.expect("a date and time have all parts")
 }
@@ -27,9 +18,11 @@ pub(super) fn millis(time: Duration) -> impl fmt::Display {
     fmt::from_fn(move |f| write!(f, "{}.{:03}", time.as_millis(), time.subsec_micros() % 1000))
 }
 
-const RFC3339: StaticFormatDescription =
+/// Form of RFC 3339, with milliseconds.
+pub(super) const RFC3339: StaticFormatDescription =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
-const COMBINED: StaticFormatDescription =
+/// Form of the combined format.
+pub(super) const COMBINED: StaticFormatDescription =
     format_description!("[day]/[month repr:short]/[year]:[hour]:[minute]:[second] +0000");
 
 #[cfg(test)]
@@ -62,8 +55,8 @@ mod tests {
             ),
         ] {
             let time = SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
-            assert_eq!(rfc3339(time), want_rfc3339);
-            assert_eq!(combined(time), want_combined);
+            assert_eq!(show(time, RFC3339), want_rfc3339);
+            assert_eq!(show(time, COMBINED), want_combined);
         }
     }
 }
