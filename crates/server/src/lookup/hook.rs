@@ -34,7 +34,7 @@ pub use clients::Clients;
 pub(crate) use kept::{Hooked, Kept};
 pub use question::Question;
 pub(crate) use question::facts;
-pub(crate) use resolve::{Asking, Chooser, Unserved, is_failure};
+pub(crate) use resolve::{Chooser, Unserved, is_failure};
 
 pub use crate::limits::budget::AbsenceToken as Token;
 use crate::lookup::virtual_host::VirtualHost;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::refusal::Refusal;
 use super::{Chosen, Handshakes, Looked, Peer, Report, sign};
 use crate::limits::budget::Prefix;
-use crate::lookup::hook::{self, Asking, Hooked, Unserved};
+use crate::lookup::hook::{self, Hooked, Unserved};
 use crate::observe::metrics::HandshakeResult;
 use crate::tls::hello::{Hello, Sni};
 use crate::tls::refuse::Alert;
@@ -40,12 +40,9 @@ pub(super) async fn decide<'a>(
     let local = peer.server(|| socket.local_addr().ok());
     let facts = hook::facts(&hello.accepted.client_hello(), address, local);
     let facts = Arc::new(facts);
-    let asking = Asking {
-        chooser: parts.chooser.as_ref().expect("the caller has seen it"),
-        facts: &facts,
-        listen,
-    };
-    let (word, resolved) = asking.resolve(server_name, deadline).await;
+    let hooked = Box::new(Hooked { facts, listen });
+    let chooser = parts.chooser.as_ref().expect("the caller has seen it");
+    let (word, resolved) = chooser.resolve(&hooked, server_name, deadline).await;
     report.hook = Some(word);
     if let Some(name) = server_name {
         report.name(name);
@@ -62,7 +59,7 @@ pub(super) async fn decide<'a>(
     let looked = Looked {
         name: server_name.cloned(),
         found,
-        hooked: Some((Box::new(Hooked { facts, listen }), kept)),
+        hooked: Some((hooked, kept)),
     };
     Ok(Chosen { looked, permit })
 }

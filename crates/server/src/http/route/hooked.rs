@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::{GONE, Known, MISDIRECTED, Routes, UNKNOWN, refusal};
 use crate::connection::request::{Connection, Refused, Target};
 use crate::lookup::ask::Unfound;
-use crate::lookup::hook::{Asking, Hooked, Kept, Unserved, is_failure};
+use crate::lookup::hook::{Hooked, Kept, Unserved, is_failure};
 use crate::observe::metrics::LookupResult;
 
 impl Routes {
@@ -81,14 +81,9 @@ impl Routes {
     ) -> Result<Target, Refused> {
         let chooser = self.routing.chooser.as_ref();
         let chooser = chooser.expect("the handshake has asked it");
-        let asking = Asking {
-            chooser,
-            facts: &hooked.facts,
-            listen: hooked.listen,
-        };
         let is_own = connection.name.as_ref() == Some(&name);
         let gone = if is_own { GONE } else { MISDIRECTED };
-        let (word, resolved) = asking.resolve(Some(&name), &mut deadline).await;
+        let (word, resolved) = chooser.resolve(hooked, Some(&name), &mut deadline).await;
         let before = self.known(&name).filter(|_| is_own);
         if is_failure(word)
             && let Some(before) = before

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// State of a connection whose handshake asked the hook.
 pub(crate) struct Hooked {
     pub(crate) facts: Arc<ClientFacts>,
-    /// The listening address as configured.
+    /// The listening address as configured, whose default may be chosen.
     pub(crate) listen: SocketAddr,
 }
 

@@ -1,14 +1,13 @@
 //! From a hook's answer to what is served.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sekisho_certs::HostName;
-use sekisho_certs::hook::{Charge, ClientFacts};
+use sekisho_certs::hook::Charge;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Answer, Choice, Hook, Kept, Question};
+use super::{Answer, Choice, Hook, Hooked, Kept, Question};
 use crate::limits::settings::Defaults;
 use crate::lookup::ask::{FoundHost, Hosts, Unfound};
 use crate::observe::metrics::LookupResult;
@@ -18,15 +17,6 @@ pub(crate) struct Chooser {
     pub(crate) hook: Arc<dyn Hook>,
     pub(crate) hosts: Arc<Hosts>,
     pub(crate) defaults: Arc<Defaults>,
-}
-
-/// Source of answers for one connection.
-#[derive(Clone, Copy)]
-pub(crate) struct Asking<'a> {
-    pub(crate) chooser: &'a Chooser,
-    pub(crate) facts: &'a Arc<ClientFacts>,
-    /// The listening address as configured, whose default may be chosen.
-    pub(crate) listen: SocketAddr,
 }
 
 /// Reason why a hook's choice leads to no record.
@@ -41,36 +31,39 @@ pub(crate) enum Unserved {
     Unfound(Unfound),
 }
 
-impl Asking<'_> {
-    /// Asks the hook what a client of this server name gets, and looks that up, all
-    /// before `deadline`, which [`Hosts::ask`] may move. Returns the word for the choice too,
-    /// which [`is_failure`] reads.
+impl Chooser {
+    /// Asks the hook what a client of `hooked` gets for this server name, and looks that up,
+    /// all before `deadline`, which [`Hosts::ask`] may move. Returns the word for the choice
+    /// too, which [`is_failure`] reads.
     /// The client is charged if the choice leads to nothing.
     pub(crate) async fn resolve(
         &self,
+        hooked: &Hooked,
         server_name: Option<&HostName>,
         deadline: &mut Instant,
     ) -> (&'static str, Result<(FoundHost, Kept), Unserved>) {
         let question = Question {
             server_name: server_name.cloned(),
-            facts: Arc::clone(self.facts),
+            facts: Arc::clone(&hooked.facts),
             deadline: *deadline,
         };
-        let answered = timeout_at(*deadline, self.chooser.hook.answer(question)).await;
+        let answered = timeout_at(*deadline, self.hook.answer(question)).await;
         let Ok(answer) = answered else {
-            self.chooser.hosts.log_limits.hook_late(server_name);
+            self.hosts.log_limits.hook_late(server_name);
             return (LATE, Err(Unserved::HookFailed));
         };
         let word = match answer.failed {
             true => FAILED,
             false => answer.choice.as_str(),
         };
-        (word, self.follow(answer, server_name, deadline).await)
+        let followed = self.follow(hooked, answer, server_name, deadline);
+        (word, followed.await)
     }
 
     /// Follows an answer to what is served.
     async fn follow(
         &self,
+        hooked: &Hooked,
         answer: Answer,
         server_name: Option<&HostName>,
         deadline: &mut Instant,
@@ -81,7 +74,7 @@ impl Asking<'_> {
             charge,
             until,
         } = answer;
-        let default = || self.chooser.defaults.of(self.listen);
+        let default = || self.defaults.of(hooked.listen);
         let until = match failed {
             true => until.min(Instant::now() + FAILED_HOLDS),
             false => until,
@@ -93,7 +86,7 @@ impl Asking<'_> {
                 return Err(Unserved::Refused(alert));
             }
             Choice::Made(served) => {
-                self.chooser.hosts.metrics.lookup(LookupResult::Hook);
+                self.hosts.metrics.lookup(LookupResult::Hook);
                 let found = FoundHost {
                     served,
                     revision: 0,
@@ -109,9 +102,9 @@ impl Asking<'_> {
             spend(charge);
             return Err(Unserved::NoDefault);
         };
-        let prefix = self.facts.client.ip().into();
+        let prefix = hooked.facts.client.ip().into();
         // Boxed: keeps this future out of the one that awaits the hook (1 KB).
-        let asked = Box::pin(self.chooser.hosts.ask(&host, prefix, deadline, charge));
+        let asked = Box::pin(self.hosts.ask(&host, prefix, deadline, charge));
         let found = asked.await.map_err(Unserved::Unfound)?;
         Ok((found, Kept::new(Some(host), until)))
     }
