@@ -374,5 +374,5 @@ pub(crate) const SEND_LIMIT: usize = 32 * 1024;
 /// Bytes of plaintext above which rustls refuses input.
 const PLAINTEXT_LIMIT: usize = 16 * 1024;
 
-/// Bytes that a closed connection discards before it gives up.
+/// Bytes that a closed connection or a refused one discards before it gives up.
 const LINGER_LIMIT: usize = 256 * 1024;

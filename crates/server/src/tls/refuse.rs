@@ -4,42 +4,24 @@
 use std::future::poll_fn;
 use std::io::IoSlice;
 
+use rustls::AlertDescription;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::limits::timeouts::LINGER;
-use crate::tls::{poll_write_last, receive};
+use crate::tls::{LINGER_LIMIT, poll_write_last, receive};
 
-/// Fatal alert that ends a handshake before the server's first flight (RFC
-/// 8446, section 6.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Alert {
-    UnexpectedMessage = 10,
-    /// OpenSSL answers a ClientHello that is too long with this alert, too.
-    IllegalParameter = 47,
-    InternalError = 80,
-    MissingExtension = 109,
-    UnrecognizedName = 112,
-    NoApplicationProtocol = 120,
-}
-
-impl Alert {
-    /// Returns the TLS record: alert, legacy version 3.3, two bytes, fatal.
-    pub(crate) fn record(self) -> [u8; 7] {
-        record(self as u8)
-    }
-}
-
-/// Returns the TLS record of a fatal alert with this code.
-pub(crate) fn record(code: u8) -> [u8; 7] {
-    [0x15, 3, 3, 0, 2, 2, code]
+/// Returns the TLS record of a fatal alert (RFC 8446, section 6): legacy version 3.3, two
+/// bytes, fatal.
+pub(crate) fn alert(description: AlertDescription) -> [u8; 7] {
+    [0x15, 3, 3, 0, 2, 2, description.into()]
 }
 
 /// Sends `bytes`, shuts the sending side down, and discards what the client
 /// still sends. Closing a socket with unread input sends a reset, which would
 /// destroy bytes that the client has not read. Bounded by [`LINGER`] and
-/// [`DRAIN_LIMIT`].
+/// [`LINGER_LIMIT`].
 pub(crate) async fn refuse(mut socket: TcpStream, mut bytes: &[u8]) {
     let farewell = async {
         while !bytes.is_empty() {
@@ -54,7 +36,7 @@ pub(crate) async fn refuse(mut socket: TcpStream, mut bytes: &[u8]) {
                 0 => return std::io::Result::Ok(()),
                 n => drained += n,
             }
-            if drained > DRAIN_LIMIT {
+            if drained > LINGER_LIMIT {
                 return Ok(());
             }
         }
@@ -71,9 +53,6 @@ pub(crate) const SPEAKS_HTTPS: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     \r\n\
     This port speaks HTTPS, the request came without TLS. Use https:// in the URL.\r\n";
 
-/// Bytes that are discarded from a refused client.
-const DRAIN_LIMIT: usize = 256 * 1024;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,6 +66,9 @@ mod tests {
 
     #[test]
     fn an_alert_is_seven_bytes() {
-        assert_eq!(Alert::UnrecognizedName.record(), [21, 3, 3, 0, 2, 2, 112]);
+        assert_eq!(
+            alert(AlertDescription::UnrecognisedName),
+            [21, 3, 3, 0, 2, 2, 112]
+        );
     }
 }

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use rustls::ServerConfig;
+use rustls::{AlertDescription, ServerConfig};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -15,7 +15,6 @@ use crate::lookup::ask::is_overload;
 use crate::observe::metrics::HandshakeResult;
 use crate::tls::Stream;
 use crate::tls::hello::{Hello, Sni};
-use crate::tls::refuse::Alert;
 
 /// Finishes a handshake whose ALPN is exactly `acme-tls/1` with the challenge
 /// certificate, and closes the connection without application data (RFC 8737,
@@ -61,7 +60,7 @@ async fn choose(
     parts: &Handshakes,
     report: &mut Report,
 ) -> Result<Arc<ServerConfig>, Refusal> {
-    let refusal = |result| Refusal::new(Alert::NoApplicationProtocol, result);
+    let refusal = |result| Refusal::new(AlertDescription::NoApplicationProtocol, result);
     let Some(answers) = &parts.answers else {
         return Err(refusal(HandshakeResult::NoApplicationProtocol));
     };

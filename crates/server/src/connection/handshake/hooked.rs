@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rustls::AlertDescription::InternalError;
 use sekisho_certs::Absence;
 use sekisho_gate::Gate;
 use tokio::net::TcpStream;
@@ -13,7 +14,6 @@ use crate::limits::budget::Prefix;
 use crate::lookup::hook::{self, Hooked, Unserved};
 use crate::observe::metrics::HandshakeResult;
 use crate::tls::hello::{Hello, Sni};
-use crate::tls::refuse::Alert;
 
 /// Decides what a ClientHello gets, as [`super::decide`] does, with the hook asked
 /// first:
@@ -67,8 +67,8 @@ pub(super) async fn decide<'a>(
 /// Returns what a client gets whose choice leads to no certificate.
 fn refusal(unserved: Unserved, hello: &Hello, report: &mut Report) -> Refusal {
     match unserved {
-        Unserved::Refused(alert) => Refusal::by_hook(alert),
-        Unserved::HookFailed => Refusal::new(Alert::InternalError, HandshakeResult::HookFailed),
+        Unserved::Refused(alert) => Refusal::new(alert.into(), HandshakeResult::HookRefused),
+        Unserved::HookFailed => Refusal::new(InternalError, HandshakeResult::HookFailed),
         Unserved::NoDefault if hello.sni == Sni::None => Refusal::no_name(hello.tls13),
         Unserved::NoDefault => Absence::NoHost.into(),
         Unserved::Unfound(unfound) => report.unfound(unfound),

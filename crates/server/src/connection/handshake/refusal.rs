@@ -1,5 +1,8 @@
 //! Refusals: what a client gets whose handshake fails, and what is counted.
 
+use rustls::AlertDescription::{
+    self, IllegalParameter, InternalError, MissingExtension, UnexpectedMessage, UnrecognisedName,
+};
 use rustls::server::AcceptedAlert;
 use sekisho_certs::Absence;
 use tokio::time::error::Elapsed;
@@ -8,7 +11,7 @@ use crate::lookup::ask::Unfound;
 use crate::observe::metrics::{HandshakeResult, LookupResult};
 use crate::tls::Broken;
 use crate::tls::hello::Unfit;
-use crate::tls::refuse::{Alert, SPEAKS_HTTPS, record};
+use crate::tls::refuse::{SPEAKS_HTTPS, alert};
 
 /// Answer to a client whose handshake is refused, and the result that is
 /// counted.
@@ -18,28 +21,19 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    pub(super) fn new(alert: Alert, result: HandshakeResult) -> Self {
-        Self {
-            bytes: alert.record().to_vec(),
-            result,
-        }
+    pub(super) fn new(description: AlertDescription, result: HandshakeResult) -> Self {
+        let bytes = alert(description).to_vec();
+        Self { bytes, result }
     }
 
     pub(super) fn no_name(tls13: bool) -> Self {
         // RFC 8446, section 9.2; TLS 1.2 has no such alert.
         let alert = if tls13 {
-            Alert::MissingExtension
+            MissingExtension
         } else {
-            Alert::UnrecognizedName
+            UnrecognisedName
         };
         Self::new(alert, HandshakeResult::NoSni)
-    }
-
-    pub(super) fn by_hook(alert: u8) -> Self {
-        Self {
-            bytes: record(alert).to_vec(),
-            result: HandshakeResult::HookRefused,
-        }
     }
 
     pub(super) fn failed(overloaded: bool) -> Self {
@@ -48,7 +42,7 @@ impl Refusal {
         } else {
             HandshakeResult::Failed
         };
-        Self::new(Alert::InternalError, result)
+        Self::new(InternalError, result)
     }
 }
 
@@ -59,7 +53,7 @@ impl From<Absence> for Refusal {
             Absence::NoCredential => HandshakeResult::NoCredential,
             Absence::Disabled => HandshakeResult::Disabled,
         };
-        Self::new(Alert::UnrecognizedName, result)
+        Self::new(UnrecognisedName, result)
     }
 }
 
@@ -79,13 +73,14 @@ impl From<Unfit> for Refusal {
         let (bytes, result) = match unfit {
             Unfit::PlainHttp => (SPEAKS_HTTPS.to_vec(), HandshakeResult::PlainHttp),
             Unfit::NotTls => (Vec::new(), HandshakeResult::NotTls),
-            Unfit::NoHello => return Self::new(Alert::UnexpectedMessage, Malformed),
-            Unfit::TooLong => return Self::new(Alert::IllegalParameter, Malformed),
+            Unfit::NoHello => return Self::new(UnexpectedMessage, Malformed),
+            // As OpenSSL answers.
+            Unfit::TooLong => return Self::new(IllegalParameter, Malformed),
             Unfit::Malformed(alert, error) => {
                 tracing::debug!(%error, "malformed ClientHello");
                 // rustls gives no alert for a message out of turn.
                 if alert.is_empty() {
-                    return Self::new(Alert::UnexpectedMessage, Malformed);
+                    return Self::new(UnexpectedMessage, Malformed);
                 }
                 (alert, Malformed)
             }
