@@ -14,7 +14,8 @@ use std::task::Waker;
 use std::time::Duration;
 
 use answers::Answers;
-pub(crate) use budget::Budget;
+use budget::OF_CLIENTS;
+pub(crate) use budget::{Budget, OF_RECORDS, OF_UPSTREAMS};
 use parser::{DATA, HEADERS, Parser, RST_STREAM};
 
 use crate::limits::bodies::{Held, block_of};
@@ -44,7 +45,7 @@ impl Frames {
         Self {
             received: Parser::server(),
             sent: Parser::client(),
-            budget: Budget::new(),
+            budget: Budget::new(&OF_CLIENTS),
             answers: Answers::default(),
             newest: 0,
             patience,

@@ -18,7 +18,7 @@ pub(crate) struct Budget {
 
 /// Numbers of a budget. Each received frame that this does not name costs a token.
 #[derive(Debug)]
-struct Prices {
+pub(crate) struct Prices {
     /// Tokens at the begin.
     begin: u32,
     /// Most tokens.
@@ -39,7 +39,7 @@ struct Prices {
 
 /// Prices of what clients send. A client that acknowledges each 4 KiB with two
 /// WINDOW_UPDATE frames, as Go's does, never comes near the bound.
-static OF_CLIENTS: Prices = Prices {
+pub(super) static OF_CLIENTS: Prices = Prices {
     begin: 2000,
     // Ten times what the busiest browser sends before its first answer.
     burst: 2000,
@@ -58,7 +58,7 @@ static OF_CLIENTS: Prices = Prices {
 
 /// Prices of what upstream servers send. Small DATA is free: it carries messages of
 /// gRPC and events, and each frame waits for a client that takes it.
-static OF_UPSTREAMS: Prices = Prices {
+pub(crate) static OF_UPSTREAMS: Prices = Prices {
     // A server that floods each new connection costs no more than to connect.
     begin: 256,
     burst: 2000,
@@ -74,7 +74,8 @@ static OF_UPSTREAMS: Prices = Prices {
 };
 
 /// Prices of TLS records without plaintext, such as tickets: some 1 ms of work at once.
-static OF_RECORDS: Prices = Prices {
+/// [`Budget::charge`] and [`Budget::give`] use them.
+pub(crate) static OF_RECORDS: Prices = Prices {
     // One read may bring 170 small records before their plaintext is taken.
     begin: 256,
     burst: 256,
@@ -88,22 +89,8 @@ static OF_RECORDS: Prices = Prices {
 };
 
 impl Budget {
-    /// Makes the budget of a client.
-    pub(super) fn new() -> Self {
-        Self::of(&OF_CLIENTS)
-    }
-
-    /// Makes the budget of an upstream server.
-    pub(crate) fn of_upstream() -> Self {
-        Self::of(&OF_UPSTREAMS)
-    }
-
-    /// Makes a budget of TLS records, which [`Self::charge`] and [`Self::give`] use.
-    pub(crate) fn of_records() -> Self {
-        Self::of(&OF_RECORDS)
-    }
-
-    fn of(prices: &'static Prices) -> Self {
+    /// Makes a budget with these prices.
+    pub(crate) fn new(prices: &'static Prices) -> Self {
         Self {
             prices,
             tokens: prices.begin,
@@ -194,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_flood_spends_it_and_time_gives_back() {
-        let mut budget = Budget::new();
+        let mut budget = Budget::new(&OF_CLIENTS);
         for _ in 0..BURST {
             budget.received(head(PING, 8), || Duration::ZERO);
         }
@@ -211,7 +198,7 @@ mod tests {
 
     #[test]
     fn answers_and_their_bytes_pay_for_what_belongs_to_them() {
-        let mut budget = Budget::new();
+        let mut budget = Budget::new(&OF_CLIENTS);
         for _ in 0..10 * BURST {
             budget.received(head(HEADERS, 40), || Duration::ZERO);
             budget.sent(head(HEADERS, 100));
@@ -227,7 +214,7 @@ mod tests {
     #[test]
     fn resets_are_bounded_on_both_sides() {
         for by_client in [true, false] {
-            let mut budget = Budget::new();
+            let mut budget = Budget::new(&OF_CLIENTS);
             let mut cycles = 0;
             while !budget.is_spent() {
                 budget.received(head(HEADERS, 40), || Duration::ZERO);
@@ -246,7 +233,7 @@ mod tests {
     #[test]
     fn an_upstream_that_floods_spends_its_budget_and_time_gives_back() {
         for kind in [PING, 4, 8, 200, DATA] {
-            let mut budget = Budget::of_upstream();
+            let mut budget = Budget::new(&OF_UPSTREAMS);
             let mut frames = 0;
             budget.sent(head(HEADERS, 40));
             while !budget.is_spent() {
@@ -255,7 +242,7 @@ mod tests {
             }
             assert!((256..=400).contains(&frames), "{kind}: {frames}");
         }
-        let mut budget = Budget::of_upstream();
+        let mut budget = Budget::new(&OF_UPSTREAMS);
         for second in 1..1000 {
             for _ in 0..OF_UPSTREAMS.rate {
                 budget.received(head(PING, 8), || Duration::from_secs(second));
@@ -267,7 +254,7 @@ mod tests {
     #[test]
     fn servers_of_grpc_stay_within_their_budget() {
         // Each message of the client is answered at once, each stream ends with trailers.
-        let mut budget = Budget::of_upstream();
+        let mut budget = Budget::new(&OF_UPSTREAMS);
         for _ in 0..10 * OF_UPSTREAMS.burst {
             budget.sent(head(HEADERS, 100));
             budget.received(head(HEADERS, 40), || Duration::ZERO);

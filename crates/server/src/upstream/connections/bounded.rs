@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use super::informational::Informational;
 use super::metered::Records;
 use super::pool::Streams;
-use crate::tls::frames::Budget;
 use crate::tls::frames::parser::{HEADERS, Parser, SETTINGS};
+use crate::tls::frames::{Budget, OF_UPSTREAMS};
 
 /// Bound of a transport's bytes.
 pub(in crate::upstream) enum Bound {
@@ -47,7 +47,7 @@ impl Bound {
             received: Parser::client(),
             // The upstream parses our bytes as a server does.
             sent: Parser::server(),
-            budget: Budget::of_upstream(),
+            budget: Budget::new(&OF_UPSTREAMS),
             begun: clock::monotonic(),
             streams,
             in_settings: false,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sekisho_certs::clock;
 use tokio::time::Instant;
 
-use crate::tls::frames::Budget;
+use crate::tls::frames::{Budget, OF_RECORDS};
 
 /// Budget of records: each costs tokens, and plaintext returns them.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(in crate::upstream) struct Records {
 impl Records {
     pub(in crate::upstream) fn new() -> Self {
         Self {
-            budget: Budget::of_records(),
+            budget: Budget::new(&OF_RECORDS),
             begun: clock::monotonic(),
             head: [0; HEAD],
             have: 0,
