@@ -155,7 +155,7 @@ fn multiplexed(mut stream: Stream, context: Arc<ConnContext>) -> Stage {
     let held = &context.local.service.bodies;
     let held = held.holder(context.connection.prefix);
     context.timeouts().hold(Arc::clone(&held));
-    stream.watch(Frames::new(STUCK_FACTOR * body, Some(held)));
+    stream.watch(Frames::new(STUCK_FACTOR * body, held));
     let streams = Streams::new(context.timeouts(), body);
     let stream = Corked::new(stream);
     let answering = Arc::clone(&context);

@@ -34,14 +34,14 @@ pub(crate) struct Frames {
     waker: Option<Waker>,
     /// Bytes of DATA frames that the client sent.
     data: u64,
-    /// Count of the bytes that the connection holds; None in tests.
-    held: Option<Arc<Held>>,
+    /// Count of the bytes that the connection holds.
+    pub(super) held: Arc<Held>,
 }
 
 impl Frames {
     /// Makes the counters. An answer counts as stuck after `patience` without a
     /// frame. `held` counts the bytes of requests that nobody has taken.
-    pub(crate) fn new(patience: Duration, held: Option<Arc<Held>>) -> Self {
+    pub(crate) fn new(patience: Duration, held: Arc<Held>) -> Self {
         Self {
             received: Parser::server(),
             sent: Parser::client(),
@@ -82,9 +82,9 @@ impl Frames {
             }
         });
         let came = self.data - before;
-        if let Some(held) = self.held.as_ref().filter(|_| came > 0) {
+        if came > 0 {
             let came = usize::try_from(came).unwrap_or(usize::MAX);
-            held.came(came, blocks, self.window());
+            self.held.came(came, blocks, self.window());
         }
     }
 
@@ -108,10 +108,10 @@ impl Frames {
             budget.sent(head);
             answers.sent(head, &flowing);
         });
-        if let Some(held) = self.held.as_ref().filter(|_| self.sent.opened() > opened) {
+        if self.sent.opened() > opened {
             let window = self.window();
             let requests = CONNECTION_WINDOW.saturating_sub(window);
-            held.announced(requests as usize, window);
+            self.held.announced(requests as usize, window);
         }
         if self.answers.is_empty()
             && let Some(waker) = self.waker.take()
@@ -125,7 +125,7 @@ impl Frames {
     /// can end. `waiting` answers are
     /// silent since their upstreams are: which, is not known here.
     pub(crate) fn is_misused(&self, flowing: impl FnOnce() -> Duration, waiting: usize) -> bool {
-        self.held.as_ref().is_some_and(|held| held.has_ended())
+        self.held.has_ended()
             || self.budget.is_spent()
             || self.answers.is_stuck(self.patience, flowing, waiting)
     }
@@ -133,13 +133,6 @@ impl Frames {
     /// Registers a waker for when no answer is owed.
     pub(crate) fn wake_when_answered(&mut self, waker: &Waker) {
         self.waker = Some(waker.clone());
-    }
-
-    /// Registers a waker for when the connection is chosen to end since it holds too much.
-    /// Returns whether that has happened.
-    pub(crate) fn wakes_at_end(&self, waker: &Waker) -> bool {
-        let held = self.held.as_ref();
-        held.is_some_and(|held| held.wake_at_end(waker))
     }
 
     /// Returns whether answers are owed.
@@ -165,7 +158,10 @@ pub(crate) const CONNECTION_WINDOW: u32 = 12 << 20;
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
     use super::*;
+    use crate::limits::bodies::Bodies;
 
     fn frame(kind: u8, flags: u8, stream: u8, len: u8) -> Vec<u8> {
         let mut frame = vec![0, 0, len, kind, flags, 0, 0, 0, stream];
@@ -175,7 +171,9 @@ mod tests {
 
     /// Makes counters that have seen requests on these streams.
     fn requested(streams: &[u8]) -> Frames {
-        let mut frames = Frames::new(LIMIT, None);
+        let held = Bodies::new(usize::MAX, Arc::default())
+            .holder(IpAddr::from(Ipv4Addr::LOCALHOST).into());
+        let mut frames = Frames::new(LIMIT, held);
         frames.received(&[0; parser::PREFACE], Duration::ZERO);
         for stream in streams {
             frames.received(&frame(HEADERS, 5, *stream, 20), Duration::ZERO);

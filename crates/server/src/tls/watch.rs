@@ -51,7 +51,7 @@ impl Stream {
     /// it was chosen meanwhile.
     pub(super) fn wakes_at_end(&self, cx: &Context<'_>) -> bool {
         let frames = self.frames.as_ref().filter(|_| !self.misused);
-        frames.is_some_and(|frames| frames.wakes_at_end(cx.waker()))
+        frames.is_some_and(|frames| frames.held.wake_at_end(cx.waker()))
     }
 
     /// Returns how many bytes h2 may still read. For a misusing client, that is
