@@ -21,6 +21,7 @@
 //! connection. Rarer steps read `Instant::now()`. `Clock` is the wall clock, which tests move.
 
 use std::future::poll_fn;
+use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -33,7 +34,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::context::{ConnContext, Local};
-use super::drive::{Driven, Idle, drive};
+use super::drive::{Driven, drive};
 use super::sending::Sending;
 use super::streams::Streams;
 use super::{http2_builder, served};
@@ -70,7 +71,8 @@ fn active(stream: Stream, context: Arc<ConnContext>) -> Stage {
     let mut connection = context.local.http1.serve_connection(stream, service);
     Stage::new(async move {
         let end = http1::Connection::graceful_shutdown;
-        match drive(Pin::new(&mut connection), end, |_| Idle::Park, &context).await {
+        let park = |_: Pin<&mut _>| ControlFlow::Break(());
+        match drive(Pin::new(&mut connection), end, park, &context).await {
             Driven::Ended(Ok(())) => {
                 let takeover = context.connection.takeover()?;
                 let parts = connection.into_parts();
@@ -173,7 +175,7 @@ fn multiplexed(mut stream: Stream, context: Arc<ConnContext>) -> Stage {
             if let Some(held) = context.timeouts().held() {
                 held.settle();
             }
-            Idle::Stay
+            ControlFlow::Continue(())
         };
         match drive(Pin::new(&mut connection), end, release, &context).await {
             Driven::Ended(Err(error)) => failed(&error, &context),

@@ -1,6 +1,7 @@
 //! Drives a connection, with one timer for all of its limits.
 
 use std::future::{Future, poll_fn};
+use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -21,17 +22,8 @@ pub(super) enum Driven<T> {
     Idle,
 }
 
-/// Choice of a connection that is idle.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Idle {
-    /// Ends the drive, to be parked.
-    Park,
-    /// Waits as it is.
-    Stay,
-}
-
 /// Drives `connection` within the limits of its context. Calls `on_idle` where it has been
-/// idle for [`PARK_DELAY`].
+/// idle for [`PARK_DELAY`]: `Break` ends the drive, to park the connection.
 ///
 /// The timer is only reset for a limit that comes sooner. If the limit has
 /// moved away, the timer fires, finds nothing due and is set again. Hence a
@@ -39,7 +31,7 @@ pub(super) enum Idle {
 pub(super) async fn drive<C: Future>(
     connection: Pin<&mut C>,
     end_gracefully: impl Fn(Pin<&mut C>),
-    on_idle: impl Fn(Pin<&mut C>) -> Idle,
+    on_idle: impl Fn(Pin<&mut C>) -> ControlFlow<()>,
     context: &ConnContext,
 ) -> Driven<C::Output> {
     let drain = &context.local.drain;
@@ -56,8 +48,6 @@ pub(super) async fn drive<C: Future>(
         timer: pin!(sleep_until(Instant::now() + TICKET_DELAY)),
         interval: CHECK_INTERVAL.min(context.limits().body / 2),
         park: PARK_DELAY,
-        drained: false,
-        left: false,
         ending: false,
     };
     let mut poll = |cx: &mut Context<'_>| loop {
@@ -70,8 +60,6 @@ pub(super) async fn drive<C: Future>(
             let _ = leaves.then(|| leaving.as_mut().poll(cx));
             awaits_drain = true;
         }
-        driver.drained = drain.has_begun();
-        driver.left = leaves && drain.is_leaving();
         if driver.winds_down() {
             continue;
         }
@@ -100,20 +88,19 @@ struct Driver<'a, C, E, P> {
     interval: Duration,
     /// The time until the next check; doubles while the connection is busy.
     park: Duration,
-    drained: bool,
-    /// The connection is of HTTP/2, and ends once the client knows that.
-    left: bool,
     ending: bool,
 }
 
-impl<C: Future, E: Fn(Pin<&mut C>), P: Fn(Pin<&mut C>) -> Idle> Driver<'_, C, E, P> {
+impl<C: Future, E: Fn(Pin<&mut C>), P: Fn(Pin<&mut C>) -> ControlFlow<()>> Driver<'_, C, E, P> {
     /// Asks hyper once to shut down gracefully, if the server drains or leaves, or the
     /// host is gone. Returns true if it asked now: the connection must then be
     /// polled.
     fn winds_down(&mut self) -> bool {
         let timeouts = self.context.timeouts();
-        let closes = self.drained || timeouts.is_winding_down();
-        if !closes && !self.left {
+        let drain = &self.context.local.drain;
+        let closes = drain.has_begun() || timeouts.is_winding_down();
+        // A connection of HTTP/2 ends once the client knows that.
+        if !closes && !(timeouts.is_multiplexed() && drain.is_leaving()) {
             return false;
         }
         if closes && !timeouts.is_in_flight() {
@@ -168,9 +155,9 @@ impl<C: Future, E: Fn(Pin<&mut C>), P: Fn(Pin<&mut C>) -> Idle> Driver<'_, C, E,
                 self.timer.as_mut().reset(now + TICKET_DELAY);
             }
             None => {
-                if !self.drained
+                if !self.context.local.drain.has_begun()
                     && timeouts.has_been_idle_for(PARK_DELAY)
-                    && (self.on_idle)(self.connection.as_mut()) == Idle::Park
+                    && (self.on_idle)(self.connection.as_mut()).is_break()
                 {
                     return Some(Driven::Idle);
                 }
