@@ -5,15 +5,14 @@ use std::convert::Infallible;
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use sekisho_certs::HostName;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::MAX_HEAD;
 use super::context::Service;
+use super::http1_builder;
 use crate::connection::client;
 use crate::connection::peer::Peer;
 use crate::http::route::BAD_HOST;
@@ -39,11 +38,9 @@ pub(crate) async fn redirect(socket: TcpStream, peer: Peer, begun: Instant, serv
         service.metrics.request(response.status());
         Ok::<_, Infallible>(Logged::response(response, entry))
     });
-    let connection = http1::Builder::new()
-        .header_read_timeout(None)
+    let connection = http1_builder()
+        .half_close(false)
         .keep_alive(false)
-        .max_header_size(MAX_HEAD)
-        .max_buf_size(MAX_HEAD)
         .serve_connection(TokioIo::new(socket), answering)
         .without_shutdown();
     // The answer is small, and therefore the head limit covers all of it, a read of
