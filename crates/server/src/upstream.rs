@@ -370,7 +370,7 @@ async fn switch(
     };
     let leaving = Leaving {
         idle,
-        held: at_upstream.held().map(Held::of_tunnel),
+        held: at_upstream.timeouts.held().map(Held::of_tunnel),
         at_upstream,
         host: StillServed::of(context, worker),
         _used: (chosen, lease.permit.take()),

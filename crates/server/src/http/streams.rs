@@ -46,7 +46,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, stream: F) {
-        let (streams, flow) = (self.clone(), self.timeouts.stream());
+        let (streams, flow) = (self.clone(), Arc::<Flow>::default());
         // Boxed in place: Tokio moves a task's future several times.
         let task = Box::write(Box::new_uninit(), async move {
             let stream = Arc::clone(&flow).scope(stream);

@@ -277,11 +277,6 @@ impl ConnTimeouts {
         }
     }
 
-    /// Makes the flow of a stream of HTTP/2.
-    pub(crate) fn stream(&self) -> Arc<Flow> {
-        Arc::default()
-    }
-
     /// Returns the flow of the request that this task serves.
     pub(crate) fn flow(&self) -> Arc<Flow> {
         Flow::of_stream().unwrap_or_else(|| Arc::clone(&self.flow))

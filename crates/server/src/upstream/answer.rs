@@ -215,7 +215,7 @@ impl Passed {
         let mut frame = body.poll_frame(cx, lease);
         let in_flight = self.in_flight.as_ref();
         // Counts the bytes that the client has not taken, over HTTP/2.
-        if let Some(held) = in_flight.and_then(|it| it.at_upstream.held())
+        if let Some(held) = in_flight.and_then(|it| it.at_upstream.timeouts.held())
             && let Poll::Ready(Some(Ok(frame))) = &mut frame
             && let Some(data) = frame.data_mut()
         {
@@ -255,7 +255,7 @@ impl Passed {
             return Poll::Pending;
         };
         in_flight.at_upstream.wait(true);
-        let since = in_flight.at_upstream.waits_since();
+        let since = in_flight.at_upstream.flow.upstream_owes_answer();
         let since = since.unwrap_or_else(Instant::now);
         let due = |since: Instant| {
             let exchange = in_flight.exchange.as_ref();

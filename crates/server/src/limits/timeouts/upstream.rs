@@ -5,10 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::{ConnTimeouts, Flow};
-use crate::limits::bodies::Held;
 
 impl ConnTimeouts {
     /// Notes that a request is passed on to an upstream, until the guard is
@@ -54,8 +51,8 @@ impl ConnTimeouts {
 /// Request that an upstream answers.
 #[derive(Debug)]
 pub(crate) struct AtUpstream {
-    timeouts: Arc<ConnTimeouts>,
-    flow: Arc<Flow>,
+    pub(crate) timeouts: Arc<ConnTimeouts>,
+    pub(crate) flow: Arc<Flow>,
 }
 
 impl AtUpstream {
@@ -63,11 +60,6 @@ impl AtUpstream {
     pub(crate) fn taken(&self, bytes: u64) {
         self.timeouts
             .taken(usize::try_from(bytes).unwrap_or(usize::MAX));
-    }
-
-    /// Returns the count of the bytes of bodies; none over HTTP/1.1.
-    pub(crate) fn held(&self) -> Option<&Arc<Held>> {
-        self.timeouts.held()
     }
 
     /// Notes whether the answer waits for more of the upstream: its silence is not the
@@ -79,11 +71,6 @@ impl AtUpstream {
         } else if !waits && self.flow.has_answer() {
             count.fetch_sub(1, Relaxed);
         }
-    }
-
-    /// Returns since when the answer waits for more of the upstream.
-    pub(crate) fn waits_since(&self) -> Option<Instant> {
-        self.flow.upstream_owes_answer()
     }
 }
 

@@ -4,7 +4,6 @@ use tokio::task::JoinHandle;
 use tokio::time::advance;
 
 use super::*;
-use crate::limits::timeouts::ConnTimeouts;
 use crate::upstream::request::exchange::GAVE_WAY;
 
 mod clients;

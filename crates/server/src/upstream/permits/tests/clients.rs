@@ -10,7 +10,7 @@ fn all(permits: &Arc<Permits>, number: u32) -> Vec<Permit> {
 
 /// Makes a body that waits for its client, and keeps its permit until it has to give way.
 fn body(mut permit: Permit) -> Arc<Exchange> {
-    let body = Arc::new(Exchange::new(false, ConnTimeouts::default().stream()));
+    let body = Arc::new(Exchange::new(false, Arc::default()));
     permit.watch(&body);
     body.flow.want_body();
     let seen = Arc::clone(&body);
