@@ -59,15 +59,12 @@ impl Rates {
         client: Option<Prefix>,
         rate: NonZeroU32,
     ) -> Result<(), Duration> {
-        self.buckets.take(self.key(scope, client), rate)
-    }
-
-    fn key(&self, scope: Scope<'_>, client: Option<Prefix>) -> Key {
-        Key {
+        let key = Key {
             pattern: self.hasher.hash_one(scope.pattern),
             rule: scope.rule,
             client,
-        }
+        };
+        self.buckets.take(key, rate)
     }
 }
 
