@@ -132,15 +132,14 @@ impl Responder {
                 // Boxed: other requests have no room for it.
                 Box::pin(ran).await?
             }
-            (admitted, action) => {
+            (admitted, _) => {
                 let reason = admitted.as_ref().err().map(|refused| refused.reason);
                 discard(context, &head, body, reason).await;
                 match admitted {
                     Ok(_) => {
                         let open = context.opener();
                         let owner = (context.host, context.tenant);
-                        let response = self.act(rule, &path, owner, &head, open).await;
-                        (Author::of(action), response)
+                        self.act(rule, &path, owner, &head, open).await
                     }
                     Err(refused) => (Author::Server, refused.answer(context.metrics)),
                 }
@@ -200,10 +199,11 @@ impl Responder {
             prefix: IpAddr::from(Ipv4Addr::UNSPECIFIED).into(),
         };
         let owner = (host, &Tenant::default());
-        self.act(rule, &path, owner, head, open).await
+        let (_, response) = self.act(rule, &path, owner, head, open).await;
+        response
     }
 
-    /// Answers by a rule without an upstream.
+    /// Answers by a rule without an upstream. Returns whose the answer is.
     async fn act(
         &self,
         rule: &Rule,
@@ -211,8 +211,8 @@ impl Responder {
         (host, tenant): (&HostName, &Tenant),
         head: &Parts,
         open: Opener<'_>,
-    ) -> Response<Body> {
-        match &rule.action {
+    ) -> (Author, Response<Body>) {
+        let response = match &rule.action {
             Action::Files(root) => {
                 let asked = Asked {
                     head,
@@ -231,8 +231,9 @@ impl Responder {
             Action::Status {
                 code,
                 text: Some(text),
-            } => Body::plain(*code, text.as_bytes().to_vec()),
-        }
+            } => return (Author::Site, Body::plain(*code, text.as_bytes().to_vec())),
+        };
+        (Author::Server, response)
     }
 
     /// Returns the guard of files and upstreams.
@@ -266,21 +267,6 @@ enum Author {
     /// The site's document: its text stays.
     Site,
     Upstream,
-}
-
-impl Author {
-    /// Returns whose content [`Responder::act`] answers with.
-    fn of(action: &Action) -> Self {
-        match action {
-            Action::Status { text: Some(_), .. } => Self::Site,
-            Action::Status { text: None, .. }
-            | Action::Files(_)
-            | Action::Scripts(..)
-            | Action::Programs(_)
-            | Action::Redirect(_)
-            | Action::Upstream(_) => Self::Server,
-        }
-    }
 }
 
 /// Returns the folder of a root for the host of a request.
