@@ -24,7 +24,6 @@ use crate::observe::metrics::RequestRefusal;
 use crate::site::body::{Body, plain};
 use crate::site::{Action, Guard, Refusals, Root, Rule, RuleOptions, Site, SitePath};
 use crate::upstream::{self, ForwardTo, Recipient};
-use admission::Admitted;
 use pass_on::pass_on;
 use passwords::Passwords;
 pub(crate) use passwords::threads as password_threads;
@@ -111,7 +110,7 @@ impl Responder {
         let length = body.as_ref().map_or(0, |body| body.size_hint().lower());
         let asked = (&head.headers, length);
         let admitted = admission::admit(context, &self.gates, rule, asked).await;
-        if let (Ok(Admitted { user: Some(user) }), Some(entry)) = (&admitted, context.entry) {
+        if let (Ok(Some(user)), Some(entry)) = (&admitted, context.entry) {
             entry.authenticated(user);
         }
         let (author, response) = match (admitted, &rule.action) {
@@ -125,7 +124,7 @@ impl Responder {
                 };
                 pass_on(context, upstreams, to, head, body).await
             }
-            (Ok(Admitted { user }), Action::Scripts(root, _) | Action::Programs(root)) => {
+            (Ok(user), Action::Scripts(root, _) | Action::Programs(root)) => {
                 let uri = head.uri.clone();
                 let asked = (rule, root, user);
                 let ran = self.run_script(context, upstreams, asked, &uri, (head, body));

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::Gates;
@@ -16,24 +16,16 @@ use crate::observe::metrics::{Metrics, RequestRefusal};
 use crate::site::body::{self, plain};
 use crate::site::{Action, Auth, Rule, RuleOptions};
 
-/// Request that its rule takes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Admitted<'r> {
-    /// Name of the user whose password it carries, if the rule has users.
-    pub(super) user: Option<&'r str>,
-}
-
 /// Refusal of a request by its rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) reason: RequestRefusal,
-    /// Time after which the client may try again.
-    retry_after: Option<Duration>,
-    /// Value of `WWW-Authenticate`.
-    challenge: Option<HeaderValue>,
+    /// Field of the answer that tells how to ask again.
+    field: Option<(HeaderName, HeaderValue)>,
 }
 
-/// Asks a rule whether it takes a request:
+/// Asks a rule whether it takes a request. Returns the name of the user whose password it
+/// carries, if the rule has users:
 ///
 /// 1. its client's address is allowed, and not denied;
 /// 2. its client's prefix keeps its rate;
@@ -48,8 +40,8 @@ pub(super) async fn admit<'r>(
     gates: &Gates,
     rule: &'r Rule,
     (fields, length): (&HeaderMap, u64),
-) -> Result<Admitted<'r>, Refused> {
-    let mut admitted = Admitted::default();
+) -> Result<Option<&'r str>, Refused> {
+    let mut user = None;
     if let Some(options) = &rule.options {
         let client = context.is_client_known.then_some(context.client);
         if !is_allowed(client, options) {
@@ -57,8 +49,7 @@ pub(super) async fn admit<'r>(
         }
         keep_rates(context, &gates.rates, options)?;
         if let Some(auth) = &options.auth {
-            let user = gates.passwords.admit(context, auth, fields).await?;
-            admitted.user = Some(user);
+            user = Some(gates.passwords.admit(context, auth, fields).await?);
         }
     }
     let gets_body = match rule.action {
@@ -68,7 +59,7 @@ pub(super) async fn admit<'r>(
     if gets_body && length > rule.body_limit() {
         return Err(Refused::of(RequestRefusal::Body));
     }
-    Ok(admitted)
+    Ok(user)
 }
 
 fn keep_rates(
@@ -76,9 +67,6 @@ fn keep_rates(
     rates: &Rates,
     options: &RuleOptions,
 ) -> Result<(), Refused> {
-    if options.rate_client.is_none() && options.rate_host.is_none() {
-        return Ok(());
-    }
     let scope = Scope {
         pattern: context.pattern,
         rule: options.rate_scope,
@@ -105,23 +93,25 @@ impl Refused {
     pub(super) fn of(reason: RequestRefusal) -> Self {
         Self {
             reason,
-            retry_after: None,
-            challenge: None,
+            field: None,
         }
     }
 
     /// Asks for the password of a user.
     pub(super) fn challenge(auth: &Auth) -> Self {
         Self {
-            challenge: Some(auth.challenge.clone()),
-            ..Self::of(RequestRefusal::Password)
+            reason: RequestRefusal::Password,
+            field: Some((WWW_AUTHENTICATE, auth.challenge.clone())),
         }
     }
 
+    /// Lets the client try again after `wait`.
     pub(super) fn until(reason: RequestRefusal, wait: Duration) -> Self {
+        // Whole seconds, rounded up: a client that waits is not early.
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Self {
-            retry_after: Some(wait),
-            ..Self::of(reason)
+            reason,
+            field: Some((RETRY_AFTER, seconds.into())),
         }
     }
 
@@ -137,13 +127,8 @@ impl Refused {
             RequestRefusal::Password => StatusCode::UNAUTHORIZED,
             RequestRefusal::PasswordsLate => StatusCode::SERVICE_UNAVAILABLE,
         });
-        if let Some(challenge) = self.challenge {
-            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-        }
-        if let Some(wait) = self.retry_after {
-            // Whole seconds, rounded up: a client that waits is not early.
-            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        if let Some((name, value)) = self.field {
+            response.headers_mut().insert(name, value);
         }
         response
     }
