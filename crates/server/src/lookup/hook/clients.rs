@@ -42,7 +42,7 @@ impl Clients {
     pub async fn admit(&self, client: IpAddr, deadline: Instant) -> Result<Token, LookupError> {
         let token = self.budget.token(client.into(), deadline);
         let admitted = timeout_at(deadline, token).await;
-        Ok(admitted.map_err(|_| LookupError::OverBudget)??)
+        admitted.unwrap_or(Err(LookupError::OverBudget))
     }
 
     /// Takes a token of the client's prefix without a wait; none if there is none now.
