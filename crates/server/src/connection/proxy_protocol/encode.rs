@@ -1,6 +1,6 @@
 //! Encodes the header for an upstream.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use super::parse::{SIGNATURE, TCP4, TCP6};
 use crate::site::ProxyVersion;
@@ -8,19 +8,31 @@ use crate::site::ProxyVersion;
 /// Encodes the header of a connection that `client` made to `server`. If one of
 /// them has IPv4 and the other IPv6, both are written as IPv6.
 pub(crate) fn encode(version: ProxyVersion, client: SocketAddr, server: SocketAddr) -> Vec<u8> {
-    let (from, to) = (client.ip().to_canonical(), server.ip().to_canonical());
-    let ports = (client.port(), server.port());
-    match (from, to) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => match version {
-            ProxyVersion::V1 => line("TCP4", &from, &to, ports),
-            ProxyVersion::V2 => block(TCP4, &from.octets(), &to.octets(), ports),
-        },
-        _ => {
-            let (from, to) = (mapped(from), mapped(to));
-            match version {
-                ProxyVersion::V1 => line("TCP6", &from, &to, ports),
-                ProxyVersion::V2 => block(TCP6, &from.octets(), &to.octets(), ports),
-            }
+    let (mut from, mut to) = (client.ip().to_canonical(), server.ip().to_canonical());
+    if from.is_ipv4() != to.is_ipv4() {
+        (from, to) = (mapped(from), mapped(to));
+    }
+    let (name, family) = match from {
+        IpAddr::V4(_) => ("TCP4", TCP4),
+        IpAddr::V6(_) => ("TCP6", TCP6),
+    };
+    let (source, destination) = (client.port(), server.port());
+    match version {
+        ProxyVersion::V1 => {
+            format!("PROXY {name} {from} {to} {source} {destination}\r\n").into_bytes()
+        }
+        ProxyVersion::V2 => {
+            let addresses = [octets(from), octets(to)].concat();
+            let length = u16::try_from(addresses.len() + 4).expect("at most 36");
+            [
+                SIGNATURE,
+                &[VERSION_2_PROXY, family],
+                &length.to_be_bytes(),
+                &addresses,
+                &source.to_be_bytes(),
+                &destination.to_be_bytes(),
+            ]
+            .concat()
         }
     }
 }
@@ -33,30 +45,17 @@ pub(crate) fn encode_local(version: ProxyVersion) -> Vec<u8> {
     }
 }
 
-fn line(family: &str, from: &impl ToString, to: &impl ToString, ports: (u16, u16)) -> Vec<u8> {
-    let (from, to) = (from.to_string(), to.to_string());
-    format!("PROXY {family} {from} {to} {} {}\r\n", ports.0, ports.1).into_bytes()
-}
-
-fn block(family: u8, from: &[u8], to: &[u8], ports: (u16, u16)) -> Vec<u8> {
-    let length = u16::try_from(from.len() + to.len() + 4).expect("at most 36");
-    let (source, destination) = (ports.0.to_be_bytes(), ports.1.to_be_bytes());
-    [
-        SIGNATURE,
-        &[VERSION_2_PROXY, family],
-        &length.to_be_bytes(),
-        from,
-        to,
-        &source,
-        &destination,
-    ]
-    .concat()
-}
-
-fn mapped(address: IpAddr) -> Ipv6Addr {
+fn octets(address: IpAddr) -> Vec<u8> {
     match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-        IpAddr::V6(v6) => v6,
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}
+
+fn mapped(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().into(),
+        v6 @ IpAddr::V6(_) => v6,
     }
 }
 
