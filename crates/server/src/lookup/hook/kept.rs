@@ -28,11 +28,10 @@ pub(crate) struct Kept {
 
 impl Kept {
     pub(super) fn new(host: Option<HostName>, until: Instant) -> Self {
-        let failures = 0;
         Self {
             host,
             until,
-            failures,
+            failures: 0,
         }
     }
 
