@@ -24,14 +24,13 @@ use hyper::server::conn::{http1, http2};
 use hyper_util::rt::TokioTimer;
 
 use crate::connection::client::Client;
-use crate::connection::request::{Refused, RequestContext};
+use crate::connection::request::{Refused, RequestContext, framing};
 use crate::limits::timeouts::ConnTimeouts;
 use crate::lookup::challenge;
 use crate::observe::access_log::{Entry, Logged};
 use crate::site::body::Body;
 use crate::tls::SEND_LIMIT;
 use crate::tls::frames::CONNECTION_WINDOW;
-use crate::tls::framing;
 use answer::{Answer, RequestGuard};
 pub(crate) use connection::serve;
 use context::ConnContext;
@@ -86,12 +85,6 @@ fn served(
     let length = request.body().size_hint().exact();
     let has_length = context.timeouts().framing().note(length);
     let framing = framing::check(request.headers(), has_length);
-    let framing = framing.map_err(|misframed| Refused {
-        status: misframed.status,
-        text: misframed.text,
-        ends: true,
-        lookup: None,
-    });
     // A request that the future makes its own inside would have room in it twice.
     let (context, mut request) = (Arc::clone(context), Some(request));
     async move { Ok(answer(&context, &mut request, framing).await) }

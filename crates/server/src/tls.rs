@@ -7,7 +7,6 @@
 
 mod corked;
 pub(crate) mod frames;
-pub(crate) mod framing;
 pub(crate) mod hello;
 mod lines;
 mod read;

@@ -1,6 +1,7 @@
 //! A request as all steps that answer it see it: who asks, for which host, over which
 //! connection.
 
+pub(crate) mod framing;
 mod negotiated;
 
 use std::net::{IpAddr, SocketAddr};
@@ -108,6 +109,23 @@ pub(crate) struct Refused {
     pub(crate) ends: bool,
     /// How the host was looked up, if it was.
     pub(crate) lookup: Option<LookupResult>,
+}
+
+impl Refused {
+    pub(crate) const fn new(status: StatusCode, text: &'static str) -> Self {
+        Self {
+            status,
+            text,
+            ends: false,
+            lookup: None,
+        }
+    }
+
+    /// Ends the connection after the refusal.
+    pub(crate) const fn ending(mut self) -> Self {
+        self.ends = true;
+        self
+    }
 }
 
 /// Facts of a routed request, for all steps that answer it.

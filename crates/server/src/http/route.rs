@@ -196,30 +196,23 @@ fn name_of(host: &str) -> Result<HostName, Refused> {
     })
 }
 
-pub(crate) const BAD_HOST: Refused = Refused {
-    status: StatusCode::BAD_REQUEST,
-    text: "The request must name one host, the same in its URL and its Host field.\n",
-    ends: false,
-    lookup: None,
-};
-const MISDIRECTED: Refused = Refused {
-    status: StatusCode::MISDIRECTED_REQUEST,
-    text: "This host is not served on this connection.\n",
-    ends: false,
-    lookup: None,
-};
-const GONE: Refused = Refused {
-    status: StatusCode::MISDIRECTED_REQUEST,
-    text: "This host is no longer served on this connection.\n",
-    ends: true,
-    lookup: None,
-};
-const UNKNOWN: Refused = Refused {
-    status: StatusCode::SERVICE_UNAVAILABLE,
-    text: "The lookup of this host failed. Try again later.\n",
-    ends: false,
-    lookup: None,
-};
+pub(crate) const BAD_HOST: Refused = Refused::new(
+    StatusCode::BAD_REQUEST,
+    "The request must name one host, the same in its URL and its Host field.\n",
+);
+const MISDIRECTED: Refused = Refused::new(
+    StatusCode::MISDIRECTED_REQUEST,
+    "This host is not served on this connection.\n",
+);
+const GONE: Refused = Refused::new(
+    StatusCode::MISDIRECTED_REQUEST,
+    "This host is no longer served on this connection.\n",
+)
+.ending();
+const UNKNOWN: Refused = Refused::new(
+    StatusCode::SERVICE_UNAVAILABLE,
+    "The lookup of this host failed. Try again later.\n",
+);
 
 /// Names that one connection remembers; few pages use more.
 const MAX_KNOWN: usize = 8;

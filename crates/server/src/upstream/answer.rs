@@ -26,10 +26,10 @@ use super::failure::Failure;
 use super::request::exchange::{Exchange, SENT};
 use super::request::fields;
 use super::servers::chosen::Chosen;
+use crate::connection::request::framing;
 use crate::limits::timeouts::AtUpstream;
 use crate::site::UpstreamTimeouts;
 use crate::site::body::Body;
-use crate::tls::framing;
 use arriving::Arriving;
 use still_served::{LongLived, StillServed};
 
