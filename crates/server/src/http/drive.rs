@@ -100,7 +100,8 @@ impl<C: Future, E: Fn(Pin<&mut C>), P: Fn(Pin<&mut C>) -> ControlFlow<()>> Drive
         let drain = &self.context.local.drain;
         let closes = drain.has_begun() || timeouts.is_winding_down();
         // A connection of HTTP/2 ends once the client knows that.
-        if !closes && !(timeouts.is_multiplexed() && drain.is_leaving()) {
+        let leaves = timeouts.is_multiplexed() && drain.is_leaving();
+        if !closes && !leaves {
             return false;
         }
         if closes && !timeouts.is_in_flight() {
