@@ -17,9 +17,9 @@ use crate::connection::peer::Peer;
 use crate::observe::metrics::{Metrics, ProxyHeaderResult};
 use crate::tls::refuse::refuse;
 pub(crate) use encode::{encode, encode_local};
+use parse::parse;
 #[cfg(fuzzing)]
 pub use parse::proxy_header;
-use parse::{Malformed, parse};
 
 /// Source of a connection, as its header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,15 +39,6 @@ struct Unfit {
     result: ProxyHeaderResult,
     /// Text for the log, in which `Closed` has no line.
     why: &'static str,
-}
-
-impl From<Malformed> for Unfit {
-    fn from(Malformed(why): Malformed) -> Self {
-        Self {
-            result: ProxyHeaderResult::Malformed,
-            why,
-        }
-    }
 }
 
 /// Reads the header that each connection of a peer in `[listen] proxy` begins
@@ -103,6 +94,10 @@ pub(crate) async fn admit(
 
 /// Reads the header and nothing after it. The caller bounds the time.
 async fn read(socket: &mut TcpStream) -> Result<Source, Unfit> {
+    let malformed = |why| Unfit {
+        result: ProxyHeaderResult::Malformed,
+        why,
+    };
     let mut seen = Vec::new();
     let mut piece = [0; PIECE];
     loop {
@@ -114,7 +109,7 @@ async fn read(socket: &mut TcpStream) -> Result<Source, Unfit> {
         }
         let before = seen.len();
         seen.extend_from_slice(&piece[..arrived]);
-        let header = parse(&seen)?;
+        let header = parse(&seen).map_err(malformed)?;
         let taken = header.map_or(arrived, |(_, length)| length - before);
         let taken = socket.read_exact(&mut piece[..taken]).await;
         taken.map_err(|_| CUT)?;

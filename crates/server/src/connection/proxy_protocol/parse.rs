@@ -4,9 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Source;
 
-/// Reason why the first bytes of a connection are no header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed(pub(super) &'static str);
+/// Reason why the first bytes of a connection are no header, for the log.
+type Malformed = &'static str;
 
 /// Parses the header that `bytes` begin with. Returns the source of the
 /// connection and the header's length; None if the header is not complete.
@@ -15,7 +14,7 @@ pub(super) struct Malformed(pub(super) &'static str);
 /// complete header or malformed.
 ///
 /// # Errors
-/// [`Malformed`], as soon as no further byte can complete a header.
+/// The reason, as soon as no further byte can complete a header.
 pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Source, usize)>, Malformed> {
     if let Some(rest) = bytes.strip_prefix(SIGNATURE) {
         let parsed = version2(rest)?;
@@ -27,7 +26,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Source, usize)>, Malformed> 
     if SIGNATURE.starts_with(bytes) || KEYWORD.starts_with(bytes) {
         return Ok(None);
     }
-    Err(Malformed("the first bytes are of neither version"))
+    Err("the first bytes are of neither version")
 }
 
 /// Describes what [`parse`] makes of `bytes`, and the header's length; None if
@@ -38,7 +37,7 @@ pub fn proxy_header(bytes: &[u8]) -> Option<(String, usize)> {
     match parse(bytes) {
         Ok(None) => None,
         Ok(Some((source, length))) => Some((format!("{source:?}"), length)),
-        Err(malformed) => Some((format!("{malformed:?}"), 0)),
+        Err(malformed) => Some((malformed.to_owned(), 0)),
     }
 }
 
@@ -48,14 +47,14 @@ fn version1(bytes: &[u8]) -> Result<Option<(Source, usize)>, Malformed> {
     let line = &bytes[..bytes.len().min(LONGEST_LINE)];
     let Some(end) = line.iter().position(|byte| *byte == b'\n') else {
         if bytes.len() >= LONGEST_LINE {
-            return Err(Malformed("version 1: the line is longer than 107 bytes"));
+            return Err("version 1: the line is longer than 107 bytes");
         }
         return Ok(None);
     };
     let line = line[..end].strip_suffix(b"\r");
-    let line = line.ok_or(Malformed("version 1: the line does not end with CRLF"))?;
+    let line = line.ok_or("version 1: the line does not end with CRLF")?;
     let text = std::str::from_utf8(&line[KEYWORD.len()..]);
-    let text = text.map_err(|_| Malformed("version 1: the line is not ASCII"))?;
+    let text = text.map_err(|_| "version 1: the line is not ASCII")?;
     Ok(Some((fields(text)?, end + 1)))
 }
 
@@ -81,7 +80,7 @@ fn fields(text: &str) -> Result<Source, Malformed> {
         .zip(fields.next().and_then(port));
     match (addresses, ports, fields.next()) {
         (Some((client, _)), Some((port, _)), None) => Ok(client_at(client, port)),
-        _ => Err(Malformed("version 1: a field is missing or malformed")),
+        _ => Err("version 1: a field is missing or malformed"),
     }
 }
 
@@ -96,14 +95,14 @@ fn port(text: &str) -> Option<u16> {
 /// addresses are skipped.
 fn version2(rest: &[u8]) -> Result<Option<(Source, usize)>, Malformed> {
     if rest.first().is_some_and(|byte| byte >> 4 != 2) {
-        return Err(Malformed("version 2: the version is unknown"));
+        return Err("version 2: the version is unknown");
     }
     let Some((&[version, family, high, low], block)) = rest.split_first_chunk() else {
         return Ok(None);
     };
     let length = usize::from(u16::from_be_bytes([high, low]));
     if length > LONGEST_BLOCK {
-        return Err(Malformed("version 2: addresses and TLVs are too long"));
+        return Err("version 2: addresses and TLVs are too long");
     }
     let Some(block) = block.get(..length) else {
         return Ok(None);
@@ -111,7 +110,7 @@ fn version2(rest: &[u8]) -> Result<Option<(Source, usize)>, Malformed> {
     let source = match version & 0x0f {
         LOCAL => Source::Local,
         PROXY => addresses(family, block)?,
-        _ => return Err(Malformed("version 2: the command is unknown")),
+        _ => return Err("version 2: the command is unknown"),
     };
     Ok(Some((source, FIXED + length)))
 }
@@ -123,9 +122,9 @@ fn addresses(family: u8, block: &[u8]) -> Result<Source, Malformed> {
         // A receiver takes those that it has no use for as unspecified (section
         // 2.2).
         UNSPECIFIED | UDP4 | UDP6 | UNIX_STREAM | UNIX_DATAGRAM => return Ok(Source::Unknown),
-        _ => return Err(Malformed("version 2: the address family is unknown")),
+        _ => return Err("version 2: the address family is unknown"),
     };
-    client.ok_or(Malformed("version 2: the addresses are cut"))
+    client.ok_or("version 2: the addresses are cut")
 }
 
 /// Returns the client of a block: addresses of client and server, of `N` bytes each, then
