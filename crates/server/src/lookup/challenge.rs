@@ -5,15 +5,13 @@ mod certificate;
 mod token;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{Request, Response};
 use rustls::ServerConfig;
 use sekisho_certs::{ChallengeKind, Challenges, HostName, KeyAuthorization, LookupError};
 use tokio::time::{Instant, timeout_at};
 
-use crate::limits::budget::{Budget, Prefix};
-use crate::limits::log_limiter::LogLimits;
+use crate::limits::budget::Prefix;
 use crate::lookup::ask::Hosts;
 use crate::site::body::Body;
 use certificate::Certificates;
@@ -22,10 +20,8 @@ use certificate::Certificates;
 pub(crate) struct Answers {
     challenges: Arc<Challenges>,
     certificates: Certificates,
-    budget: Arc<Budget>,
-    log_limits: Arc<LogLimits>,
-    /// Time limit to read an answer over HTTP.
-    lookup_limit: Duration,
+    /// Hosts whose budget loads are charged to, and whose time limit those over HTTP have.
+    hosts: Arc<Hosts>,
 }
 
 /// Returns the response to a request for the key authorization of a token (RFC
@@ -47,13 +43,11 @@ pub(crate) fn respond<B>(
 
 impl Answers {
     /// Makes a key for the certificates. Loads are charged as those of `hosts` are.
-    pub(crate) fn new(challenges: Arc<Challenges>, hosts: &Hosts) -> Self {
+    pub(crate) fn new(challenges: Arc<Challenges>, hosts: Arc<Hosts>) -> Self {
         Self {
             challenges,
             certificates: Certificates::new(),
-            budget: Arc::clone(&hosts.budget),
-            log_limits: Arc::clone(&hosts.log_limits),
-            lookup_limit: hosts.lookup_limit,
+            hosts,
         }
     }
 
@@ -77,13 +71,13 @@ impl Answers {
     /// Returns the response that answers a challenge of this token; None if there
     /// is no such challenge, or if it can't be read.
     async fn over_http(&self, token: &str, prefix: Prefix) -> Option<Response<Body>> {
-        let deadline = Instant::now() + self.lookup_limit;
+        let deadline = Instant::now() + self.hosts.lookup_limit;
         let kind = ChallengeKind::Http01;
         let answer = self.find(kind, token, prefix, deadline);
         match answer.await {
             Ok(answer) => answer.map(|answer| token::response(&answer)),
             Err(error) => {
-                self.log_limits.challenge_failed(token, &error);
+                self.hosts.log_limits.challenge_failed(token, &error);
                 None
             }
         }
@@ -109,7 +103,7 @@ impl Answers {
             return Ok(Some(own));
         }
         let read = async {
-            let permit = self.budget.admit(prefix, deadline).await?;
+            let permit = self.hosts.budget.admit(prefix, deadline).await?;
             let (challenges, key) = (Arc::clone(&self.challenges), key.to_owned());
             // A task of its own keeps the permit: a client that disconnects must
             // not free it early.

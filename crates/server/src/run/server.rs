@@ -249,7 +249,7 @@ fn assemble(settings: Settings, parts: Parts, https_port: u16) -> (Arc<Common>, 
         })
     });
     let answers = parts.challenges;
-    let answers = answers.map(|challenges| Arc::new(Answers::new(challenges, &hosts)));
+    let answers = answers.map(|challenges| Arc::new(Answers::new(challenges, Arc::clone(&hosts))));
     let (servers, background) = Servers::new(Arc::clone(&metrics), settings.name_servers);
     let open = metrics.upstream().connections.clone();
     let upstreams = Arc::new(Upstreams {
