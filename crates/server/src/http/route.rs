@@ -131,15 +131,12 @@ impl Routes {
             let lookup = found.lookup;
             return Err(Refused { lookup, ..gone });
         }
-        let choice = None;
-        Ok(self.note(
-            connection,
-            Known {
-                name,
-                found,
-                choice,
-            },
-        ))
+        let new = Known {
+            name,
+            found,
+            choice: None,
+        };
+        Ok(self.note(connection, new))
     }
 
     /// Returns the earlier result for a name as a request writes it, if it is current.

@@ -71,19 +71,14 @@ async fn choose(
     report.name(name);
     let prefix = Prefix::from(peer.address.ip());
     let found = answers.over_tls(name, prefix, deadline);
+    let log_limits = &parts.hosts.log_limits;
     match found.await {
         Ok(config) => {
-            parts
-                .hosts
-                .log_limits
-                .challenge_asked(name, config.is_some());
+            log_limits.challenge_asked(name, config.is_some());
             config.ok_or_else(absent)
         }
         Err(error) => {
-            parts
-                .hosts
-                .log_limits
-                .challenge_failed(name.as_str(), &error);
+            log_limits.challenge_failed(name.as_str(), &error);
             Err(Refusal::failed(is_overload(&error)))
         }
     }

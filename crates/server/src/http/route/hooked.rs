@@ -5,7 +5,6 @@ use tokio::time::Instant;
 
 use super::{GONE, Known, MISDIRECTED, Routes, UNKNOWN, refusal};
 use crate::connection::request::{Connection, Refused, Target};
-use crate::lookup::ask::Unfound;
 use crate::lookup::hook::{Hooked, Kept, Unserved, is_failure};
 use crate::observe::metrics::LookupResult;
 
@@ -54,20 +53,15 @@ impl Routes {
         let Some(host) = known.chosen() else {
             return Ok(None);
         };
-        let asked = self
-            .routing
-            .hosts
-            .ask(host, connection.prefix, deadline, None);
+        let hosts = &self.routing.hosts;
+        let asked = hosts.ask(host, connection.prefix, deadline, None);
         match asked.await {
             Ok(found) if found.served.host().is_same(known.found.served.host()) => {
                 known.found = found;
                 Ok(Some(known))
             }
-            Ok(_)
-            | Err(Unfound {
-                absence: Some(_), ..
-            }) => Ok(None),
-            Err(failed) => Err(refusal(&failed, UNKNOWN)),
+            Err(unfound) if unfound.absence.is_none() => Err(refusal(&unfound, UNKNOWN)),
+            Ok(_) | Err(_) => Ok(None),
         }
     }
 
