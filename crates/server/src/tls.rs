@@ -64,12 +64,7 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// Makes a stream. `rest` holds the bytes received after the ClientHello.
-    pub(crate) fn new(
-        socket: TcpStream,
-        tls: ServerConnection,
-        rest: Vec<u8>,
-        timeouts: Arc<ConnTimeouts>,
-    ) -> Self {
+    pub(crate) fn new(socket: TcpStream, tls: ServerConnection, rest: Vec<u8>) -> Self {
         let mut tls = Box::new(tls);
         tls.set_buffer_limit(Some(SEND_LIMIT));
         Self {
@@ -78,7 +73,7 @@ impl Stream {
             unread: Bytes::new(),
             stash: rest,
             bulk: Bulk::default(),
-            timeouts,
+            timeouts: Arc::default(),
             parser: LineParser::default(),
             frames: None,
             delays_tickets: false,
@@ -92,6 +87,11 @@ impl Stream {
     /// Returns the TLS connection, to read what was negotiated.
     pub(crate) fn tls(&self) -> &ServerConnection {
         &self.tls
+    }
+
+    /// Returns the timeouts of the connection, which its requests share.
+    pub(crate) fn timeouts(&self) -> &Arc<ConnTimeouts> {
+        &self.timeouts
     }
 
     /// Returns the address that the client connected to; None if the system can't tell.

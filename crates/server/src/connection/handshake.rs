@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::connection::peer::Peer;
 use crate::limits::budget::Prefix;
 use crate::limits::settings::Defaults;
-use crate::limits::timeouts::{ConnTimeouts, LINGER};
+use crate::limits::timeouts::LINGER;
 use crate::lookup::ask::{FoundHost, Hosts, Unfound};
 use crate::lookup::challenge::Answers;
 use crate::lookup::hook::{Chooser, Hooked, Kept};
@@ -50,7 +50,6 @@ pub(crate) struct Handshakes {
 /// A connection whose handshake is done.
 pub(crate) struct Established {
     pub(crate) stream: Stream,
-    pub(crate) timeouts: Arc<ConnTimeouts>,
     pub(crate) looked: Looked,
 }
 
@@ -124,8 +123,7 @@ pub(crate) async fn establish(
             return None;
         }
     };
-    let timeouts = Arc::new(ConnTimeouts::default());
-    let stream = Stream::new(socket, tls, rest, Arc::clone(&timeouts));
+    let stream = Stream::new(socket, tls, rest);
     let stream = finish(
         stream,
         &chosen.looked.found.served,
@@ -137,7 +135,6 @@ pub(crate) async fn establish(
     let stream = stream.await?;
     Some(Established {
         stream,
-        timeouts,
         looked: chosen.looked,
     })
 }

@@ -112,6 +112,7 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
+    /// Makes the refusal of a request that looked up no host. The connection goes on.
     pub(crate) const fn new(status: StatusCode, text: &'static str) -> Self {
         Self {
             status,
@@ -121,7 +122,7 @@ impl Refused {
         }
     }
 
-    /// Ends the connection after the refusal.
+    /// Makes the connection end after the refusal.
     pub(crate) const fn ending(mut self) -> Self {
         self.ends = true;
         self

@@ -76,11 +76,7 @@ pub(super) struct ConnContext {
 
 impl ConnContext {
     pub(super) fn new(established: Established, peer: Peer, local: Arc<Local>) -> (Stream, Self) {
-        let Established {
-            stream,
-            timeouts,
-            looked,
-        } = established;
+        let Established { stream, looked } = established;
         let (address, is_known) = (peer.address, peer.is_known);
         let service = &local.service;
         let context = Self {
@@ -93,7 +89,7 @@ impl ConnContext {
                 server: peer.server(|| stream.local_address()),
                 prefix: address.ip().into(),
                 tls: stream.tls().into(),
-                timeouts,
+                timeouts: Arc::clone(stream.timeouts()),
                 files: OpenFiles::default(),
                 drain: Arc::clone(&local.drain),
                 takeover: Mutex::default(),

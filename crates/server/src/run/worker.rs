@@ -206,7 +206,7 @@ impl Local {
         Stage::new(async move {
             let (handshakes, signing) = (&local.common.handshakes, &local.signing);
             let established = establish(socket, peer, begun, handshakes, signing).await?;
-            activity.read_from(&established.timeouts);
+            activity.read_from(established.stream.timeouts());
             Some(serve(established, peer, &local.http))
         })
     }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::refusal::{Refusal, failure};
 use super::{Handshakes, Peer, Report, exchange};
 use crate::limits::budget::Prefix;
-use crate::limits::timeouts::{ConnTimeouts, LINGER};
+use crate::limits::timeouts::LINGER;
 use crate::lookup::ask::is_overload;
 use crate::observe::metrics::HandshakeResult;
 use crate::tls::Stream;
@@ -36,7 +36,7 @@ pub(super) async fn answer(
         Ok(tls) => tls,
         Err(error) => return report.refuse(socket, &error.into(), parts).await,
     };
-    let mut stream = Stream::new(socket, tls, rest, Arc::new(ConnTimeouts::default()));
+    let mut stream = Stream::new(socket, tls, rest);
     let result = timeout_at(deadline, exchange(&mut stream, None)).await;
     let counted = failure(&result).unwrap_or(HandshakeResult::Challenge);
     report.end(counted, parts);
