@@ -13,7 +13,6 @@ mod range;
 mod reads;
 mod scripts;
 mod stream;
-mod tried;
 
 use std::fmt;
 use std::sync::Arc;
@@ -75,8 +74,8 @@ impl Files {
             Err(StatusCode::BAD_REQUEST) => return plain(StatusCode::BAD_REQUEST),
             _ if !asked.tried().is_empty() => {
                 // Boxed: requests that try nothing have no room for it.
-                let first = Box::pin(self.first_tried(folder, &asked, open));
-                return first.await;
+                let first = Box::pin(self.find_script(folder, asked, None, open));
+                return first.await.expect_err("no script was looked for");
             }
             Err(status) => return plain(status),
             Ok(path) => path,

@@ -92,8 +92,8 @@
 //!    │
 //!    ├─ files.rs      files below a root; site/guard.rs says which roots, site/open.rs
 //!    │                opens them; files/reads.rs shares reads out;
-//!    │                files/tried.rs takes the first of several;
-//!    │                files/scripts.rs finds those that a FastCGI server runs
+//!    │                files/scripts.rs takes the first of several, and finds
+//!    │                those that a FastCGI server runs
 //!    ├─ upstream.rs   other servers and FastCGI: see "The way to an upstream";
 //!    │                upstream/program.rs has cgi.rs run a CGI program
 //!    ├─ site/redirect.rs   elsewhere

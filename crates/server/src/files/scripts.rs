@@ -43,13 +43,17 @@ impl Files {
     /// 2. for a folder, its script `index`;
     /// 3. a file, which is never one with the name of a script.
     ///
+    /// A directory without a slash at its end is nothing, except as the request's own path,
+    /// which redirects to it. Each path has an entry of its own in the cache, also if it is
+    /// missing.
+    ///
     /// # Errors
     /// The answer without a script: a file, or an error.
     pub(crate) async fn find_script(
         &self,
         folder: Folder<'_>,
         asked: Asked<'_>,
-        scripts: &Scripts,
+        scripts: Option<&Scripts>,
         open: Opener<'_>,
     ) -> Result<ScriptPath, Response<Body>> {
         if FilePath::parse(asked.rewritten) == Err(StatusCode::BAD_REQUEST) {
@@ -62,6 +66,7 @@ impl Files {
         };
         for candidate in tried {
             let path = candidate.path(asked.rewritten.as_str()).map_err(plain)?;
+            // Paths that are never served, such as hidden ones, are nothing.
             let Ok(path) = FilePath::of_decoded(&path) else {
                 continue;
             };
@@ -84,19 +89,21 @@ impl Files {
         folder: Folder<'_>,
         asked: &Asked<'_>,
         path: &FilePath<'_>,
-        scripts: &Scripts,
+        scripts: Option<&Scripts>,
         open: Opener<'_>,
     ) -> Result<Result<ScriptPath, Response<Body>>, NoFile> {
-        match self.script(folder, path, scripts).await {
-            Ok(Some(script)) => return Ok(Ok(script)),
-            Ok(None) => {}
-            Err(status) => return Ok(Err(plain(status))),
-        }
-        // A script that comes about at this moment is no file either.
-        let is_folder = path.as_str().is_empty() || path.as_str().ends_with('/');
-        let named = if is_folder { INDEX_FILE } else { path.as_str() };
-        if scripts.contain(named) {
-            return Err(NoFile::Missing);
+        if let Some(scripts) = scripts {
+            match self.script(folder, path, scripts).await {
+                Ok(Some(script)) => return Ok(Ok(script)),
+                Ok(None) => {}
+                Err(status) => return Ok(Err(plain(status))),
+            }
+            // A script that comes about at this moment is no file either.
+            let is_folder = path.as_str().is_empty() || path.as_str().ends_with('/');
+            let named = if is_folder { INDEX_FILE } else { path.as_str() };
+            if scripts.contain(named) {
+                return Err(NoFile::Missing);
+            }
         }
         if !asked.is_read() {
             // Only what is there may be asked for in the wrong way.
