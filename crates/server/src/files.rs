@@ -207,20 +207,11 @@ impl Files {
     ) -> Option<Found> {
         let permit = timeout(READ_WAIT, reads.permit()).await.ok()?.ok()?;
         let shared = Arc::clone(&self.0);
-        let reading = spawn_blocking(move || {
-            let found = shared.load(key, &tenant, known);
-            (found, permit)
-        });
+        let reading = spawn_blocking(move || shared.load(key, &tenant, known, permit));
         let broken = Found::Refused(StatusCode::INTERNAL_SERVER_ERROR);
         // The timeout covers a disk that hangs, and threads that all wait for
         // it.
-        Some(match timeout(READ_WAIT, reading).await.ok()? {
-            Ok((Found::Large { file, .. }, permit)) => Found::Large {
-                file,
-                _permit: Some(Box::new(permit)),
-            },
-            read => read.map_or(broken, |(found, _)| found),
-        })
+        Some(timeout(READ_WAIT, reading).await.ok()?.unwrap_or(broken))
     }
 
     /// Revalidates an entry in the background, once at a time. While the disk
@@ -235,8 +226,7 @@ impl Files {
         let tenant = folder.tenant.clone();
         spawn_blocking(move || {
             let known = claim.entry();
-            shared.load(key, &tenant, Some(known));
-            drop(permit);
+            shared.load(key, &tenant, Some(known), permit);
         });
     }
 }
@@ -314,7 +304,13 @@ impl Collector for FilesState {
 
 impl FilesState {
     /// Reads a path below a tenant's root and caches the result. Blocks.
-    fn load(&self, key: Key, tenant: &Tenant, known: Option<Arc<Entry>>) -> Found {
+    fn load(
+        &self,
+        key: Key,
+        tenant: &Tenant,
+        known: Option<Arc<Entry>>,
+        permit: ReadPermit,
+    ) -> Found {
         let checked = self.cache.now();
         let identity = known.as_ref().and_then(|entry| entry.identity());
         let loaded = load::load(&key, identity, &self.guard);
@@ -334,10 +330,9 @@ impl FilesState {
             Loaded::Cached(what) => what,
             Loaded::Large(file) => {
                 self.cache.insert(key, What::Large, checked);
-                let file = Box::new(file);
                 return Found::Large {
-                    file,
-                    _permit: None,
+                    file: Box::new(file),
+                    _permit: Box::new(permit),
                 };
             }
             Loaded::Forbidden(why) => {
@@ -369,7 +364,7 @@ enum Found {
         file: Box<load::LargeFile>,
         /// Read permit; it bounds the open files that have no permit of
         /// [`Permits`] yet.
-        _permit: Option<Box<ReadPermit>>,
+        _permit: Box<ReadPermit>,
     },
     /// A file that was large when it was last opened, and was not opened now.
     Noted,
