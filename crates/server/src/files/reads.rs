@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use sekisho_certs::Tenant;
 use sekisho_gate::{Denied, Gate, Permit, Sharing};
 
@@ -135,21 +136,7 @@ impl FolderReads {
 
     /// Takes a permit without waiting, if there is one.
     pub(crate) fn try_permit(&self) -> Option<ReadPermit> {
-        let gates = &*self.reads.0;
-        let template = || gates.templates.try_enter(self.of_tenant(&self.root));
-        Some(ReadPermit {
-            _folder: gates.folders.try_enter(self.of_tenant(&self.folder))?,
-            _template: match self.has_host {
-                true => Some(template()?),
-                false => None,
-            },
-            _tenant: gates.tenants.try_enter(self.tenant.clone())?,
-            _device: match &self.device {
-                Some(device) => Some(device.0.try_enter(self.root())?),
-                None => None,
-            },
-            _all: gates.all.try_enter(self.root())?,
-        })
+        self.permit().now_or_never()?.ok()
     }
 
     fn of_tenant(&self, text: &Arc<str>) -> (Tenant, Arc<str>) {
