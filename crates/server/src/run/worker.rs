@@ -57,11 +57,12 @@ pub(crate) struct Common {
     pub(crate) on_worker: fn(),
 }
 
-/// Registration of a worker that has not drained yet, in the count of all such
-/// workers. Dropping the registration ends the other workers' wait for this one.
+/// Registration of a worker that has not drained yet. Dropping the registration ends the
+/// other workers' wait for this one.
 pub(crate) struct Working {
-    working: watch::Sender<usize>,
-    is_registered: bool,
+    /// Closed once no worker has its receiver any more.
+    all: watch::Sender<()>,
+    own: Option<watch::Receiver<()>>,
 }
 
 /// A listening socket of one worker.
@@ -81,30 +82,17 @@ struct Local {
 impl Working {
     /// Registers `count` workers.
     pub(crate) fn all(count: usize) -> impl Iterator<Item = Self> {
-        let working = watch::Sender::new(count);
-        std::iter::repeat_n(working, count).map(|working| Self {
-            working,
-            is_registered: true,
+        let all = watch::Sender::new(());
+        std::iter::repeat_n(all, count).map(|all| Self {
+            own: Some(all.subscribe()),
+            all,
         })
     }
 
     /// Ends this worker's registration, and waits for the others'.
     async fn all_end(&mut self) {
-        self.end();
-        // Fails only once the sender is gone, which `self` holds.
-        let _ = self.working.subscribe().wait_for(|left| *left == 0).await;
-    }
-
-    fn end(&mut self) {
-        if std::mem::take(&mut self.is_registered) {
-            self.working.send_modify(|working| *working -= 1);
-        }
-    }
-}
-
-impl Drop for Working {
-    fn drop(&mut self) {
-        self.end();
+        self.own = None;
+        self.all.closed().await;
     }
 }
 
