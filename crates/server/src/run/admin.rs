@@ -187,20 +187,14 @@ impl Admin {
         if let Some(refused) = access::refuse(request, self.0.token.as_ref()) {
             return refused;
         }
-        let path = request.uri().path();
-        let control = match path {
-            "/reload" => Some(Control::Reload),
-            "/upgrade" => Some(Control::Upgrade),
-            _ => None,
-        };
-        if let Some(control) = control {
-            return self.control(request.method(), control, audience).await;
+        let (method, path) = (request.method(), request.uri().path());
+        match path {
+            "/reload" => return self.control(method, Control::Reload, audience).await,
+            "/upgrade" => return self.control(method, Control::Upgrade, audience).await,
+            "/healthz" | "/readyz" | "/metrics" | "/status" => {}
+            _ => return plain(StatusCode::NOT_FOUND),
         }
-        let answers = ["/healthz", "/readyz", "/metrics", "/status"];
-        if !answers.contains(&path) {
-            return plain(StatusCode::NOT_FOUND);
-        }
-        if request.method() != Method::GET && request.method() != Method::HEAD {
+        if method != Method::GET && method != Method::HEAD {
             return method_not_allowed("GET, HEAD");
         }
         let mut response = match path {
