@@ -92,7 +92,7 @@ impl Serving {
         let keeper = keeper(config, &opened, &documents, Arc::clone(&ring), handed);
         let feed = background.block_on(feed(&opened, &lookup, documents));
         let keeper = background.block_on(filled(keeper, &opened));
-        let (shutdown, access_log) = (Shutdown::new(), open::access_log::open(config)?);
+        let (shutdown, access_log) = (Shutdown::default(), open::access_log::open(config)?);
         let parts = Parts {
             lookup,
             metrics: Arc::clone(&metrics),

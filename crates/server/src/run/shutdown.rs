@@ -18,17 +18,11 @@ pub enum Phase {
     Ending,
 }
 
-/// Handle that moves a server through its shutdown phases.
+/// Handle that moves a server through its shutdown phases, from [`Phase::Serving`] on.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown(watch::Sender<Phase>);
 
 impl Shutdown {
-    /// Begins in phase [`Phase::Serving`].
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Leaves new connections to another process, and lets open ones end in their time.
     pub fn leave(&self) {
         self.advance(Phase::Leaving);

@@ -185,7 +185,7 @@ pub fn start(store: impl Into<Arc<Scripted>>, setup: &Setup) -> Running {
     let server =
         Server::build(setup.settings.clone(), parts, Inherited::default()).expect("a server");
     let addresses = server.addresses().clone();
-    let shutdown = Shutdown::new();
+    let shutdown = Shutdown::default();
     Running {
         address: addresses.https[0],
         http: addresses.http[0],
