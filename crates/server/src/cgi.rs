@@ -92,9 +92,8 @@ impl Programs {
     ) -> Result<T, StartError> {
         let permit = enter(&self.starting, tenant, STARTS_OF_TENANT, until).await?;
         let looked = spawn_blocking(move || {
-            let found = look();
-            drop(permit);
-            found
+            let _permit = permit;
+            look()
         });
         match timeout_at(until, looked).await {
             Ok(Ok(found)) => Ok(found),
@@ -164,9 +163,8 @@ async fn spawn(job: Job, starting: Permit<Tenant>) -> io::Result<(Running, Watch
     // would leave no zombies: the group's id could be reused before its last signal.
     let children = signal(SignalKind::child())?;
     let spawned = spawn_blocking(move || {
-        let spawned = spawn::spawn(job, children);
-        drop(starting);
-        spawned
+        let _starting = starting;
+        spawn::spawn(job, children)
     });
     spawned
         .await

@@ -65,9 +65,8 @@ impl Stream {
             let read_permit = timeout(PIECE_WAIT, reads.permit()).await?;
             let read_permit = read_permit.map_err(busy)?;
             let read = spawn_blocking(move || {
-                let piece = read_piece(&file, offset, len, permit);
-                drop(read_permit);
-                piece
+                let _read_permit = read_permit;
+                read_piece(&file, offset, len, permit)
             });
             timeout(PIECE_WAIT, read).await??
         })

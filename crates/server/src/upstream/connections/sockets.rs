@@ -42,9 +42,8 @@ impl Sockets {
             Denied::Late => Failure::SocketLate,
         })?;
         let opened = spawn_blocking(move || {
-            let opened = open();
-            drop(permit);
-            opened
+            let _permit = permit;
+            open()
         });
         match timeout_at(until, opened).await {
             Ok(Ok(opened)) => opened.map_err(Failure::Connect),
