@@ -1,7 +1,6 @@
 //! Streams a file: reads it while it is sent.
 
 use std::fs::File;
-use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -4,8 +4,6 @@
 mod copied;
 mod run;
 
-use std::error::Error;
-use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::answer::arriving::Arriving;
 use super::connections::lease::Lease;
 use super::connections::pool::Opened;
+use super::conversation::Broken;
 use super::failure::Failure;
 use super::parts::Worker;
 use super::request::exchange::{Exchange, HELD};
@@ -293,9 +292,6 @@ impl Sending<'_> {
         servers.choose(self.upstream, &by, tried)
     }
 }
-
-/// Error of a connection.
-type Broken = Box<dyn Error + Send + Sync>;
 
 /// Request that got no answer.
 struct Unanswered {

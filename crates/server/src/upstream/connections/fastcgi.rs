@@ -4,7 +4,6 @@ pub(in crate::upstream) mod record;
 #[cfg(fuzzing)]
 pub(in crate::upstream) mod testing;
 
-use std::future::Future as _;
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};

@@ -1,6 +1,5 @@
 //! Runs active checks, each until it is no longer used.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
