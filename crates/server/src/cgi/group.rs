@@ -1,6 +1,6 @@
 //! The process group of a program.
 
-use rustix::io::Errno;
+use rustix::io::retry_on_intr;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, kill_process_group, waitid,
     waitpgid, waitpid,
@@ -16,7 +16,7 @@ use tokio::signal::unix;
 pub(super) struct Group {
     leader: Pid,
     children: unix::Signal,
-    /// The id may belong to others by now.
+    /// Another has waited for the program: the id may belong to others by now.
     is_reaped: bool,
 }
 
@@ -36,10 +36,9 @@ impl Group {
     pub(super) async fn exit(&mut self) -> Option<i32> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         loop {
-            match waitid(WaitId::Pid(self.leader), options) {
+            match retry_on_intr(|| waitid(WaitId::Pid(self.leader), options)) {
                 Ok(Some(ended)) => return ended.terminating_signal(),
                 Ok(None) => _ = self.children.recv().await,
-                Err(Errno::INTR) => {}
                 // There is no zombie, so the id must not be used any more.
                 Err(_) => {
                     self.is_reaped = true;
@@ -70,26 +69,18 @@ impl Group {
     pub(super) fn end(self) {
         self.kill();
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        while matches!(waitid(WaitId::Pid(self.leader), options), Err(Errno::INTR)) {}
-    }
-
-    /// Frees the id, once the program has ended. A server that takes the children of processes
-    /// that end, as process 1 does, also waits for those of the group.
-    fn reap(&mut self) {
-        if !self.is_reaped {
-            self.is_reaped = true;
-            while matches!(
-                waitpid(Some(self.leader), WaitOptions::NOHANG),
-                Err(Errno::INTR)
-            ) {}
-            while let Ok(Some(_)) = waitpgid(self.leader, WaitOptions::NOHANG) {}
-        }
+        let _ = retry_on_intr(|| waitid(WaitId::Pid(self.leader), options));
     }
 }
 
 impl Drop for Group {
+    /// Kills the group, and frees its id if the program has ended. A server that takes the
+    /// children of processes that end, as process 1 does, also waits for those of the group.
     fn drop(&mut self) {
         self.kill();
-        self.reap();
+        if !self.is_reaped {
+            let _ = retry_on_intr(|| waitpid(Some(self.leader), WaitOptions::NOHANG));
+            while let Ok(Some(_)) = waitpgid(self.leader, WaitOptions::NOHANG) {}
+        }
     }
 }
