@@ -7,9 +7,10 @@ use std::fs::Metadata;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use sekisho_certs::lock;
 use tokio::net::lookup_host;
 use tokio::time::{sleep, timeout};
 
@@ -41,7 +42,7 @@ pub struct OwnAddresses {
     servers: Vec<Server>,
     sockets: Vec<PathBuf>,
     /// Ports of stores, and of the nodes that they announce.
-    ports: RwLock<BTreeSet<u16>>,
+    ports: Mutex<BTreeSet<u16>>,
     /// Listening addresses with the ports that the system chose.
     bound: OnceLock<Vec<SocketAddr>>,
     /// Number of times that addresses were added since the start. Release and Acquire:
@@ -56,7 +57,7 @@ struct Server {
     /// Public addresses don't count.
     is_private: bool,
     /// Addresses of the host; None until it was resolved once.
-    resolved: RwLock<Option<Vec<Resolved>>>,
+    resolved: Mutex<Option<Vec<Resolved>>>,
 }
 
 /// Unmapped address that a name led to, and when it did so last.
@@ -95,7 +96,7 @@ impl OwnAddresses {
 
     /// Adds ports of nodes that a store announces.
     pub fn announce(&self, ports: impl IntoIterator<Item = u16>) {
-        let mut known = write(&self.ports);
+        let mut known = lock(&self.ports);
         let before = known.len();
         known.extend(ports);
         if known.len() > before {
@@ -135,7 +136,7 @@ impl OwnAddresses {
         };
         self.listeners.iter().chain(bound).any(is_listener)
             || self.servers.iter().any(is_at)
-            || read(&self.ports).contains(&port)
+            || lock(&self.ports).contains(&port)
     }
 
     /// Compares a socket's path with those of own sockets.
@@ -158,7 +159,7 @@ impl Server {
             host,
             port,
             is_private: false,
-            resolved: RwLock::new(literal),
+            resolved: Mutex::new(literal),
         }
     }
 
@@ -178,7 +179,7 @@ impl Server {
     /// Adds addresses to those that the name led to within [`KEPT`]: name servers
     /// answer with some of many, others each time. Returns whether any is new.
     fn learn(&self, found: impl Iterator<Item = IpAddr>, now: Instant) -> bool {
-        let mut resolved = write(&self.resolved);
+        let mut resolved = lock(&self.resolved);
         let known = resolved.get_or_insert_default();
         let mut is_new = false;
         for ip in found.take(MOST) {
@@ -202,21 +203,13 @@ impl Server {
         if port != self.port || self.is_private && is_public(ip) {
             return false;
         }
-        let resolved = read(&self.resolved);
+        let resolved = lock(&self.resolved);
         let Some(resolved) = &*resolved else {
             return unresolved && !self.is_private;
         };
         let mut ips = resolved.iter().map(|known| known.ip);
         ips.clone().any(|own| own == ip) || (ips.any(is_local) && is_local(ip))
     }
-}
-
-fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns whether an unmapped address is none of a private network.
@@ -310,7 +303,7 @@ mod tests {
             let ips = (0..=255).map(|last| IpAddr::from([192, 0, third, last]));
             assert!(server.learn(ips, now + AGAIN * u32::from(third)));
         }
-        let known = server.resolved.read().unwrap();
+        let known = server.resolved.lock().unwrap();
         assert_eq!(known.as_ref().unwrap().len(), MOST);
         drop(known);
         assert!(server.is_at([192, 0, 3, 9].into(), 5432, true));
