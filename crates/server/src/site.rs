@@ -24,7 +24,6 @@ mod upstream;
 pub mod value;
 mod weight;
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -293,18 +292,13 @@ impl SiteDocument {
 }
 
 /// Part of a site that a [`Guard`] refuses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} {what}: {refusal}")]
 pub struct Refused {
     /// `root`, `upstream` or `field`.
     kind: &'static str,
     what: String,
     refusal: Refusal,
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.kind, self.what, self.refusal)
-    }
 }
 
 /// Bytes of the longest document.

@@ -40,49 +40,37 @@ pub struct Guard {
 }
 
 /// Reasons why a root, file or upstream is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The root of a host record lies outside of `[sites] allow`.
+    #[error("the root lies outside of the folders of [sites] allow")]
     OutsideAllow,
     /// A symbolic link leads the root out of the part that the operator chose.
+    #[error(
+        "a symbolic link leads the root out of the folder of [sites] allow that holds it, or out \
+         of the tenant's folder of [site] root"
+    )]
     Link,
     /// The file is one of the server's own, lies beside one, or in a folder with keys or
     /// programs.
+    #[error(
+        "it is one of the server's own files, lies beside one, or belongs to the keys of [hook] \
+         folders or to the programs of a cgi: entry of [sites] allow"
+    )]
     OwnFile,
     /// The upstream of a host record is at an address or socket that is not
     /// allowed.
+    #[error(
+        "the upstream lies outside of the networks and sockets of [sites] allow, or is link-local \
+         or the server's own"
+    )]
     Upstream,
     /// The root of a host record with programs lies in no `cgi:` entry of `[sites] allow`.
+    #[error("the root of programs lies in no folder of a cgi: entry of [sites] allow")]
     Programs,
     /// A rule's `request` changes the field that this key of `[sites]` names.
+    #[error("only the server sets the field of [sites] {0}")]
     Field(&'static str),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
-            Self::Field(key) => {
-                return write!(f, "only the server sets the field of [sites] {key}");
-            }
-            Self::Programs => {
-                "the root of programs lies in no folder of a cgi: entry of [sites] allow"
-            }
-            Self::OutsideAllow => "the root lies outside of the folders of [sites] allow",
-            Self::Link => {
-                "a symbolic link leads the root out of the folder of [sites] allow that holds it, \
-                 or out of the tenant's folder of [site] root"
-            }
-            Self::OwnFile => {
-                "it is one of the server's own files, lies beside one, or belongs to the keys of \
-                 [hook] folders or to the programs of a cgi: entry of [sites] allow"
-            }
-            Self::Upstream => {
-                "the upstream lies outside of the networks and sockets of [sites] allow, or is \
-                 link-local or the server's own"
-            }
-        };
-        f.write_str(text)
-    }
 }
 
 /// Counters of refusals by reason. Clones share them.
