@@ -10,6 +10,7 @@ use aws_lc_rs::digest;
 use data_encoding::BASE64;
 
 use super::error::{Checked, Wrong};
+use super::value::number;
 use argon2id::Argon2id;
 use crypt::{Crypt, Sum};
 
@@ -126,12 +127,6 @@ fn sha1(text: &str) -> Checked<Kind<'_>> {
 /// Returns whether a text may be of DES crypt: 13 characters of its alphabet.
 fn is_des(text: &str) -> bool {
     text.len() == 13 && text.bytes().all(crypt::is_of_alphabet)
-}
-
-/// Reads a decimal number without sign and spaces.
-fn number(text: &str) -> Option<u32> {
-    let is_decimal = text.bytes().all(|byte| byte.is_ascii_digit());
-    is_decimal.then(|| text.parse().ok()).flatten()
 }
 
 fn malformed() -> Wrong {

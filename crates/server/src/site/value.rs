@@ -1,6 +1,7 @@
 //! Values with units, as the configuration and site documents write them.
 
 use std::fmt;
+use std::str::FromStr;
 
 /// Unit of a number, with its spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,12 @@ impl Unit {
             Self::Count => ("", 1),
         }
     }
+}
+
+/// Reads a whole number of digits alone: `parse` would accept a `+` before them.
+pub(crate) fn number<T: FromStr>(digits: &str) -> Option<T> {
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().ok()).flatten()
 }
 
 /// Number of bytes, shown as in the configuration: `64MiB`.

@@ -17,6 +17,7 @@ use http::{Method, Response, StatusCode};
 use http_body::{Body as _, Frame};
 
 use super::request::upload::Upload;
+use crate::site::value::number;
 use head::Head;
 
 /// What runs scripts.
@@ -197,8 +198,6 @@ pub(in crate::upstream) fn length(upload: &Upload, fields: &HeaderMap) -> Option
 }
 
 fn length_of(value: &HeaderValue) -> Result<u64, &'static str> {
-    let digits = value.to_str().ok();
-    let digits = digits.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    let length = digits.and_then(|digits| digits.parse().ok());
+    let length = value.to_str().ok().and_then(number);
     length.ok_or("its length is no number")
 }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use crate::limits::network::Network;
+use crate::site::value::number;
 
 /// Network and ports that an upstream may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,13 +110,7 @@ fn split(text: &str) -> Option<(&str, Option<&str>)> {
 
 fn range(text: &str) -> Option<RangeInclusive<u16>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let port = |digits: &str| {
-        let is_number = digits.bytes().all(|digit| digit.is_ascii_digit());
-        digits
-            .parse::<u16>()
-            .ok()
-            .filter(|port| is_number && *port > 0)
-    };
+    let port = |digits: &str| number(digits).filter(|port| *port > 0);
     let (first, last) = (port(first)?, port(last)?);
     (first <= last).then_some(first..=last)
 }

@@ -4,8 +4,9 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use data_encoding::BASE64_NOPAD;
 
-use super::{malformed, number, refused};
+use super::{malformed, refused};
 use crate::site::error::Checked;
+use crate::site::value::number;
 
 /// Parameters, salt and tag.
 pub(super) struct Argon2id {

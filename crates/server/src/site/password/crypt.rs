@@ -7,8 +7,9 @@ use data_encoding::{BitOrder, Encoding, Specification};
 use md5::{Digest, Md5};
 use sha_crypt::{Params, sha256_crypt, sha512_crypt};
 
-use super::{malformed, number, refused};
+use super::{malformed, refused};
 use crate::site::error::Checked;
+use crate::site::value::number;
 
 /// Parts of a hash of crypt(3).
 pub(super) struct Crypt<'a> {
