@@ -217,7 +217,7 @@ fn action<I>(raw: &RawSite<I>, base: Option<&Path>) -> Checked<Action> {
         (None, Some(upstream), None, None) => {
             let is_bound = base.is_none();
             let checked = match upstream {
-                TextOr::Text(url) => upstream::of_url(url, Kind::Http, is_bound),
+                TextOr::Text(url) => upstream::of_url(url, Kind::HTTP, is_bound),
                 TextOr::Table(keys) => upstream::upstream(keys, is_bound),
             };
             Ok(Action::Upstream(Arc::new(checked.below("upstream")?)))

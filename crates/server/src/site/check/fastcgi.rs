@@ -13,9 +13,9 @@ use crate::site::upstream::{Scheme, UpstreamOptions};
 /// Checks the servers, and what they run.
 pub(super) fn scripts(raw: &TextOr<RawFastCgi>, is_bound: bool) -> Checked<Scripts> {
     let (upstream, own) = match raw {
-        TextOr::Text(url) => (of_url(url, Kind::FastCgi, is_bound)?, None),
+        TextOr::Text(url) => (of_url(url, Kind::FASTCGI, is_bound)?, None),
         TextOr::Table(keys) => {
-            let servers = (&*keys.servers, Kind::FastCgi);
+            let servers = (&*keys.servers, Kind::FASTCGI);
             let upstream = of_servers(servers, is_bound, |_| options(keys))?;
             (
                 upstream,

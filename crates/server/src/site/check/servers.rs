@@ -6,71 +6,54 @@ use std::path::{Component, Path};
 use crate::site::error::{Checked, Wrong};
 use crate::site::template::{HOST, TENANT};
 use crate::site::upstream::{Address, Scheme, host_text};
+use crate::site::value::number;
 
-/// Kind of the servers of a URL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Servers of `upstream`.
-    Http,
-    /// Servers of `fastcgi`.
-    FastCgi,
+/// Kind of servers, by the URLs that they may have.
+#[derive(Clone, Copy)]
+pub(super) struct Kind {
+    /// Schemes with their default ports.
+    schemes: &'static [(&'static str, Scheme, u16)],
+    /// Scheme of a Unix socket.
+    of_unix: Scheme,
+    /// Example of a list.
+    pub(super) list: &'static str,
+    examples: &'static str,
 }
 
 impl Kind {
-    /// Returns the schemes with their default ports.
-    fn schemes(self) -> &'static [(&'static str, Scheme, u16)] {
-        match self {
-            Self::Http => &[
-                ("http://", Scheme::Http, 80),
-                ("https://", Scheme::Https, 443),
-                ("h2c://", Scheme::H2c, 80),
-            ],
-            Self::FastCgi => &[("fastcgi://", Scheme::FastCgi, 9000)],
-        }
-    }
-
-    /// Returns the scheme of a Unix socket.
-    fn of_unix(self) -> Scheme {
-        match self {
-            Self::Http => Scheme::Unix,
-            Self::FastCgi => Scheme::FastCgi,
-        }
-    }
-
-    /// Returns an example of a list.
-    pub(super) fn list(self) -> &'static str {
-        match self {
-            Self::Http => "[\"http://127.0.0.1:3000\"]",
-            Self::FastCgi => "[\"unix:/run/php/{tenant}.sock\"]",
-        }
-    }
-
-    fn examples(self) -> &'static str {
-        match self {
-            Self::Http => EXAMPLES,
-            Self::FastCgi => {
-                "write \"unix:/run/php/{tenant}.sock\" or \"fastcgi://127.0.0.1:9000\""
-            }
-        }
-    }
+    /// Servers of `upstream`.
+    pub(super) const HTTP: Self = Self {
+        schemes: &[
+            ("http://", Scheme::Http, 80),
+            ("https://", Scheme::Https, 443),
+            ("h2c://", Scheme::H2c, 80),
+        ],
+        of_unix: Scheme::Unix,
+        list: "[\"http://127.0.0.1:3000\"]",
+        examples: "write \"http://127.0.0.1:3000\", \"https://app.example\", \
+                   \"h2c://[::1]:50051\" or \"unix:/run/apps/a.sock\"",
+    };
+    /// Servers of `fastcgi`.
+    pub(super) const FASTCGI: Self = Self {
+        schemes: &[("fastcgi://", Scheme::FastCgi, 9000)],
+        of_unix: Scheme::FastCgi,
+        list: "[\"unix:/run/php/{tenant}.sock\"]",
+        examples: "write \"unix:/run/php/{tenant}.sock\" or \"fastcgi://127.0.0.1:9000\"",
+    };
 }
 
 /// Checks the URL of a server.
 pub(super) fn parse(url: &str, kind: Kind) -> Checked<(Scheme, Address)> {
     if let Some(path) = url.strip_prefix("unix:") {
-        return Ok((kind.of_unix(), Address::Unix(socket(path)?)));
+        return Ok((kind.of_unix, Address::Unix(socket(path)?)));
     }
-    let mut known = kind.schemes().iter();
+    let mut known = kind.schemes.iter();
     let found = known.find_map(|(prefix, scheme, port)| {
         let authority = url.strip_prefix(prefix)?;
         Some((*scheme, authority, *port))
     });
-    let (scheme, authority, port) = found.ok_or_else(|| {
-        Wrong::new(format!(
-            "{url:?} is no URL of a server; {}",
-            kind.examples()
-        ))
-    })?;
+    let (scheme, authority, port) = found
+        .ok_or_else(|| Wrong::new(format!("{url:?} is no URL of a server; {}", kind.examples)))?;
     if authority.contains(['/', '?', '#']) {
         return Err(Wrong::new(format!(
             "{url:?} has more than a host and a port; leave that out (`add` puts a prefix before \
@@ -86,7 +69,7 @@ pub(super) fn parse(url: &str, kind: Kind) -> Checked<(Scheme, Address)> {
     let address = address.ok_or_else(|| {
         Wrong::new(format!(
             "{url:?} has no host name or address, or no valid port; {}",
-            kind.examples()
+            kind.examples
         ))
     })?;
     Ok((scheme, address))
@@ -106,13 +89,7 @@ fn host_and_port(text: &str, default: u16) -> Option<Address> {
             None => (text, None),
         },
     };
-    let port = match port {
-        Some(digits) if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
-            digits.parse().ok()?
-        }
-        Some(_) => return None,
-        None => default,
-    };
+    let port = port.map_or(Some(default), number)?;
     let host = match host.contains('{') {
         // Any name may stand for the placeholders: the rest is checked beside one.
         true => {
@@ -149,8 +126,6 @@ fn socket(path: &str) -> Checked<Box<Path>> {
 }
 
 const MAX_SOCKET: usize = 108;
-const EXAMPLES: &str = "write \"http://127.0.0.1:3000\", \"https://app.example\", \"h2c://[::1]:50051\" or \
-     \"unix:/run/apps/a.sock\"";
 
 #[cfg(test)]
 mod tests {
@@ -183,7 +158,7 @@ mod tests {
             ),
         ] {
             let (found, address) =
-                parse(url, Kind::Http).unwrap_or_else(|wrong| panic!("{url}: {wrong}"));
+                parse(url, Kind::HTTP).unwrap_or_else(|wrong| panic!("{url}: {wrong}"));
             assert_eq!(
                 (found, address.to_string()),
                 (scheme, shown.to_owned()),
@@ -234,11 +209,11 @@ mod tests {
             (&["http://me@a", "https://me:secret@a:1"], "has no user"),
         ] {
             for url in urls {
-                let wrong = parse(url, Kind::Http).expect_err(url).to_string();
+                let wrong = parse(url, Kind::HTTP).expect_err(url).to_string();
                 assert!(wrong.contains(why), "{url:?}: {wrong}");
             }
         }
-        let wrong = parse("http://me:c2VjcmV0@a", Kind::Http)
+        let wrong = parse("http://me:c2VjcmV0@a", Kind::HTTP)
             .unwrap_err()
             .to_string();
         assert!(!wrong.contains("c2VjcmV0"), "{wrong}");

@@ -34,7 +34,7 @@ pub(super) fn of_url(url: &str, kind: Kind, is_bound: bool) -> Checked<Upstream>
 
 /// Checks all keys of an upstream.
 pub(super) fn upstream(raw: &RawUpstream, is_bound: bool) -> Checked<Upstream> {
-    of_servers((&raw.servers, Kind::Http), is_bound, |scheme| {
+    of_servers((&raw.servers, Kind::HTTP), is_bound, |scheme| {
         upstream_options(raw, scheme)
     })
 }
@@ -59,7 +59,7 @@ pub(super) fn of_servers(
 /// Checks a list of servers of one kind.
 fn servers_of(raw: &[TextOr<RawServer>], kind: Kind) -> Checked<(Scheme, Box<[UpstreamServer]>)> {
     if raw.is_empty() || raw.len() > MAX_SERVERS {
-        let text = format!("write 1 to {MAX_SERVERS} servers, such as {}", kind.list());
+        let text = format!("write 1 to {MAX_SERVERS} servers, such as {}", kind.list);
         return Err(Wrong::new(text));
     }
     let servers = each(raw, |raw| server(raw, kind))?;
