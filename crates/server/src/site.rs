@@ -81,13 +81,11 @@ impl Site {
             );
             return Err(Wrong::at([key.to_owned()], text).into());
         }
-        if let Some(key) = raw.moved_key() {
-            return Err(SiteError::Moved(Wrong::at(
-                ["upstream", key].map(Into::into),
-                check::moved(key),
-            )));
-        }
-        raw.check(None)?.of_tenant(tenant)
+        let checked = raw.check(None).map_err(|error| match error {
+            SiteError::Wrong(wrong) if named::is_moved(wrong.key()) => SiteError::Moved(wrong),
+            error => error,
+        });
+        checked?.of_tenant(tenant)
     }
 
     /// Makes the site that answers every request with 404.

@@ -14,7 +14,6 @@ use http::StatusCode;
 
 pub(super) use auth::check_user;
 pub(super) use fields::field_name;
-pub(super) use upstream::moved;
 
 use servers::Kind;
 

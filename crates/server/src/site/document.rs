@@ -130,14 +130,6 @@ impl RawSite {
         let all = of_paths.chain([self.own_format()]);
         all.max_by_key(|(format, _)| *format).unwrap_or((1, ""))
     }
-
-    /// Returns the first key of an upstream that stands in the configuration since, and
-    /// that the document has.
-    pub(crate) fn moved_key(&self) -> Option<&'static str> {
-        let mut paths = self.paths.iter().flatten();
-        let own = self.own_moved_key();
-        own.or_else(|| paths.find_map(|path| path.own_moved_key()))
-    }
 }
 
 impl<I> RawSite<I> {
@@ -148,13 +140,6 @@ impl<I> RawSite<I> {
         let values = [root.map(|_| (2, "root")), upstream.map(|_| (3, "upstream"))];
         let all = keys.chain(values.into_iter().flatten());
         all.max_by_key(|(format, _)| *format).unwrap_or((1, ""))
-    }
-
-    fn own_moved_key(&self) -> Option<&'static str> {
-        match &self.upstream {
-            Some(TextOr::Table(raw)) => raw.moved_key(),
-            Some(TextOr::Text(_)) | None => None,
-        }
     }
 }
 

@@ -62,6 +62,13 @@ impl NamedFields {
     }
 }
 
+/// Returns whether a key of a document is one of earlier documents, and stands in the
+/// configuration since.
+pub(super) fn is_moved(key: &[String]) -> bool {
+    let [.., above, key] = key else { return false };
+    above == "upstream" && (key == TENANT || key == CERTIFICATE)
+}
+
 /// Checks the name of a field that only the server sets.
 fn chosen(text: &str) -> Result<HeaderName, String> {
     let name = field_name(text).map_err(|wrong| wrong.problem().to_owned())?;

@@ -125,7 +125,7 @@ fn upstream_options(raw: &RawUpstream, scheme: Scheme) -> Checked<UpstreamOption
 }
 
 /// Says where a key of earlier documents stands now.
-pub(in crate::site) fn moved(key: &str) -> String {
+fn moved(key: &str) -> String {
     format!(
         "the name holds for all sites, and stands in the configuration, as [sites] {key}; leave \
          it out here"
