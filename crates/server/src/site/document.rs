@@ -108,19 +108,14 @@ impl RawSite {
         if json.len() > MAX_DOCUMENT {
             return Err(SiteError::TooLong(json.len()));
         }
-        // Paths of keys are noted only for a document that has an error.
-        if let Ok(Table(raw)) = serde_json::from_str(json) {
-            return Ok(raw);
+        match serde_json::from_str(json) {
+            Ok(Table(raw)) => Ok(raw),
+            // Paths of keys are noted only for a document that has a wrong one.
+            Err(error) if error.is_data() => {
+                Self::read(&mut serde_json::Deserializer::from_str(json))
+            }
+            Err(error) => Err(SiteError::Syntax(error.to_string())),
         }
-        // Tells a text that is no JSON from one with wrong keys.
-        if let Err(error) = serde_json::from_str::<IgnoredAny>(json) {
-            return Err(SiteError::Syntax(error.to_string()));
-        }
-        let mut from = serde_json::Deserializer::from_str(json);
-        let raw = Self::read(&mut from)?;
-        from.end()
-            .map_err(|error| SiteError::Syntax(error.to_string()))?;
-        Ok(raw)
     }
 
     /// Returns the oldest format that has all keys of the document, and the key that needs
