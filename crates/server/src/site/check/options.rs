@@ -26,19 +26,15 @@ pub(super) fn rule_options<I>(
     let (rate_client, rate_host) = rates.unwrap_or_default();
     let request = checked("request", raw.request.as_deref(), request_fields)?;
     let response = checked("response", raw.response.as_deref(), response_fields)?;
-    let hsts = checked("hsts", raw.hsts.as_deref(), hsts)?;
-    let cache = checked("cache", raw.cache.as_ref(), cache)?;
-    let errors = raw.errors.as_deref();
-    let errors = checked("errors", errors, |folder| root_of(folder, base))?;
+    let folder = |text: &str| root_of(text, base);
     let limit = |text: &str| measured(Unit::Bytes, text, ("0B", "1TiB"));
-    let limit = checked("body_limit", raw.body_limit.as_deref(), limit)?;
     Ok(RuleOptions {
         request_fields: request.unwrap_or_default(),
         response_fields: response.unwrap_or_default(),
-        hsts,
-        cache: cache.unwrap_or_default(),
-        errors,
-        body_limit: limit,
+        hsts: checked("hsts", raw.hsts.as_deref(), hsts)?,
+        cache: checked("cache", raw.cache.as_ref(), cache)?.unwrap_or_default(),
+        errors: checked("errors", raw.errors.as_deref(), folder)?,
+        body_limit: checked("body_limit", raw.body_limit.as_deref(), limit)?,
         rate_client,
         rate_host,
         rate_scope: u8::try_from(scope).unwrap_or(u8::MAX),
