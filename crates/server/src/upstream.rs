@@ -172,16 +172,6 @@ pub(crate) struct ForwardTo<'a> {
     pub(crate) options: Option<&'a RuleOptions>,
 }
 
-/// Settings of what a request goes to.
-#[derive(Clone, Copy)]
-struct Towards<'a> {
-    options: &'a UpstreamOptions,
-    /// Options of the rule.
-    rule: Option<&'a RuleOptions>,
-    /// The recipient must be told the length of a body.
-    is_script: bool,
-}
-
 /// Passes a request on, and its answer back. A program may say from which path the answer comes
 /// instead: such an answer has [`LocalRedirect`] and no body.
 ///
@@ -247,17 +237,18 @@ fn log(
 async fn take_body(
     context: &RequestContext<'_>,
     worker: &Worker,
-    to: Towards<'_>,
+    to: ForwardTo<'_>,
     (body, (ours, expects)): (Option<Incoming>, (OurFields, bool)),
 ) -> Result<(Option<Arc<Exchange>>, Upload), Failure> {
     let Some(body) = body else {
         return Ok((None, Upload::default()));
     };
     let timeouts = &context.connection.timeouts;
-    let is_collected = to.is_script && body.size_hint().exact().is_none();
+    let (options, script) = to.recipient.options_and_script();
+    let is_collected = script.is_some() && body.size_hint().exact().is_none();
     // A body that is collected waits for no upstream.
     let exchange = Arc::new(Exchange::new(expects && !is_collected, timeouts.flow()));
-    let limit = RuleOptions::body_limit(to.rule);
+    let limit = RuleOptions::body_limit(to.options);
     let most = if is_collected {
         limit.min(LONGEST)
     } else {
@@ -267,7 +258,7 @@ async fn take_body(
     if !is_collected {
         return Ok((Some(exchange), upload));
     }
-    let until = Instant::now() + to.options.timeouts.connect;
+    let until = Instant::now() + options.timeouts.connect;
     let collecting = &worker.upstreams.collecting;
     let whose = (context.client.into(), context.tenant);
     let whole = collecting.collect(whose, until, upload, (&exchange, limit));
@@ -283,18 +274,13 @@ async fn pass(
     body: Option<Incoming>,
 ) -> Result<Response<Body>, Failure> {
     let (options, script) = to.recipient.options_and_script();
-    let towards = Towards {
-        options,
-        rule: to.options,
-        is_script: script.is_some(),
-    };
     let connect = upgrade::extended_connect(&mut head).map_err(Failure::Refused)?;
     // The stream of an extended CONNECT is no body.
     let body = body.filter(|body| connect.is_none() && !body.is_end_stream());
     // The rule may remove the cookie.
     let cookie = rendezvous::cookie_of(&options.balance, &head.headers);
     let on = (context, &*worker.upstreams);
-    let outgoing = head::prepare(&mut head, body.is_some(), towards, on);
+    let outgoing = head::prepare(&mut head, body.is_some(), to, on);
     let outgoing = outgoing.map_err(Failure::Refused)?;
     let asked = outgoing.upgrade.filter(|_| script.is_none());
     if let Recipient::Http(_, path) = to.recipient {
@@ -307,7 +293,7 @@ async fn pass(
     let timeouts = &context.connection.timeouts;
     let at_upstream = timeouts.at_upstream();
     let ours = (outgoing.ours, outgoing.expects);
-    let (exchange, upload) = take_body(context, worker, towards, (body, ours)).await?;
+    let (exchange, upload) = take_body(context, worker, to, (body, ours)).await?;
     let (response, via) = match to.recipient {
         Recipient::Program(program, script) => {
             let request = (&head, upload);

@@ -17,7 +17,7 @@ use crate::connection::request::RequestContext;
 use crate::observe::access_log::X_REQUEST_ID;
 use crate::site::reserved::folds_to;
 use crate::site::{FieldOps, NamedFields};
-use crate::upstream::Towards;
+use crate::upstream::ForwardTo;
 use crate::upstream::parts::Upstreams;
 use forwarded::Forwarded;
 
@@ -49,10 +49,10 @@ pub(in crate::upstream) struct Outgoing {
 pub(in crate::upstream) fn prepare(
     head: &mut Parts,
     has_body: bool,
-    to: Towards<'_>,
+    to: ForwardTo<'_>,
     (context, upstreams): (&RequestContext<'_>, &Upstreams),
 ) -> Result<Outgoing, StatusCode> {
-    let options = to.options;
+    let (options, _) = to.recipient.options_and_script();
     if head
         .method
         .as_str()
@@ -89,14 +89,14 @@ pub(in crate::upstream) fn prepare(
         let named = fields::named_in_connection(fields).ok_or(StatusCode::BAD_REQUEST)?;
         unfit.extend(named);
     }
-    if let Some(rule) = to.rule.filter(|_| options.underscores) {
+    if let Some(rule) = to.options.filter(|_| options.underscores) {
         unfit.extend(shadows(fields, &rule.request_fields));
     }
     for name in &unfit {
         fields.remove(name);
     }
     set_id(fields, context);
-    if let Some(rule) = to.rule {
+    if let Some(rule) = to.options {
         // `site/check/fields.rs` refuses what frames requests, and what is ours.
         rule.request_fields.apply(fields);
     }
