@@ -111,17 +111,17 @@ impl Transport {
     /// If the handshake fails, or the server's certificate is not valid for
     /// `name`.
     pub(crate) async fn secure(
-        mut self,
+        self,
         config: Arc<ClientConfig>,
         name: ServerName<'static>,
     ) -> io::Result<Self> {
         if !matches!(self.stream, Stream::Tcp(_)) {
             return Err(io::Error::other("TLS needs a TCP connection"));
         }
-        let descriptor = self.descriptor.take();
+        // It keeps the permit of the socket.
         let below = self.bounded(Bound::Records(Box::new(Records::new())));
         let stream = TlsConnector::from(config).connect(name, below).await?;
-        Ok(Self::from(Stream::Tls(Box::new(stream))).with(descriptor))
+        Ok(Stream::Tls(Box::new(stream)).into())
     }
 
     /// Bounds what the server may send from now on.
