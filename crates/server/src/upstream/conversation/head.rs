@@ -22,15 +22,11 @@ impl Head {
         output: &[u8],
     ) -> Result<Option<(Response<()>, Bytes)>, &'static str> {
         self.received.extend_from_slice(output);
-        let Some(end) = self.end() else {
-            return match self.received.len() > MAX_HEAD {
-                true => Err("its head is longer than 64 KiB"),
-                false => Ok(None),
-            };
-        };
-        if end > MAX_HEAD {
+        let end = self.end();
+        if end.unwrap_or(self.received.len()) > MAX_HEAD {
             return Err("its head is longer than 64 KiB");
         }
+        let Some(end) = end else { return Ok(None) };
         let head = self.received.split_to(end);
         let rest = std::mem::take(&mut self.received).freeze();
         parse(&head).map(|response| Some((response, rest)))
