@@ -95,7 +95,11 @@ impl Sending<'_> {
                 Err(failure) => failed = failure,
             }
         }
-        Err(connecting.judged(failed, limit))
+        // A server that had less than half of the time was not late.
+        match failed.is_late() && connecting.at_server < limit / 2 {
+            true => Err(Own::Late(Waited::Several).into()),
+            false => Err(failed),
+        }
     }
 
     async fn connect_to(
@@ -353,17 +357,6 @@ enum Waiting {
     Ended(Lease),
     /// A connection may be opened.
     Opens(Permit),
-}
-
-impl Connecting {
-    /// Returns the failure of all addresses. A server that had less than half of the
-    /// time was not late.
-    fn judged(&self, failed: Failure, limit: Duration) -> Failure {
-        match failed.is_late() && self.at_server < limit / 2 {
-            true => Own::Late(Waited::Several).into(),
-            false => failed,
-        }
-    }
 }
 
 /// Resolves the name of a server.
