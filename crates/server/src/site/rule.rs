@@ -11,7 +11,7 @@ use super::fields::FieldOps;
 use super::redirect::Redirect;
 use super::root::Root;
 use super::script::Scripts;
-use super::upstream::{Scheme, Upstream, UpstreamOptions};
+use super::upstream::{Upstream, UpstreamOptions};
 use crate::limits::network::Networks;
 
 /// How requests below a path are answered.
@@ -94,14 +94,8 @@ impl Action {
 
     /// Returns the settings by which requests' fields are passed on; none if they are not.
     pub(crate) fn passes_on(&self) -> Option<&UpstreamOptions> {
-        match self {
-            Self::Programs(_) => Some(UpstreamOptions::of_scheme(Scheme::FastCgi)),
-            Self::Files(_)
-            | Self::Scripts(..)
-            | Self::Upstream(_)
-            | Self::Redirect(_)
-            | Self::Status { .. } => self.upstream().map(|upstream| upstream.options()),
-        }
+        let of_programs = self.programs().map(|_| UpstreamOptions::of_programs());
+        of_programs.or_else(|| self.upstream().map(|upstream| upstream.options()))
     }
 }
 
