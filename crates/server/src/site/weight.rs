@@ -1,5 +1,6 @@
 //! Bytes that a site takes in memory.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
@@ -7,7 +8,7 @@ use http::{HeaderName, HeaderValue};
 use super::Site;
 use super::auth::{Auth, User};
 use super::fields::FieldOps;
-use super::rule::{Action, CacheRule, Candidate, MediaRange, Rule, RuleOptions};
+use super::rule::{Action, CacheRule, Candidate, MediaRange, RuleOptions};
 use super::script::Scripts;
 use super::upstream::{Address, Upstream, UpstreamOptions};
 use crate::limits::network::Networks;
@@ -17,18 +18,16 @@ impl Site {
     #[must_use]
     pub fn weight(&self) -> usize {
         let mut weight = arc_bytes(size_of_val(&*self.0));
-        for (index, rule) in self.0.iter().enumerate() {
+        // Addresses of what rules share, which counts once.
+        let mut shared = HashSet::new();
+        for rule in &*self.0 {
             weight += allocated(rule.prefix.len()) + action(&rule.action);
             let Some(own) = &rule.options else { continue };
-            let before = self.0[..index].iter();
-            let mut before = before.filter_map(|rule: &Rule| rule.options.as_ref());
-            if !before.any(|other| Arc::ptr_eq(own, other)) {
+            if shared.insert(Arc::as_ptr(own).addr()) {
                 weight += arc_bytes(size_of::<RuleOptions>()) + options(own);
             }
             let Some(users) = &own.auth else { continue };
-            let before = self.0[..index].iter();
-            let mut before = before.filter_map(|rule| rule.options.as_ref()?.auth.as_ref());
-            if !before.any(|other| Arc::ptr_eq(users, other)) {
+            if shared.insert(Arc::as_ptr(users).addr()) {
                 weight += arc_bytes(size_of::<Auth>()) + auth(users);
             }
         }
