@@ -31,18 +31,13 @@ pub(super) async fn probe(
     Some(match status(upstreams, server, check).await {
         Ok(status) if check.active.status.contains(&status) => Ok(()),
         Ok(status) => Err(format!("answered with {status}")),
-        Err(failure) if says_nothing(&failure) => {
+        // The failure is this side's: the machine's, the store's, or one of the site's settings.
+        Err(failure) if !failure.is_of_connecting() && !failure.is_of_server() => {
             tracing::debug!(server = %server.address, %failure, "upstream server not checked");
             return None;
         }
         Err(failure) => Err(failure.to_string()),
     })
-}
-
-/// Tells whether a failure is this side's: the machine's, the store's, or one of the
-/// site's settings.
-fn says_nothing(failure: &Failure) -> bool {
-    !failure.is_of_connecting() && !failure.is_of_server()
 }
 
 /// Asks at the server's addresses in turn, until one is reached. They share the check's
