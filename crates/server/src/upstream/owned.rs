@@ -109,7 +109,10 @@ impl<K: Clone + Eq> Parts<K> {
     fn add(&self, (owner, key): &(Owner, K)) -> Vec<K> {
         let weight = (self.weigh)(key);
         let mut by_owner = lock(&self.by_owner);
-        let part = by_owner.entry(*owner).or_default();
+        let part = by_owner.entry(*owner).or_insert_with(|| Part {
+            weight: 0,
+            keys: VecDeque::new(),
+        });
         let mut oldest = Vec::new();
         while part.weight + weight > self.most
             && let Some(key) = part.keys.pop_front()
@@ -135,15 +138,6 @@ impl<K: Clone + Eq> Parts<K> {
         }
         if part.keys.is_empty() {
             by_owner.remove(owner);
-        }
-    }
-}
-
-impl<K> Default for Part<K> {
-    fn default() -> Self {
-        Self {
-            weight: 0,
-            keys: VecDeque::new(),
         }
     }
 }
