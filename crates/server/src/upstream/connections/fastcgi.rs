@@ -135,12 +135,6 @@ impl Runner for FastCgi {
     }
 }
 
-impl std::fmt::Debug for FastCgi {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FastCgi").finish_non_exhaustive()
-    }
-}
-
 /// Returns whether nothing has come from a server, and the connection is open.
 fn at_rest(transport: &mut Transport) -> bool {
     let mut byte = [0];

@@ -44,7 +44,6 @@ pub(in crate::upstream) struct Key {
 /// Connections of a worker, by identity: unused ones of HTTP/1.1 and FastCGI, and those of
 /// HTTP/2.
 /// Unused ones are closed where there are more than [`MAX_KEPT`].
-#[derive(Debug)]
 pub(crate) struct Pools {
     slots: Mutex<Slots>,
     /// Connections in `slots`. Relaxed: changed under its lock.
@@ -53,7 +52,7 @@ pub(crate) struct Pools {
 }
 
 /// State of one identity.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Slot {
     /// Unused connections of HTTP/1.1 and FastCGI, the last used at the end.
     idle: Vec<Unshared>,
@@ -68,7 +67,6 @@ struct Slot {
     chose_http1: bool,
 }
 
-#[derive(Debug)]
 struct Unshared {
     /// Of HTTP/1.1 or FastCGI.
     connection: Opened,
@@ -80,7 +78,6 @@ struct Unshared {
 }
 
 /// Connection that a request may use.
-#[derive(Debug)]
 pub(in crate::upstream) enum Opened {
     Http1(Box<Http1>),
     Http2(Shared),
@@ -148,9 +145,11 @@ impl Pools {
                 return Found::Unused(idle.connection);
             }
         }
-        let opening =
-            (key.protocol.may_share() && !slot.chose_http1).then(|| Arc::clone(slot.opening()));
-        Found::Missing(opening)
+        if !key.protocol.may_share() || slot.chose_http1 {
+            return Found::Missing(None);
+        }
+        let one = || Arc::new(Semaphore::new(1));
+        Found::Missing(Some(Arc::clone(slot.opening.get_or_insert_with(one))))
     }
 
     /// Notes that a server chose HTTP/1.1.
@@ -316,11 +315,6 @@ impl Slot {
             newer: 0,
             is_spare,
         })
-    }
-
-    fn opening(&mut self) -> &Arc<Semaphore> {
-        self.opening
-            .get_or_insert_with(|| Arc::new(Semaphore::new(1)))
     }
 
     fn room(&mut self) -> &Arc<Notify> {
