@@ -5,7 +5,7 @@
 
 mod survey;
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -79,11 +79,9 @@ impl Program {
         let ends = path.match_indices('/').map(|(at, _)| at);
         for end in ends.chain([path.len()]).take(MOST_SEGMENTS) {
             let named = Path::new(&path[..end]);
-            let located = locate_beneath(&folder, named);
-            let located = located.map_err(|error| unknown(&root.join(named), error))?;
-            let metadata = located.metadata();
-            let metadata = metadata.map_err(|error| unknown(&root.join(named), error))?;
-            if !metadata.is_dir() {
+            let failed = |error| unknown(&root.join(named), error);
+            let located = locate_beneath(&folder, named).map_err(failed)?;
+            if !located.metadata().map_err(failed)?.is_dir() {
                 return Ok((Self::judge(entry, &located)?, &path[end..]));
             }
         }
@@ -100,10 +98,14 @@ impl Program {
             return Err(Refused::Link(real));
         };
         for name in below {
-            judge_folder(&path)?;
+            judge_as(&path, Metadata::is_dir)?;
             path.push(name);
         }
-        judge_file(&path)?;
+        judge_as(&path, Metadata::is_file)?;
+        access(&path, Access::EXEC_OK).map_err(|error| match error {
+            Errno::ACCESS => Refused::NotExecutable(path.clone()),
+            error => unknown(&path, error.into()),
+        })?;
         Ok(Self { file: path })
     }
 
@@ -118,24 +120,13 @@ impl Program {
     }
 }
 
-fn judge_folder(path: &Path) -> Result<(), Refused> {
+/// Judges a file or folder, which must be of a kind.
+fn judge_as(path: &Path, is_kind: fn(&Metadata) -> bool) -> Result<(), Refused> {
     let metadata = fs::symlink_metadata(path).map_err(|error| unknown(path, error))?;
-    match metadata.is_dir() {
+    match is_kind(&metadata) {
         true => judge(path, (metadata.uid(), metadata.mode()), geteuid().as_raw()),
         false => Err(Refused::Irregular(path.to_owned())),
     }
-}
-
-fn judge_file(path: &Path) -> Result<(), Refused> {
-    let metadata = fs::symlink_metadata(path).map_err(|error| unknown(path, error))?;
-    if !metadata.is_file() {
-        return Err(Refused::Irregular(path.to_owned()));
-    }
-    judge(path, (metadata.uid(), metadata.mode()), geteuid().as_raw())?;
-    access(path, Access::EXEC_OK).map_err(|error| match error {
-        Errno::ACCESS => Refused::NotExecutable(path.to_owned()),
-        error => unknown(path, error.into()),
-    })
 }
 
 /// Refuses what others than root and the server's user may change. The sticky bit of a folder

@@ -1,11 +1,11 @@
 //! Looks through the programs of a folder, for `sekisho check`.
 
-use std::fs::{self, DirEntry};
+use std::fs::{self, DirEntry, Metadata};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Program, Refused, judge_folder, unknown};
+use super::{Program, Refused, judge_as, unknown};
 use crate::site::open::{locate_beneath, open_folder};
 
 /// Programs and folders of an entry that will not run.
@@ -59,7 +59,7 @@ pub fn survey(entry: &Path) -> Result<Survey, Refused> {
 
 /// Lists a folder, if nobody else may write it.
 fn files_in(folder: &Path) -> Result<impl Iterator<Item = DirEntry>, Refused> {
-    judge_folder(folder)?;
+    judge_as(folder, Metadata::is_dir)?;
     let files = fs::read_dir(folder).map_err(|error| unknown(folder, error))?;
     Ok(files.flatten())
 }
