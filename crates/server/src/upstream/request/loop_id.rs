@@ -6,7 +6,7 @@ use http::HeaderValue;
 /// Name that the servers of one catalog have in `CDN-Loop` (RFC 8586). A request
 /// that comes with it has been here before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoopId(HeaderValue);
+pub struct LoopId(pub(crate) HeaderValue);
 
 impl LoopId {
     /// Makes the name of a catalog's servers, or of others with an identity.
@@ -14,11 +14,5 @@ impl LoopId {
     pub fn new(identity: [u8; 16]) -> Self {
         let name = format!("sekisho-{}", HEXLOWER.encode(&identity));
         Self(HeaderValue::try_from(name).expect("letters and digits"))
-    }
-}
-
-impl From<LoopId> for HeaderValue {
-    fn from(id: LoopId) -> Self {
-        id.0
     }
 }
