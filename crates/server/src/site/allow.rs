@@ -55,8 +55,7 @@ impl Allowed {
     /// the root is opened.
     #[must_use]
     pub fn folder(&self, root: &Path, tenant: Option<&Tenant>) -> bool {
-        let mut folders = self.0.folders.iter();
-        !climbs(root) && folders.any(|folder| folder.holds(root, tenant))
+        longest(&self.0.folders, root, tenant).is_some()
     }
 
     /// Returns the leading part of a root that the operator chose by an entry, the

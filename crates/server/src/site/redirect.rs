@@ -78,10 +78,9 @@ pub(crate) fn redirect_to(status: StatusCode, location: &str) -> Response<Body> 
     };
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
-    response.headers_mut().insert(LOCATION, location);
-    response
-        .headers_mut()
-        .insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    let headers = response.headers_mut();
+    headers.insert(LOCATION, location);
+    headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     response
 }
 

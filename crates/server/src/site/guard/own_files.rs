@@ -77,9 +77,7 @@ impl OwnFiles {
     }
 
     pub(super) fn lie_beside(&self, file: &Path) -> bool {
-        self.folders
-            .iter()
-            .any(|folder| file.parent() == Some(folder))
+        file.parent().is_some_and(|folder| self.are_in(folder))
     }
 }
 
