@@ -19,14 +19,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
-use http::{Method, Response, StatusCode};
+use http::{Response, StatusCode};
 use sekisho_certs::metrics::{Collector, DescriptorEncoder, Registry, gauge};
 use sekisho_certs::{HostName, Tenant};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::limits::log_limiter::{self, LogLimits};
-use crate::site::body::{Body, method_not_allowed, plain};
+use crate::site::body::{Body, is_read, method_not_allowed, plain};
 use crate::site::{CacheRule, Candidate, Guard, Root, RuleOptions, SitePath, redirect_to};
 use cache::{Age, Cache, Entry, Key, KeyRef, What};
 use load::Loaded;
@@ -67,7 +67,7 @@ impl Files {
         asked: Asked<'_>,
         open: Opener<'_>,
     ) -> Response<Body> {
-        if !asked.is_read() {
+        if !is_read(&asked.head.method) {
             return method_not_allowed("GET, HEAD");
         }
         let path = match FilePath::parse(asked.rewritten) {
@@ -252,11 +252,6 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Returns whether the method reads: GET or HEAD.
-    fn is_read(&self) -> bool {
-        self.head.method == Method::GET || self.head.method == Method::HEAD
-    }
-
     /// Returns the paths that the rule tries; none for the request's own.
     fn tried(&self) -> &[Candidate] {
         self.options.map_or(&[], |options| &options.try_files)

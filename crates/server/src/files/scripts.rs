@@ -5,7 +5,7 @@ use http::{Response, StatusCode};
 use super::cache::What;
 use super::path::FilePath;
 use super::{Asked, Files, Folder, Found, NoFile, Opener};
-use crate::site::body::{Body, method_not_allowed, plain};
+use crate::site::body::{Body, is_read, method_not_allowed, plain};
 use crate::site::{Candidate, Rule, Scripts};
 
 /// Path of a script.
@@ -105,7 +105,7 @@ impl Files {
                 return Err(NoFile::Missing);
             }
         }
-        if !asked.is_read() {
+        if !is_read(&asked.head.method) {
             // Only what is there may be asked for in the wrong way.
             return match self.find(folder, path, false, true).await {
                 Found::Entry(entry) if matches!(entry.what, What::Missing) => Err(NoFile::Missing),

@@ -21,7 +21,7 @@ use crate::files::{Asked, Files, Folder, OpenFiles, Opener};
 use crate::limits::rates::Rates;
 use crate::limits::rest;
 use crate::observe::metrics::RequestRefusal;
-use crate::site::body::{Body, plain};
+use crate::site::body::{Body, is_read, plain};
 use crate::site::{Action, Guard, Refusals, Root, Rule, RuleOptions, Site, SitePath};
 use crate::upstream::{self, ForwardTo, Recipient};
 use pass_on::pass_on;
@@ -106,7 +106,7 @@ impl Responder {
             discard(context, &head, body, None).await;
             return Ok(plain(StatusCode::NOT_FOUND));
         };
-        let method = (head.method == Method::HEAD, fields::is_read(&head.method));
+        let method = (head.method == Method::HEAD, is_read(&head.method));
         let length = body.as_ref().map_or(0, |body| body.size_hint().lower());
         let asked = (&head.headers, length);
         let admitted = admission::admit(context, &self.gates, rule, asked).await;

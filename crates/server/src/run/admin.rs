@@ -26,7 +26,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::observe::metrics::Metrics;
-use crate::site::body::{Body, method_not_allowed, plain};
+use crate::site::body::{Body, is_read, method_not_allowed, plain};
 use listener::Socket;
 use unauthenticated::{AccessPermit, Unauthenticated};
 
@@ -194,7 +194,7 @@ impl Admin {
             "/healthz" | "/readyz" | "/metrics" | "/status" => {}
             _ => return plain(StatusCode::NOT_FOUND),
         }
-        if method != Method::GET && method != Method::HEAD {
+        if !is_read(method) {
             return method_not_allowed("GET, HEAD");
         }
         let mut response = match path {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Method, Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::Full;
 
@@ -54,6 +54,11 @@ impl Body {
 pub(crate) fn plain(status: StatusCode) -> Response<Body> {
     let reason = status.canonical_reason().unwrap_or("Error");
     Body::plain(status, format!("{} {reason}\n", status.as_u16()))
+}
+
+/// Returns whether a method reads: GET or HEAD.
+pub(crate) fn is_read(method: &Method) -> bool {
+    *method == Method::GET || *method == Method::HEAD
 }
 
 /// Makes the answer 405 to a method that is not one of those allowed.

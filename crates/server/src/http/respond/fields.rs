@@ -1,7 +1,7 @@
 //! Fields that a rule changes in the answers to its requests.
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES, SET_COOKIE, STRICT_TRANSPORT_SECURITY};
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 
 use crate::site::{CacheRule, RuleOptions};
 
@@ -35,11 +35,6 @@ pub(super) fn cache<B>(response: &mut Response<B>, is_read: bool, rules: &[Cache
     if let Some(value) = CacheRule::of(rules, fields.get(CONTENT_TYPE)) {
         fields.insert(CACHE_CONTROL, value.clone());
     }
-}
-
-/// Returns whether a method reads: GET or HEAD.
-pub(super) fn is_read(method: &Method) -> bool {
-    *method == Method::GET || *method == Method::HEAD
 }
 
 fn says_itself(fields: &HeaderMap) -> bool {
