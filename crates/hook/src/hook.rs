@@ -238,14 +238,10 @@ impl<I: Imports> Shared<I> {
     /// nothing, as an absence: its token is spent, unless the lookup of the client's own
     /// name finds something.
     fn on_error(&self, token: Option<Charge>) -> Answer<I::Made> {
-        let choice = match self.settings.on_error {
-            OnError::Refuse => Choice::Refuse(INTERNAL_ERROR),
-            OnError::Lookup => Choice::Lookup,
-            OnError::Default => Choice::Default,
-        };
-        let (charge, spent) = match self.settings.on_error {
-            OnError::Lookup => (token, None),
-            OnError::Refuse | OnError::Default => (None, token),
+        let (choice, charge, spent) = match self.settings.on_error {
+            OnError::Refuse => (Choice::Refuse(INTERNAL_ERROR), None, token),
+            OnError::Lookup => (Choice::Lookup, token, None),
+            OnError::Default => (Choice::Default, None, token),
         };
         if let Some(token) = spent {
             token();

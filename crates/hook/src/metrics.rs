@@ -21,7 +21,7 @@ pub(crate) struct Metrics {
     overloaded: Counter,
     broken_off: Counter,
     cached: [Counter; RegionUse::ALL.len()],
-    replaced: Counter,
+    pub(crate) replaced: Counter,
 }
 
 impl Metrics {
@@ -67,10 +67,6 @@ impl Metrics {
 
     pub(crate) fn region(&self, how: RegionUse) {
         self.cached[how as usize].inc();
-    }
-
-    pub(crate) fn replaced(&self) {
-        self.replaced.inc();
     }
 
     fn chose<M>(&self, choice: &Choice<M>) -> &Counter {

@@ -32,17 +32,7 @@ pub(crate) struct Region<M> {
 pub(crate) struct Kept<M> {
     pub(crate) choice: Choice<M>,
     pub(crate) fresh_until: Instant,
-    weight: u64,
-}
-
-impl<M> Kept<M> {
-    pub(crate) fn new(choice: Choice<M>, fresh_until: Instant, weight: u64) -> Self {
-        Self {
-            choice,
-            fresh_until,
-            weight,
-        }
-    }
+    pub(crate) weight: u64,
 }
 
 /// Absence or failure under a key.
@@ -246,7 +236,11 @@ mod tests {
         let (key, now) = (Arc::from("a"), Instant::now());
         let until = now + std::time::Duration::from_secs(1);
         assert!(matches!(region.find_or_begin(&key, now), Looked::Begin(..)));
-        let old = Arc::new(Kept::new(Choice::Default, now, 0));
+        let old = Arc::new(Kept {
+            choice: Choice::Default,
+            fresh_until: now,
+            weight: 0,
+        });
         region.choices.insert(Arc::clone(&key), Arc::clone(&old));
         region.late(&key, old, until);
         let found = region.find(&key, now);

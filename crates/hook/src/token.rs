@@ -27,14 +27,18 @@ impl Token {
         lock(&self.charge).is_some()
     }
 
-    /// Notes that a store call begins. Without an answer, it has failed.
-    pub(crate) fn asks(&self) -> bool {
-        self.outage.swap(true, Relaxed)
-    }
-
-    /// Notes that a store call was answered; `had_failed` is what [`Self::asks`] returned.
-    pub(crate) fn answered(&self, had_failed: bool) {
-        self.outage.store(had_failed, Relaxed);
+    /// Waits for a store call. Without an answer, as if the future is dropped, it has failed.
+    pub(crate) async fn ask<T>(
+        &self,
+        call: impl Future<Output = T>,
+        is_outage: impl FnOnce(&T) -> bool,
+    ) -> T {
+        let had_failed = self.outage.swap(true, Relaxed);
+        let answer = call.await;
+        if !is_outage(&answer) {
+            self.outage.store(had_failed, Relaxed);
+        }
+        answer
     }
 
     /// Tells whether a store call failed: then a failure of the run is no fault of the

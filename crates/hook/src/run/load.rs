@@ -192,7 +192,11 @@ impl<I: Imports> Begun<I> {
                         Choice::Made(made) => shared.imports.weight(made),
                         _ => 0,
                     };
-                    Ended::Chosen(Kept::new(choice, now + ttl, weight))
+                    Ended::Chosen(Kept {
+                        choice,
+                        fresh_until: now + ttl,
+                        weight,
+                    })
                 }
             },
             // Tells nothing about the key: another run may begin the load again.

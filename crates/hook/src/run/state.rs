@@ -180,7 +180,7 @@ impl<I: Imports> State<I> {
         if !is_replaced {
             return;
         }
-        self.shared.metrics.replaced();
+        self.shared.metrics.replaced.inc();
         if let Some(others) = self.shared.replacements.allow() {
             let script = &*self.shared.program.name;
             let (kept, memory) = (self.memory.load(Relaxed), self.shared.settings.memory);

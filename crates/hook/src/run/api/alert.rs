@@ -4,19 +4,12 @@ use mlua::Value;
 
 /// Returns the number of an alert that refuses a handshake; none for others.
 pub(super) fn parse(value: &Value) -> Option<u8> {
-    match value {
-        Value::String(name) => {
-            let name = name.to_str().ok()?;
-            let named = ALERTS.iter().find(|(alert, _)| *alert == &*name);
-            named.map(|(_, number)| *number)
-        }
-        Value::Integer(number) => {
-            let number = u8::try_from(*number).ok()?;
-            let numbered = ALERTS.iter().find(|(_, alert)| *alert == number);
-            numbered.map(|(_, number)| *number)
-        }
-        _ => None,
-    }
+    let found = ALERTS.iter().find(|(name, number)| match value {
+        Value::String(given) => given.as_bytes() == name.as_bytes(),
+        Value::Integer(given) => *given == i64::from(*number),
+        _ => false,
+    });
+    found.map(|(_, number)| *number)
 }
 
 pub(super) const UNRECOGNIZED_NAME: u8 = 112;

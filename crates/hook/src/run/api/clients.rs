@@ -23,11 +23,8 @@ pub(super) async fn wait<I: Imports, T>(
 ) -> Result<T> {
     run.admitted(run.deadline).await?;
     let begun = Instant::now();
-    let had_failed = run.token().asks();
-    let result = call.await;
-    if !matches!(result, Err(CallError::Outage(_))) {
-        run.token().answered(had_failed);
-    }
+    let is_outage = |result: &_| matches!(result, Err(CallError::Outage(_)));
+    let result = run.token().ask(call, is_outage).await;
     if let Some(what) = what {
         let answer = match &result {
             Ok(value) => answer(value),

@@ -123,11 +123,9 @@ fn lookup<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<Begun> {
     let run = Arc::clone(run);
     Ok(Begun::waits(async move {
         let began = run.report.as_ref().map(|_| Began::now());
-        let had_failed = run.token().asks();
-        let found = run.shared.imports.lookup(&name, client).await;
-        if !matches!(found, Found::Failed(_)) {
-            run.token().answered(had_failed);
-        }
+        let call = run.shared.imports.lookup(&name, client);
+        let is_outage = |found: &_| matches!(found, Found::Failed(_));
+        let found = run.token().ask(call, is_outage).await;
         if let Some(began) = began {
             let called = Called {
                 what: format!("tls:lookup({})", name.as_str()),
@@ -206,11 +204,11 @@ fn certificate<I: Imports>(
 async fn file<I: Imports>(run: &Run<I>, function: &'static str, path: &[u8]) -> Result<Reply> {
     run.admitted(run.deadline).await?;
     let is_key = function == KEY;
-    let had_failed = run.token().asks();
-    let read = run.shared.folders.read(path).await;
-    if !matches!(read, Err(Unread::Failed(_))) {
-        run.token().answered(had_failed);
-    }
+    let is_outage = |read: &_| matches!(read, Err(Unread::Failed(_)));
+    let read = run
+        .token()
+        .ask(run.shared.folders.read(path), is_outage)
+        .await;
     let part = match read {
         Ok(content) if is_key => Part::Key(content),
         Ok(content) => Part::Chain(content.expose().to_vec()),
