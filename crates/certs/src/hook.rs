@@ -1,6 +1,8 @@
-//! Words of a server and its hook, which know nothing of each other.
+//! Words of a hook, of the server that asks it and of the databases that its script asks,
+//! which know nothing of each other.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use crate::host::HostName;
 
@@ -56,3 +58,23 @@ impl<M> Choice<M> {
 /// Charges a client's prefix for calls that led to nothing, as a lookup of an absent name.
 /// Dropped uncalled, it charges nothing.
 pub type Charge = Box<dyn FnOnce() + Send + Sync>;
+
+/// Value of a parameter or a column of a script's query.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SqlValue {
+    /// NULL, Luau's nil.
+    Null,
+    /// `boolean`.
+    Bool(bool),
+    /// `bigint`; of a column also the smaller types and `oid`.
+    Integer(i64),
+    /// `double precision`; of a column also `real`.
+    Float(f64),
+    /// `text`; of a column also `varchar`, `char`, `name`, `json`, `jsonb` and `xml`.
+    Text(String),
+    /// `bytea`.
+    Bytes(Vec<u8>),
+}
+
+/// Row of an answer: its columns in order, by name.
+pub type SqlRow = Vec<(Arc<str>, SqlValue)>;

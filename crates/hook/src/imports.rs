@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use sekisho_certs::hook::Charge;
+pub use sekisho_certs::hook::{SqlRow, SqlValue};
 use sekisho_certs::{HostName, Secret, Tenant, printable};
 use tokio::time::Instant;
 
@@ -167,24 +168,6 @@ pub struct HttpAnswer {
     /// Content.
     pub body: Vec<u8>,
 }
-
-/// Value in a query's parameters or rows.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SqlValue {
-    /// SQL's NULL, Luau's nil.
-    Null,
-    /// Boolean.
-    Bool(bool),
-    /// Whole number.
-    Integer(i64),
-    /// Number with a fraction.
-    Float(f64),
-    /// Text or bytes: strings of Luau hold both.
-    Bytes(Vec<u8>),
-}
-
-/// Row of an answer: its columns in order, by name.
-pub type SqlRow = Vec<(Arc<str>, SqlValue)>;
 
 /// Certificate chain and private key, both PEM.
 #[derive(Debug)]

@@ -50,7 +50,7 @@ use sekisho_certs::store::{
     DocumentKind, LogPosition, Result,
 };
 
-pub use self::script_database::{Columns, ScriptDatabase, Value};
+pub use self::script_database::ScriptDatabase;
 pub use self::url::Url;
 pub use crate::options::Mode;
 

@@ -4,7 +4,7 @@ mod gates;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -13,13 +13,13 @@ use http::uri::Scheme;
 use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use sekisho_certs::StoreError;
+use sekisho_certs::{StoreError, lock};
 use sekisho_gate::Denied;
 use sekisho_hook::{
     CallError, HttpAnswer, HttpRequest, RedisCommand, RedisReply, SqlRow, SqlValue,
 };
 use sekisho_https::{BodyError, HttpsClient, Timeouts, body, roots};
-use sekisho_stores::postgres::{self, ScriptDatabase, Value};
+use sekisho_stores::postgres::{self, ScriptDatabase};
 use sekisho_stores::redis::{Redis as RedisClient, RedisUrl};
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
@@ -123,7 +123,7 @@ impl Clients {
 
     /// Returns the slot of a URL's client, empty at first.
     fn redis_slot(&self, url: &str) -> Result<RedisSlot, String> {
-        let mut known = self.redis.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.redis);
         if let Some(slot) = known.get(url) {
             return Ok(Arc::clone(slot));
         }
@@ -200,12 +200,8 @@ impl Clients {
             let why = format!("[hook.sql] has no {database:?}; it has: {names}");
             return Err(CallError::Refused(why));
         };
-        let parameters = parameters.into_iter().map(parameter).collect();
         let rows = database.query(query, parameters).await;
-        let rows = rows.map_err(|error| failed(&error))?;
-        let column = |(name, value)| (name, of_column(value));
-        let row = |columns: postgres::Columns| columns.into_iter().map(column).collect();
-        Ok(rows.into_iter().map(row).collect())
+        rows.map_err(|error| failed(&error))
     }
 }
 
@@ -289,30 +285,6 @@ async fn answer(response: Response<Incoming>) -> Result<HttpAnswer, CallError> {
         headers,
         body: take(&mut body?),
     })
-}
-
-fn parameter(value: SqlValue) -> Value {
-    match value {
-        SqlValue::Null => Value::Null,
-        SqlValue::Bool(value) => Value::Bool(value),
-        SqlValue::Integer(value) => Value::Integer(value),
-        SqlValue::Float(value) => Value::Float(value),
-        SqlValue::Bytes(bytes) => match String::from_utf8(bytes) {
-            Ok(text) => Value::Text(text),
-            Err(error) => Value::Bytes(error.into_bytes()),
-        },
-    }
-}
-
-fn of_column(value: Value) -> SqlValue {
-    match value {
-        Value::Null => SqlValue::Null,
-        Value::Bool(value) => SqlValue::Bool(value),
-        Value::Integer(value) => SqlValue::Integer(value),
-        Value::Float(value) => SqlValue::Float(value),
-        Value::Text(text) => SqlValue::Bytes(text.into_bytes()),
-        Value::Bytes(bytes) => SqlValue::Bytes(bytes),
-    }
 }
 
 /// Tells a call that its server refused, as for a parameter that it can't read, from an

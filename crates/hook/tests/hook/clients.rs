@@ -140,7 +140,7 @@ async fn parameters_of_queries_are_only_parameters() {
     let (hook, world) = body(
         r#"
         local evil = "'; DROP TABLE hosts; --"
-        local rows = sql("main"):query("SELECT host FROM hosts WHERE name = $1", evil, 7, 1.5, nil, true)
+        local rows = sql("main"):query("SELECT host FROM hosts WHERE name = $1", evil, 7, 1.5, nil, true, "\255")
         log(#rows, rows[1].host, rows[1].port, rows[1].note)
         "#,
     );
@@ -152,11 +152,12 @@ async fn parameters_of_queries_are_only_parameters() {
     assert_eq!(
         queries[0].1,
         [
-            SqlValue::Bytes(b"'; DROP TABLE hosts; --".to_vec()),
+            SqlValue::Text("'; DROP TABLE hosts; --".into()),
             SqlValue::Integer(7),
             SqlValue::Float(1.5),
             SqlValue::Null,
             SqlValue::Bool(true),
+            SqlValue::Bytes(vec![255]),
         ]
     );
 }

@@ -171,7 +171,7 @@ impl Imports for Fake {
             }
             self.0.queries.lock().unwrap().push((query, parameters));
             Ok(vec![vec![
-                ("host".into(), SqlValue::Bytes(b"there.example".to_vec())),
+                ("host".into(), SqlValue::Text("there.example".into())),
                 ("port".into(), SqlValue::Integer(443)),
                 ("note".into(), SqlValue::Null),
             ]])

@@ -17,6 +17,7 @@ use super::fault::{Fault, Step};
 use super::foreign::Received;
 use super::pool::Pool;
 use super::url::Url;
+use sekisho_certs::hook::{SqlRow, SqlValue};
 use sekisho_certs::store::Result;
 
 /// A database with tables of somebody else. Connections are kept, as many as the URL's
@@ -28,26 +29,6 @@ pub struct ScriptDatabase {
     /// Of connections whose query is being cancelled, as many as the pool has.
     cancels: Arc<Semaphore>,
 }
-
-/// Value of a parameter or a column.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// NULL.
-    Null,
-    /// `boolean`.
-    Bool(bool),
-    /// `bigint`; of a column also the smaller types and `oid`.
-    Integer(i64),
-    /// `double precision`; of a column also `real`.
-    Float(f64),
-    /// `text`; of a column also `varchar`, `char`, `name`, `json`, `jsonb` and `xml`.
-    Text(String),
-    /// `bytea`.
-    Bytes(Vec<u8>),
-}
-
-/// Columns of a row in their order, by name.
-pub type Columns = Vec<(Arc<str>, Value)>;
 
 impl ScriptDatabase {
     /// Connects to nothing yet. `runtime` drives the connections. A query may take
@@ -74,9 +55,9 @@ impl ScriptDatabase {
     ///
     /// # Errors
     /// If the database can't be reached or refuses the statement, if a column has a type
-    /// that [`Value`] lacks, or the answer has over 1,000 rows or 1 MiB. A connection on
+    /// that [`SqlValue`] lacks, or the answer has over 1,000 rows or 1 MiB. A connection on
     /// which over 4 MiB arrive for one query is closed.
-    pub async fn query(&self, text: String, parameters: Vec<Value>) -> Result<Vec<Columns>> {
+    pub async fn query(&self, text: String, parameters: Vec<SqlValue>) -> Result<Vec<SqlRow>> {
         let pool = Arc::clone(&self.pool);
         let cancels = Arc::clone(&self.cancels);
         let query = async move |on: Arc<Connection>| {
@@ -131,7 +112,7 @@ impl Drop for UnderWay {
     }
 }
 
-async fn rows(on: &Connection, text: &str, parameters: Vec<Value>) -> Step<Vec<Columns>> {
+async fn rows(on: &Connection, text: &str, parameters: Vec<SqlValue>) -> Step<Vec<SqlRow>> {
     let received = on.foreign.as_ref().map(|(_, received)| received);
     if let Some(received) = received {
         received.begin();
@@ -145,8 +126,8 @@ async fn rows(on: &Connection, text: &str, parameters: Vec<Value>) -> Step<Vec<C
 }
 
 /// Reads the rows as they come, within the bound of an answer.
-async fn read(on: &Connection, text: &str, parameters: Vec<Value>) -> Step<Vec<Columns>> {
-    let typed = parameters.into_iter().map(Value::typed);
+async fn read(on: &Connection, text: &str, parameters: Vec<SqlValue>) -> Step<Vec<SqlRow>> {
+    let typed = parameters.into_iter().map(typed);
     let mut stream = pin!(on.client.query_typed_raw(text, typed).await?);
     let (mut rows, mut size) = (Vec::new(), 0);
     while let Some(row) = stream.try_next().await? {
@@ -160,7 +141,7 @@ async fn read(on: &Connection, text: &str, parameters: Vec<Value>) -> Step<Vec<C
     Ok(rows)
 }
 
-fn columns(row: &Row) -> Step<Columns> {
+fn columns(row: &Row) -> Step<SqlRow> {
     let named = row.columns().iter().enumerate().map(|(index, column)| {
         let value = value(row, index, column.type_()).map_err(|why| {
             let (name, kind) = (column.name(), column.type_());
@@ -171,43 +152,41 @@ fn columns(row: &Row) -> Step<Columns> {
     named.collect()
 }
 
-fn value(row: &Row, at: usize, kind: &Type) -> std::result::Result<Value, Box<dyn Error>> {
+fn value(row: &Row, at: usize, kind: &Type) -> std::result::Result<SqlValue, Box<dyn Error>> {
     let value = match *kind {
-        Type::BOOL => row.try_get::<_, Option<bool>>(at)?.map(Value::Bool),
-        Type::INT2 => row.try_get::<_, Option<i16>>(at)?.map(Value::of),
-        Type::INT4 => row.try_get::<_, Option<i32>>(at)?.map(Value::of),
-        Type::INT8 => row.try_get::<_, Option<i64>>(at)?.map(Value::of),
-        Type::OID => row.try_get::<_, Option<u32>>(at)?.map(Value::of),
+        Type::BOOL => row.try_get::<_, Option<bool>>(at)?.map(SqlValue::Bool),
+        Type::INT2 => row.try_get::<_, Option<i16>>(at)?.map(integer),
+        Type::INT4 => row.try_get::<_, Option<i32>>(at)?.map(integer),
+        Type::INT8 => row.try_get::<_, Option<i64>>(at)?.map(integer),
+        Type::OID => row.try_get::<_, Option<u32>>(at)?.map(integer),
         Type::FLOAT4 => row
             .try_get::<_, Option<f32>>(at)?
-            .map(|real| Value::Float(real.into())),
-        Type::FLOAT8 => row.try_get::<_, Option<f64>>(at)?.map(Value::Float),
-        Type::BYTEA => row.try_get::<_, Option<Vec<u8>>>(at)?.map(Value::Bytes),
+            .map(|real| SqlValue::Float(real.into())),
+        Type::FLOAT8 => row.try_get::<_, Option<f64>>(at)?.map(SqlValue::Float),
+        Type::BYTEA => row.try_get::<_, Option<Vec<u8>>>(at)?.map(SqlValue::Bytes),
         Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN => {
-            row.try_get::<_, Option<String>>(at)?.map(Value::Text)
+            row.try_get::<_, Option<String>>(at)?.map(SqlValue::Text)
         }
         Type::JSON | Type::JSONB | Type::XML => row
             .try_get::<_, Option<Document>>(at)?
-            .map(|document| Value::Text(document.0)),
+            .map(|document| SqlValue::Text(document.0)),
         _ => return Err("write a cast to text into the query, such as column::text".into()),
     };
-    Ok(value.unwrap_or(Value::Null))
+    Ok(value.unwrap_or(SqlValue::Null))
 }
 
-impl Value {
-    fn of(number: impl Into<i64>) -> Self {
-        Self::Integer(number.into())
-    }
+fn integer(number: impl Into<i64>) -> SqlValue {
+    SqlValue::Integer(number.into())
+}
 
-    fn typed(self) -> (Box<dyn ToSql + Sync + Send>, Type) {
-        match self {
-            Self::Null => (Box::new(None::<String>), Type::UNKNOWN),
-            Self::Bool(value) => (Box::new(value), Type::BOOL),
-            Self::Integer(value) => (Box::new(value), Type::INT8),
-            Self::Float(value) => (Box::new(value), Type::FLOAT8),
-            Self::Text(value) => (Box::new(value), Type::TEXT),
-            Self::Bytes(value) => (Box::new(value), Type::BYTEA),
-        }
+fn typed(value: SqlValue) -> (Box<dyn ToSql + Sync + Send>, Type) {
+    match value {
+        SqlValue::Null => (Box::new(None::<String>), Type::UNKNOWN),
+        SqlValue::Bool(value) => (Box::new(value), Type::BOOL),
+        SqlValue::Integer(value) => (Box::new(value), Type::INT8),
+        SqlValue::Float(value) => (Box::new(value), Type::FLOAT8),
+        SqlValue::Text(value) => (Box::new(value), Type::TEXT),
+        SqlValue::Bytes(value) => (Box::new(value), Type::BYTEA),
     }
 }
 

@@ -226,7 +226,7 @@ async fn databases_have_the_names_of_the_configuration() {
     let clients = clients(&[("customers", &url)]);
     let text = "SELECT $1::text AS domain, $2::bytea AS raw, $3::int8 AS number";
     let sent = [
-        SqlValue::Bytes(b"a.example".to_vec()),
+        SqlValue::Text("a.example".into()),
         SqlValue::Bytes(vec![255, 0]),
         SqlValue::Integer(7),
     ];
@@ -248,7 +248,7 @@ async fn queries_that_the_database_refuses_are_no_outage() {
     let away = "postgres://sekisho@127.0.0.1:1/none";
     let clients = clients(&[("customers", &url), ("away", away)]);
     let query = |database: &'static str, text: &str| {
-        let sent = vec![SqlValue::Bytes(b"shop.example".to_vec())];
+        let sent = vec![SqlValue::Text("shop.example".into())];
         clients.sql(database, text.to_owned(), sent)
     };
     let raises = "CREATE FUNCTION unknown_name(name text) RETURNS text LANGUAGE plpgsql \

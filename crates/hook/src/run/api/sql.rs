@@ -60,9 +60,10 @@ fn parameter(arguments: &mut Arguments) -> Result<SqlValue> {
         Value::Boolean(value) => SqlValue::Bool(value),
         Value::Integer(value) => SqlValue::Integer(value),
         Value::Number(value) => SqlValue::Float(value),
-        Value::String(text) if text.as_bytes().len() <= MAX_PARAMETER => {
-            SqlValue::Bytes(text.as_bytes().to_vec())
-        }
+        Value::String(text) if text.as_bytes().len() <= MAX_PARAMETER => match text.to_str() {
+            Ok(text) => SqlValue::Text(text.to_owned()),
+            Err(_) => SqlValue::Bytes(text.as_bytes().to_vec()),
+        },
         _ => {
             let wanted = "nil, a boolean, a number, or a string of at most 64 KiB";
             return Err(arguments.wrong("parameter", wanted));
@@ -78,6 +79,7 @@ fn row(lua: &Lua, columns: SqlRow) -> Result<Table> {
             SqlValue::Bool(value) => Value::Boolean(value),
             SqlValue::Integer(value) => Value::Integer(value),
             SqlValue::Float(value) => Value::Number(value),
+            SqlValue::Text(value) => Value::String(lua.create_string(value)?),
             SqlValue::Bytes(value) => Value::String(lua.create_string(value)?),
         };
         table.raw_set(&*name, value)?;
@@ -87,6 +89,7 @@ fn row(lua: &Lua, columns: SqlRow) -> Result<Table> {
 
 fn size(columns: &SqlRow) -> usize {
     let size = |(name, value): &(Arc<str>, SqlValue)| match value {
+        SqlValue::Text(value) => name.len() + value.len(),
         SqlValue::Bytes(value) => name.len() + value.len(),
         _ => name.len() + 8,
     };

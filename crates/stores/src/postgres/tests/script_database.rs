@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use sekisho_certs::hook::{SqlRow, SqlValue};
 use tokio::io;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -16,19 +17,19 @@ fn patient() -> ScriptDatabase {
     foreign(&database(), Duration::from_secs(10))
 }
 
-async fn query(on: &ScriptDatabase, text: &str, parameters: &[Value]) -> Result<Vec<Columns>> {
+async fn query(on: &ScriptDatabase, text: &str, parameters: &[SqlValue]) -> Result<Vec<SqlRow>> {
     on.query(text.into(), parameters.to_vec()).await
 }
 
 /// Values of the only row.
-async fn row(on: &ScriptDatabase, text: &str, parameters: &[Value]) -> Vec<Value> {
+async fn row(on: &ScriptDatabase, text: &str, parameters: &[SqlValue]) -> Vec<SqlValue> {
     let rows = query(on, text, parameters).await.unwrap();
     assert_eq!(rows.len(), 1, "{rows:?}");
     rows[0].iter().map(|(_, value)| value.clone()).collect()
 }
 
-fn text(text: &str) -> Value {
-    Value::Text(text.into())
+fn text(text: &str) -> SqlValue {
+    SqlValue::Text(text.into())
 }
 
 async fn refusal(on: &ScriptDatabase, query: &str) -> String {
@@ -44,21 +45,21 @@ async fn values_of_each_type_come_back() {
     let types = "SELECT $1, $2, $3, $4, $5, $6, 1::int2, 1::int4, 1::oid, 0.5::real, \
                  'x'::name, 'x'::varchar, '{\"a\": 1}'::jsonb, '[1]'::json";
     let sent = [
-        Value::Null,
-        Value::Bool(true),
-        Value::Integer(-5),
-        Value::Float(0.25),
+        SqlValue::Null,
+        SqlValue::Bool(true),
+        SqlValue::Integer(-5),
+        SqlValue::Float(0.25),
         text("é"),
-        Value::Bytes(vec![0, 255]),
+        SqlValue::Bytes(vec![0, 255]),
     ];
     let got = row(&on, types, &sent).await;
     assert_eq!(got[..6], sent);
-    let one = Value::Integer(1);
+    let one = SqlValue::Integer(1);
     let rest = [
         one.clone(),
         one.clone(),
         one,
-        Value::Float(0.5),
+        SqlValue::Float(0.5),
         text("x"),
         text("x"),
         text("{\"a\": 1}"),
@@ -74,15 +75,15 @@ async fn parameters_are_never_part_of_the_text() {
         .await
         .unwrap();
     let insert = "INSERT INTO customers VALUES ($1, $2)";
-    let sent = [Value::Integer(1), text("a.example")];
+    let sent = [SqlValue::Integer(1), text("a.example")];
     query(&on, insert, &sent).await.unwrap();
     let select = "SELECT id AS number FROM customers WHERE domain = $1 AND id = $2";
     let evil = text("' OR true; DROP TABLE customers; --");
-    let found = query(&on, select, &[evil, Value::Integer(1)]).await;
+    let found = query(&on, select, &[evil, SqlValue::Integer(1)]).await;
     assert!(found.unwrap().is_empty());
-    let found = query(&on, select, &[text("a.example"), Value::Integer(1)]).await;
+    let found = query(&on, select, &[text("a.example"), SqlValue::Integer(1)]).await;
     let (name, number) = &found.unwrap()[0][0];
-    assert_eq!((&**name, number), ("number", &Value::Integer(1)));
+    assert_eq!((&**name, number), ("number", &SqlValue::Integer(1)));
 }
 
 #[tokio::test]
@@ -99,7 +100,10 @@ async fn refusals_say_what_to_do() {
     assert!(why.contains("1,000 rows"), "{why}");
     let why = refusal(&on, "SELECT repeat('x', 800000) FROM generate_series(1, 2)").await;
     assert!(why.contains("1,000 rows or 1 MiB"), "{why}");
-    assert_eq!(row(&on, "SELECT 1::int8", &[]).await, [Value::Integer(1)]);
+    assert_eq!(
+        row(&on, "SELECT 1::int8", &[]).await,
+        [SqlValue::Integer(1)]
+    );
 }
 
 /// The row is never read whole: the connection ends with 4 MiB of it, however it is
@@ -129,7 +133,7 @@ async fn a_row_over_the_bound_ends_its_connection() {
         let on = foreign(&url, Duration::from_secs(10));
         let secured = "SELECT ssl, pg_backend_pid() FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
         let before = row(&on, secured, &[]).await;
-        assert_eq!(before[0], Value::Bool(is_secured), "{url}");
+        assert_eq!(before[0], SqlValue::Bool(is_secured), "{url}");
         assert_eq!(
             row(&on, secured, &[]).await,
             before,
@@ -138,7 +142,7 @@ async fn a_row_over_the_bound_ends_its_connection() {
         // Over 4 MiB in all, on one connection.
         for _ in 0..5 {
             let most = row(&on, "SELECT repeat('x', 1048000)", &[]).await;
-            assert!(matches!(&most[0], Value::Text(text) if text.len() == 1_048_000));
+            assert!(matches!(&most[0], SqlValue::Text(text) if text.len() == 1_048_000));
         }
         assert_eq!(row(&on, secured, &[]).await, before);
         let why = refusal(&on, "SELECT repeat('x', 2000000)").await;
@@ -168,7 +172,10 @@ async fn a_query_that_takes_too_long_ends_at_the_server_too() {
         let why = refusal(&on, "SELECT pg_sleep(3600)").await;
         assert!(!why.is_empty());
         // The next query has a connection of its own.
-        assert_eq!(row(&on, "SELECT 1::int8", &[]).await, [Value::Integer(1)]);
+        assert_eq!(
+            row(&on, "SELECT 1::int8", &[]).await,
+            [SqlValue::Integer(1)]
+        );
         no_longer_sleeps(&watch, &url).await;
     }
 }
@@ -178,7 +185,7 @@ async fn no_longer_sleeps(watch: &ScriptDatabase, url: &str) {
                     '%pg_sleep(3600)%' AND state = 'active'";
     let name = [text(name_of(url))];
     in_time(async {
-        while row(watch, sleeping, &name).await != [Value::Integer(0)] {
+        while row(watch, sleeping, &name).await != [SqlValue::Integer(0)] {
             tokio::task::yield_now().await;
         }
     })
