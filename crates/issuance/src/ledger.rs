@@ -10,9 +10,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use aws_lc_rs::rand;
 use sekisho_certs::store::{Document, DocumentId, DocumentKind, Precondition, Write};
-use sekisho_certs::{Clock, Sealer, Secret, StoreError, lock};
+use sekisho_certs::{Clock, Sealer, Secret, StoreError, lock, random};
 
 use crate::quota::{Bucket, Charge, Limit, RetryAt, Share};
 
@@ -236,11 +235,7 @@ fn bucket(document: &Document<Secret>) -> Result<Bucket, StoreError> {
 /// Draws a pause; the longest possible one doubles with each attempt, since there
 /// may be many servers.
 fn pause(attempt: u32) -> Duration {
-    let mut random = [0; 4];
-    // Without random bytes the pause is the longest.
-    let drawn = rand::fill(&mut random).map_or(1.0, |()| {
-        f64::from(u32::from_be_bytes(random)) / f64::from(u32::MAX)
-    });
+    let drawn = f64::from(u32::from_be_bytes(random())) / f64::from(u32::MAX);
     FIRST_PAUSE.saturating_mul(1 << attempt).mul_f64(drawn)
 }
 

@@ -43,8 +43,6 @@ pub struct Wanted<'a> {
     pub chain: Option<&'a str>,
     /// Now, seconds since the Unix epoch.
     pub now: i64,
-    /// Roots that may have issued the certificate themselves, without another between.
-    pub roots: &'a [CertificateDer<'static>],
 }
 
 /// Order at a CA. Its steps are, in this order, each to be repeated after a failure or

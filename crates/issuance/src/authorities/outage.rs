@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aws_lc_rs::rand;
+use sekisho_certs::random;
 use tokio::time::Instant;
 
 use crate::acme::{self, Retry};
@@ -81,10 +81,8 @@ pub(super) fn is_busy(error: &acme::Error) -> bool {
 fn pause(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     let pause = SHORTEST.saturating_mul(1 << doublings).min(LONGEST);
-    let mut drawn = [0];
-    // Without random bytes there is no jitter.
-    let _ = rand::fill(&mut drawn);
-    pause + pause / 4 * u32::from(drawn[0]) / 255
+    let [drawn] = random();
+    pause + pause / 4 * u32::from(drawn) / 255
 }
 
 /// Returns the pause that the CA asks for.

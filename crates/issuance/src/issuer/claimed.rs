@@ -16,12 +16,8 @@ use super::held::Held;
 use super::working::{Joined, Outcome};
 use super::{Issued, Issuer, NoCertificate};
 
-/// Permit of an order in flight.
-pub(super) struct OrderPermit {
-    pub(super) _order: OwnedSemaphorePermit,
-    /// Permit of an order for a first visitor.
-    pub(super) _first: Option<Permit<Tenant>>,
-}
+/// Permit of an order in flight, and that of an order for a first visitor.
+pub(super) type OrderPermit = (OwnedSemaphorePermit, Option<Permit<Tenant>>);
 
 impl Issuer {
     /// Begins to work on a lineage in a task of its own, or joins who does. The task takes
@@ -142,10 +138,7 @@ impl Issuer {
     /// Waits for a permit to order.
     pub(super) async fn permit(&self) -> OrderPermit {
         let order = Arc::clone(&self.orders).acquire_owned().await;
-        OrderPermit {
-            _order: order.expect("the semaphore is never closed"),
-            _first: None,
-        }
+        (order.expect("the semaphore is never closed"), None)
     }
 
     /// Waits until another process has ended its work. If its claim ends instead, this

@@ -13,7 +13,6 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::attempt::{Task, When};
-use super::claimed::OrderPermit;
 use super::under_way::UnderWay;
 use super::working::Outcome;
 use super::{Issuer, NoCertificate};
@@ -156,15 +155,7 @@ impl Issuer {
             when: When::IfDue,
             issuers: allowed.issuers.clone(),
         };
-        let work = self.start(
-            &name,
-            None,
-            task,
-            OrderPermit {
-                _order: order,
-                _first: Some(of_tenant),
-            },
-        );
+        let work = self.start(&name, None, task, (order, Some(of_tenant)));
         Ok(work.outcome().await.into())
     }
 

@@ -65,7 +65,6 @@ impl Attempt<'_> {
             names: &self.names,
             chain: authority.options.chain.as_deref(),
             now: self.now(),
-            roots: &[],
         };
         Ok(order.certificate(&wanted, ISSUANCE).await?)
     }

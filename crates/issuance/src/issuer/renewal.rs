@@ -11,7 +11,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Issuer;
 use super::attempt::{Attempt, Suggested, Task, When};
-use super::claimed::OrderPermit;
 use crate::acme::Fault;
 use crate::quota::{Charge, Limit, Share};
 use crate::schedule::{ARI_PER_SECOND, Seed, ari_pause, ari_retry, renewal_due};
@@ -74,15 +73,7 @@ impl Issuer {
         for ((name, claim), permit) in claimed.into_iter().zip(permits) {
             // Another task may have begun since the claim: it has the same one.
             let task = Task::new(When::IfDue);
-            drop(self.start(
-                &name,
-                Some(claim),
-                task,
-                OrderPermit {
-                    _order: permit,
-                    _first: None,
-                },
-            ));
+            drop(self.start(&name, Some(claim), task, (permit, None)));
         }
         Ok(more)
     }

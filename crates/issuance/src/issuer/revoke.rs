@@ -71,18 +71,13 @@ impl Issuer {
         written.map_err(|error| self.no_store(&error))?;
         let issued_by = lineage.issued_by.as_deref();
         let revoked = self.revoke_at_any(leaf, reason, issued_by).await;
-        if let Err(NotRevoked { why, is_clear }) = revoked {
-            if is_clear {
-                // The certificate is renewed as before.
-                lineage.order = before;
-            } else if let Some(saved) = &dropped {
-                self.give_back(saved).await;
-            }
-            return Err(failed(why));
-        }
-        if let Some(saved) = &dropped {
+        if revoked.as_ref().is_err_and(|not| not.is_clear) {
+            // The certificate is renewed as before.
+            lineage.order = before;
+        } else if let Some(saved) = &dropped {
             self.give_back(saved).await;
         }
+        revoked.map_err(|not| failed(not.why))?;
         lineage.due = reissue.then(|| self.now() + HEAD_START);
         // The failures are those of a certificate that ends here.
         (lineage.attempts, lineage.last_error) = (0, None);

@@ -89,7 +89,6 @@ pub(crate) async fn fetch(
         names,
         chain,
         now: Clock::System.now(),
-        roots: &[],
     };
     order.certificate(&wanted, PATIENCE).await
 }
