@@ -48,7 +48,7 @@ mod take;
 
 pub(crate) use give::Estate;
 pub(crate) use launch::{Launcher, Program};
-pub(crate) use message::{Kind, ProcessState};
+pub(crate) use message::{Control, ProcessState};
 pub(crate) use notify::Watchdog;
 pub(crate) use older::OlderProcesses;
 pub(crate) use record::Record;

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 
 use super::give::{Successor, give};
 use super::keeper;
-use super::message::{Complete, Kind, Message, ProcessState, Signal};
+use super::message::{Complete, Control, Message, ProcessState, Signal};
 use super::notify;
 use super::older::{Event, OlderProcesses};
 use super::run::{Handover, LET_GO, Next, Request, ask};
@@ -58,7 +58,7 @@ impl Handover {
     /// The signal or event that ends the server. The new process is ended then.
     async fn start_successor(
         &mut self,
-        kind: Kind,
+        kind: Control,
     ) -> std::result::Result<Result<Successor>, Next> {
         let state = self.record.state();
         let this = ProcessState {
@@ -104,8 +104,8 @@ impl Handover {
             match (signal, &self.reopen) {
                 (Signal::ReopenLogs, Some(reopen)) => reopen(),
                 (Signal::ReopenLogs, None) | (Signal::Drain, _) => {}
-                (Signal::Reload, _) => ask(&mut self.asked, Kind::Reload, name),
-                (Signal::Upgrade, _) => ask(&mut self.asked, Kind::Upgrade, name),
+                (Signal::Reload, _) => ask(&mut self.asked, Control::Reload, name),
+                (Signal::Upgrade, _) => ask(&mut self.asked, Control::Upgrade, name),
             }
         }
     }

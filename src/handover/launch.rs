@@ -12,7 +12,7 @@ use std::thread;
 
 use tokio::sync::oneshot;
 
-use super::message::Kind;
+use super::message::Control;
 use crate::process;
 
 /// Program as it was started.
@@ -45,15 +45,15 @@ impl Program {
     }
 
     /// Returns the file that a hand-over starts.
-    pub(crate) fn file(&self, kind: Kind) -> &Path {
+    pub(crate) fn file(&self, kind: Control) -> &Path {
         match kind {
-            Kind::Reload => Path::new(RUNNING),
-            Kind::Upgrade => &self.path,
+            Control::Reload => Path::new(RUNNING),
+            Control::Upgrade => &self.path,
         }
     }
 
     /// Makes the command of a hand-over, under the name of this program.
-    fn command(&self, kind: Kind) -> Command {
+    fn command(&self, kind: Control) -> Command {
         let mut command = Command::new(self.file(kind));
         let mut arguments = self.arguments.iter();
         if let Some(name) = arguments.next() {
@@ -85,7 +85,7 @@ impl Launcher {
     pub(crate) async fn launch(
         &self,
         program: &Program,
-        kind: Kind,
+        kind: Control,
         input: OwnedFd,
     ) -> io::Result<Child> {
         let (started, child) = oneshot::channel();

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::channel::{Channel, Received};
 use super::give::Successor;
-use super::message::{Kind, Message, Signal};
+use super::message::{Control, Message, Signal};
 use super::run::{Handover, Outcome, Served};
 use crate::terminal::failure::Result;
 
@@ -79,8 +79,8 @@ impl Handover {
     async fn pass_on_asked(&mut self, newest: &Newest) {
         if let Some((_, kind)) = self.asked.take() {
             let signal = match kind {
-                Kind::Reload => Signal::Reload,
-                Kind::Upgrade => Signal::Upgrade,
+                Control::Reload => Signal::Reload,
+                Control::Upgrade => Signal::Upgrade,
             };
             newest.link.tell(&Message::Signal { signal }).await;
         }

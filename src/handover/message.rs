@@ -2,20 +2,10 @@
 //! and fields that a version does not know are left out. A field that an earlier version does
 //! not send has a default: the hand-over would fail without.
 
-use std::fmt;
 use std::net::SocketAddr;
 
+pub(crate) use sekisho_server::admin::Control;
 use serde::{Deserialize, Serialize};
-
-/// Reason of a hand-over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
-    /// The running program begins anew, with the configuration as it is now.
-    Reload,
-    /// The program at its path on the disk begins.
-    Upgrade,
-}
 
 /// Message of a hand-over, and of processes that live beside each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,7 +65,7 @@ pub(crate) enum Message {
 /// What a new process learns of the hand-over that starts it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Complete {
-    pub(crate) kind: Kind,
+    pub(crate) kind: Control,
     /// The process that gives.
     pub(crate) from: ProcessState,
     /// Connections that hand-overs have cut off.
@@ -117,15 +107,6 @@ pub(crate) enum Signal {
     Upgrade,
     /// SIGUSR1.
     ReopenLogs,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Reload => "reload",
-            Self::Upgrade => "upgrade",
-        })
-    }
 }
 
 #[cfg(test)]

@@ -1,19 +1,19 @@
 //! Record of hand-overs: what `status` and the metrics say of them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use sekisho_certs::Clock;
 use sekisho_certs::metrics::{Counter, Family, Gauge, Registry};
+use sekisho_certs::{Clock, lock};
 use sekisho_server::metrics::Metrics;
 
-use super::message::{Kind, ProcessState};
+use super::message::{Control, ProcessState};
 use super::take::Predecessor;
 
 /// Hand-overs as this process knows them.
 pub(crate) struct Record {
     server: Arc<Metrics>,
     state: Mutex<HandoverState>,
-    handovers: Family<[(&'static str, &'static str); 2], Counter>,
+    handovers: Family<[(&'static str, String); 2], Counter>,
     processes: Gauge,
     connections: Gauge,
     cut: Counter,
@@ -40,7 +40,7 @@ pub(crate) struct HandoverState {
 /// Hand-over that started this process.
 #[derive(Clone, Debug)]
 pub(crate) struct Last {
-    pub(crate) kind: Kind,
+    pub(crate) kind: Control,
     /// Seconds since the Unix epoch.
     pub(crate) at: i64,
     /// Lines of the configuration that are new or were removed.
@@ -50,7 +50,7 @@ pub(crate) struct Last {
 /// Hand-over that failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Failed {
-    pub(crate) kind: Kind,
+    pub(crate) kind: Control,
     /// Seconds since the Unix epoch.
     pub(crate) at: i64,
     pub(crate) error: String,
@@ -90,7 +90,7 @@ impl Record {
 
     /// Registers the metrics.
     pub(crate) fn register(&self, registry: &mut Registry) {
-        for kind in [Kind::Reload, Kind::Upgrade] {
+        for kind in [Control::Reload, Control::Upgrade] {
             for result in ["done", "failed"] {
                 drop(self.handovers.get_or_create(&labels(kind, result)));
             }
@@ -107,12 +107,12 @@ impl Record {
 
     /// Returns the state.
     pub(crate) fn state(&self) -> HandoverState {
-        self.lock().clone()
+        lock(&self.state).clone()
     }
 
     /// Returns whether another process handed over to this one.
     pub(crate) fn is_successor(&self) -> bool {
-        self.lock().last.is_some()
+        lock(&self.state).last.is_some()
     }
 
     /// Returns how many connections this process has open.
@@ -121,15 +121,15 @@ impl Record {
     }
 
     /// Notes that this process has taken over.
-    pub(crate) fn took_over(&self, kind: Kind, older: Vec<ProcessState>) {
+    pub(crate) fn took_over(&self, kind: Control, older: Vec<ProcessState>) {
         self.count(kind, "done");
-        let cut = self.lock().cut;
+        let cut = lock(&self.state).cut;
         self.older(older, cut);
     }
 
     /// Notes how the older processes are.
     pub(crate) fn older(&self, older: Vec<ProcessState>, cut: u64) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         self.cut.inc_by(cut - state.cut);
         let living = older.iter().filter(|process| !process.idle);
         self.processes.set(living.count() as u64);
@@ -144,34 +144,26 @@ impl Record {
         for line in &changed {
             tracing::info!(line, "the configuration changed");
         }
-        if let Some(last) = &mut self.lock().last {
+        if let Some(last) = &mut lock(&self.state).last {
             last.changed = changed;
         }
     }
 
     /// Notes that a hand-over failed.
-    pub(crate) fn failed(&self, kind: Kind, error: &str) {
+    pub(crate) fn failed(&self, kind: Control, error: &str) {
         self.count(kind, "failed");
-        self.lock().failed = Some(Failed {
+        lock(&self.state).failed = Some(Failed {
             kind,
             at: Clock::System.now(),
             error: error.to_owned(),
         });
     }
 
-    fn count(&self, kind: Kind, result: &'static str) {
+    fn count(&self, kind: Control, result: &str) {
         self.handovers.get_or_create(&labels(kind, result)).inc();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HandoverState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn labels(kind: Kind, result: &'static str) -> [(&'static str, &'static str); 2] {
-    let kind = match kind {
-        Kind::Reload => "reload",
-        Kind::Upgrade => "upgrade",
-    };
-    [("kind", kind), ("result", result)]
+fn labels(kind: Control, result: &str) -> [(&'static str, String); 2] {
+    [("kind", kind.to_string()), ("result", result.to_owned())]
 }

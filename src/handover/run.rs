@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::channel::{Channel, Link};
 use super::give::Estate;
 use super::launch::{Launcher, Program};
-use super::message::{Complete, Kind, Message, Signal};
+use super::message::{Complete, Control, Message, Signal};
 use super::notify::{self, Watchdog};
 use super::older::{Event, OlderProcesses};
 use super::record::Record;
@@ -27,7 +27,7 @@ pub(super) type Served = std::result::Result<usize, sekisho_server::Error>;
 /// Asks for a hand-over.
 #[derive(Debug)]
 pub(crate) struct Request {
-    pub(crate) kind: Kind,
+    pub(crate) kind: Control,
     /// Where the outcome is told: what happened, or why nothing did.
     pub(crate) reply: oneshot::Sender<std::result::Result<String, String>>,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Handover {
 }
 
 /// Hand-over that signals have asked for, and its time.
-pub(crate) type Asked = Option<(Instant, Kind)>;
+pub(crate) type Asked = Option<(Instant, Control)>;
 
 /// Counts how often the end was asked for, by signals to this process and by those to the
 /// keeper of its pid. Both may be one signal to a whole control group.
@@ -219,8 +219,8 @@ impl Handover {
                 }
                 self.older.tell(&Message::ReopenLogs).await;
             }
-            Signal::Reload => ask(&mut self.asked, Kind::Reload, name),
-            Signal::Upgrade => ask(&mut self.asked, Kind::Upgrade, name),
+            Signal::Reload => ask(&mut self.asked, Control::Reload, name),
+            Signal::Upgrade => ask(&mut self.asked, Control::Upgrade, name),
         }
     }
 
@@ -273,7 +273,7 @@ impl Handover {
 }
 
 impl Request {
-    fn by_signal(kind: Kind) -> Self {
+    fn by_signal(kind: Control) -> Self {
         let (reply, _) = oneshot::channel();
         Self { kind, reply }
     }
@@ -285,9 +285,9 @@ impl Request {
 }
 
 /// Asks for a hand-over in a while. An upgrade covers a reload.
-pub(super) fn ask(asked: &mut Asked, kind: Kind, name: &str) {
+pub(super) fn ask(asked: &mut Asked, kind: Control, name: &str) {
     match asked {
-        Some((_, before)) if *before == Kind::Reload => *before = kind,
+        Some((_, before)) if *before == Control::Reload => *before = kind,
         Some(_) => {}
         None => {
             tracing::info!("{name}: {kind} in {SETTLE:?}, with all signals until then");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use sekisho_certs::store::FeedState;
 use sekisho_certs::{HostName, Lookup};
-use sekisho_server::admin::{Control, Listener, Reply, Uncontrolled};
+use sekisho_server::admin::{Listener, Reply, Uncontrolled};
 use sekisho_server::metrics::Metrics;
 use sekisho_server::{Server, VirtualHost};
 use tokio::runtime::Runtime;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::Config;
 use crate::handover::{
-    Kind, Launcher, OlderProcesses, Predecessor, Program, Record, Request, Taken,
+    Control, Launcher, OlderProcesses, Predecessor, Program, Record, Request, Taken,
 };
 use crate::process;
 use crate::terminal::failure::Result;
@@ -102,9 +102,9 @@ impl Succession {
     /// Makes the function by which the admin listener asks for a hand-over.
     pub(super) fn control(&self) -> Controls {
         let asking = self.asking.clone();
-        Box::new(move |control| {
+        Box::new(move |kind| {
             let asking = asking.clone();
-            Box::pin(async move { ask(&asking, control).await })
+            Box::pin(async move { ask(&asking, kind).await })
         })
     }
 }
@@ -112,12 +112,8 @@ impl Succession {
 /// Asks for a hand-over and waits for the outcome.
 async fn ask(
     asking: &mpsc::Sender<Request>,
-    control: Control,
+    kind: Control,
 ) -> std::result::Result<String, Uncontrolled> {
-    let kind = match control {
-        Control::Reload => Kind::Reload,
-        Control::Upgrade => Kind::Upgrade,
-    };
     let (reply, outcome) = oneshot::channel();
     // The queue has one place, and none in a process that has handed over.
     let asked = asking.try_send(Request { kind, reply });

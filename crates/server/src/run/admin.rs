@@ -8,6 +8,7 @@ mod token;
 mod unauthenticated;
 
 use std::convert::Infallible;
+use std::fmt;
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::encoding::text::encode;
 use sekisho_certs::LookupStats;
 use sekisho_certs::metrics::Registry;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -73,13 +75,23 @@ pub enum Audience {
     Network,
 }
 
-/// Change of the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Change of the process. Processes of two versions tell each other of it: its words stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Control {
     /// Begin anew with the configuration as it is now.
     Reload,
     /// Begin the program that is on the disk.
     Upgrade,
+}
+
+impl fmt::Display for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reload => "reload",
+            Self::Upgrade => "upgrade",
+        })
+    }
 }
 
 /// Admin service, which answers `/healthz`, `/readyz`, `/metrics` and `/status`, and over
