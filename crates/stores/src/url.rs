@@ -109,15 +109,7 @@ impl Url {
     /// elsewhere if copies on disk suffice.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        match &self.0 {
-            Kind::Sqlite(_) | Kind::Files(_) => true,
-            #[cfg(feature = "postgres")]
-            Kind::Postgres(_) => false,
-            #[cfg(feature = "http")]
-            Kind::Http(_) => false,
-            #[cfg(feature = "redis")]
-            Kind::Redis(_) => false,
-        }
+        self.servers().is_empty()
     }
 
     /// Returns the file of an embedded catalog.
