@@ -7,6 +7,7 @@ mod raw;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
@@ -14,9 +15,7 @@ use sekisho_certs::{Clock, HostName, Secret};
 use sekisho_dns::Resolver;
 use sekisho_issuance::acme::ExternalAccount;
 use sekisho_issuance::settings::{DnsZone, SettingError, Settings};
-use sekisho_issuance::solver::dns01::{
-    self, ExecSettings, Rfc2136Settings, TsigKey, WebhookSettings, WriterSettings,
-};
+use sekisho_issuance::solver::dns01::{self, Exec, Rfc2136, TsigKey, Webhook, Writer};
 
 pub(super) use check::{check, waits};
 pub(super) use raw::RawAcme;
@@ -66,7 +65,7 @@ enum DnsMethod {
 }
 
 impl Acme {
-    /// Reads the secrets. The programs of zones don't inherit the variables of
+    /// Reads the secrets, and the roots of webhooks. The programs of zones don't inherit the variables of
     /// `hidden`.
     ///
     /// # Errors
@@ -138,25 +137,21 @@ impl Acme {
 }
 
 impl DnsMethod {
-    fn writer(&self, zone: &HostName, hidden: &[String]) -> Result<WriterSettings, SettingError> {
+    fn writer(&self, zone: &HostName, hidden: &[String]) -> Result<Writer, SettingError> {
         let key = |name| format!("dns.\"{zone}\".{name}");
         Ok(match self {
-            Self::Exec(program) => WriterSettings::Exec(ExecSettings {
-                program: program.clone(),
-                hidden: hidden.to_vec(),
-            }),
+            Self::Exec(program) => Writer::Exec(Exec::new(program.clone(), hidden.to_vec())),
             Self::Webhook { url, root, login } => {
                 let read = |(user, source): &(String, SecretSource)| {
                     let password = secret(source, key("password"), |text| Ok(bytes(text)));
                     password.map(|password| (user.clone(), password))
                 };
-                WriterSettings::Webhook(WebhookSettings {
-                    url: url.clone(),
-                    root: root.clone(),
-                    login: login.as_ref().map(read).transpose()?,
-                })
+                let login = login.as_ref().map(read).transpose()?;
+                let webhook = Webhook::new(url, root.as_deref(), login);
+                let webhook = webhook.map_err(|fault| SettingError::of_zone(zone, fault))?;
+                Writer::Webhook(Arc::new(webhook))
             }
-            Self::Rfc2136 { server, tsig } => WriterSettings::Rfc2136(Box::new(Rfc2136Settings {
+            Self::Rfc2136 { server, tsig } => Writer::Rfc2136(Box::new(Rfc2136 {
                 server: *server,
                 key: secret(tsig, key("tsig"), TsigKey::parse)?,
                 clock: Clock::System,

@@ -183,7 +183,7 @@ impl Issuer {
     ) -> Result<Self, SettingError> {
         let (contact, agree) = (settings.contact, settings.agree);
         let authorities = Authorities::new(settings.cas)?;
-        let solvers = Solvers::new(settings.solvers, settings.dns)?;
+        let solvers = Solvers::new(settings.solvers, settings.dns);
         let able = Able {
             cas: authorities
                 .all()

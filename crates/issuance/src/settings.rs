@@ -90,13 +90,8 @@ mod tests {
         assert!(error.starts_with(expected), "{error}");
 
         let zone = HostName::parse("example.com").unwrap();
-        let webhook = dns01::WebhookSettings {
-            url: "ftp://hook.example".into(),
-            root: None,
-            login: None,
-        };
-        let solver = dns01::Settings::new(dns01::WriterSettings::Webhook(webhook));
-        let error = SettingError::of_zone(&zone, &dns01::Dns01::new(solver).unwrap_err());
+        let webhook = dns01::Webhook::new("ftp://hook.example", None, None);
+        let error = SettingError::of_zone(&zone, webhook.unwrap_err());
         assert_eq!(error.key, "dns.\"example.com\".webhook");
 
         let admission = admission::Settings {

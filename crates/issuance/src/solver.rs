@@ -28,23 +28,18 @@ pub struct Solvers {
 }
 
 impl Solvers {
-    /// Reads the roots of webhooks; writes and asks nothing.
-    ///
-    /// # Errors
-    /// Names the zone and the key that can't be used.
-    pub fn new(order: Vec<ChallengeType>, zones: Vec<DnsZone>) -> Result<Self, SettingError> {
-        let mut built = Vec::with_capacity(zones.len());
+    /// Writes and asks nothing.
+    #[must_use]
+    pub fn new(order: Vec<ChallengeType>, zones: Vec<DnsZone>) -> Self {
         let waits = Waits::default();
-        for DnsZone { zone, solver } in zones {
-            let dns = Dns01::new(solver).map_err(|error| SettingError::of_zone(&zone, &error))?;
-            built.push((zone, dns.telling(waits.clone())));
-        }
-        built.sort_by_key(|(zone, _)| std::cmp::Reverse(zone.as_str().len()));
-        Ok(Self {
+        let dns = |one: DnsZone| (one.zone, Dns01::new(one.solver, waits.clone()));
+        let mut zones: Vec<_> = zones.into_iter().map(dns).collect();
+        zones.sort_by_key(|(zone, _)| std::cmp::Reverse(zone.as_str().len()));
+        Self {
             order,
-            zones: built,
+            zones,
             waits,
-        })
+        }
     }
 
     /// Returns the challenges that can prove all of these names, the first to be tried
@@ -126,12 +121,11 @@ impl Solvers {
 }
 
 impl SettingError {
-    /// Makes the error of a solver that [`dns01::Dns01::new`] could not build for
-    /// this zone.
+    /// Makes the error of a writer that could not be made for this zone.
     #[must_use]
-    pub fn of_zone(zone: &HostName, error: &dns01::Error) -> Self {
+    pub fn of_zone(zone: &HostName, fault: dns01::Fault) -> Self {
         let table = format!("dns.\"{zone}\"");
-        match &error.fault {
+        match fault {
             dns01::Fault::Setting { key, why } => Self::new(&format!("{table}.{key}"), why),
             fault => Self::new(&table, fault.to_string()),
         }
@@ -140,23 +134,20 @@ impl SettingError {
 
 #[cfg(test)]
 mod tests {
-    use super::dns01::{ExecSettings, Settings, WriterSettings};
+    use super::dns01::{Exec, Settings, Writer};
     use super::*;
 
     fn solvers(zones: &[&str]) -> Solvers {
         let zone = |zone: &&str| DnsZone {
             zone: HostName::parse(zone).unwrap(),
-            solver: Settings::new(WriterSettings::Exec(ExecSettings {
-                program: "/bin/true".into(),
-                hidden: Vec::new(),
-            })),
+            solver: Settings::new(Writer::Exec(Exec::new("/bin/true".into(), Vec::new()))),
         };
         let order = [
             ChallengeType::TlsAlpn01,
             ChallengeType::Http01,
             ChallengeType::Dns01,
         ];
-        Solvers::new(order.to_vec(), zones.iter().map(zone).collect()).unwrap()
+        Solvers::new(order.to_vec(), zones.iter().map(zone).collect())
     }
 
     fn of(zones: &[&str], names: &[&str], wish: Option<&str>) -> Result<String, String> {

@@ -6,7 +6,7 @@ use sekisho_issuance::acme::{ChallengeType, KeyKind};
 use sekisho_issuance::admission::FirstAccess;
 use sekisho_issuance::quota::{Limit, Quotas};
 use sekisho_issuance::settings::Settings;
-use sekisho_issuance::solver::dns01::WriterSettings;
+use sekisho_issuance::solver::dns01::Writer;
 
 use super::*;
 
@@ -163,7 +163,7 @@ fn secrets_of_acme_are_kept_from_sites_and_programs() {
          [acme.dns.\"b.example\"]\nexec = \"hook\"\n"
     );
     let settings = parse(&text).unwrap().issuance().unwrap().unwrap();
-    let WriterSettings::Exec(exec) = &settings.dns[0].solver.writer else {
+    let Writer::Exec(exec) = &settings.dns[0].solver.writer else {
         panic!("{settings:?}")
     };
     assert_eq!(exec.program, Path::new("/etc/sekisho/hook"));

@@ -9,7 +9,7 @@
 //!    of them.
 //! 4. [`Dns01::clean_up`] removes the record; it may be repeated.
 //!
-//! Records are written by [`WriterSettings`]: RFC 2136 with TSIG, a program, or a
+//! Records are written by [`Writer`]: RFC 2136 with TSIG, a program, or a
 //! webhook. Several values at one name are several records: those of a wildcard
 //! and of its parent, or of two servers, do not disturb each other.
 
@@ -22,6 +22,7 @@ mod tsig;
 mod webhook;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sekisho_certs::HostPattern;
@@ -30,20 +31,17 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 pub use error::{Error, Fault};
-use exec::Exec;
-pub use exec::ExecSettings;
+pub use exec::Exec;
 pub use propagation::Waiting;
-pub use rfc2136::Rfc2136Settings;
+pub use rfc2136::Rfc2136;
 use sekisho_dns::{PORT, Resolver};
 pub use tsig::TsigKey;
-use webhook::Webhook;
-pub use webhook::WebhookSettings;
+pub use webhook::Webhook;
 
 /// Solver of DNS-01 with one way to write records.
 #[derive(Debug)]
 pub struct Dns01 {
     settings: Settings,
-    writer: Writer,
     /// Tells of waits that take long.
     waits: Waits,
 }
@@ -55,7 +53,7 @@ pub type Waits = watch::Sender<Option<Waiting>>;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Way to write records.
-    pub writer: WriterSettings,
+    pub writer: Writer,
     /// Resolvers for CNAMEs, zones and servers.
     pub resolver: Resolver,
     /// Port at which authoritative servers are asked: 53 outside tests.
@@ -84,13 +82,13 @@ pub enum Check {
 
 /// Way to write records.
 #[derive(Clone, Debug)]
-pub enum WriterSettings {
+pub enum Writer {
     /// Dynamic updates (RFC 2136).
-    Rfc2136(Box<Rfc2136Settings>),
+    Rfc2136(Box<Rfc2136>),
     /// A program in the convention of lego's provider `exec`.
-    Exec(ExecSettings),
+    Exec(Exec),
     /// A server in the convention of lego's provider `httpreq`.
-    Webhook(WebhookSettings),
+    Webhook(Arc<Webhook>),
 }
 
 /// Record of a challenge: stored before it is written, so that it can be removed
@@ -109,7 +107,7 @@ impl Settings {
     /// Asks the system's resolvers, and waits no longer than two minutes for
     /// propagation: most DNS hosts need less than one.
     #[must_use]
-    pub fn new(writer: WriterSettings) -> Self {
+    pub fn new(writer: Writer) -> Self {
         Self {
             writer,
             resolver: Resolver::new(&[]),
@@ -123,30 +121,10 @@ impl Settings {
 }
 
 impl Dns01 {
-    /// Reads the webhook's roots; writes and asks nothing.
-    ///
-    /// # Errors
-    /// [`Fault::Setting`] names the key.
-    pub fn new(settings: Settings) -> Result<Self, Error> {
-        let writer = match &settings.writer {
-            WriterSettings::Rfc2136(rfc2136) => Ok(Writer::Rfc2136(rfc2136.clone())),
-            WriterSettings::Exec(exec) => Ok(Writer::Exec(Exec::new(exec))),
-            WriterSettings::Webhook(webhook) => {
-                Webhook::new(webhook).map(|webhook| Writer::Webhook(Box::new(webhook)))
-            }
-        };
-        let writer = writer.map_err(|fault| fault.at("dns-01"))?;
-        Ok(Self {
-            settings,
-            writer,
-            waits: Waits::default(),
-        })
-    }
-
-    /// Tells of long waits here, where others tell of theirs.
+    /// Makes a solver that tells of long waits here, where others tell of theirs.
     #[must_use]
-    pub fn telling(self, waits: Waits) -> Self {
-        Self { waits, ..self }
+    pub fn new(settings: Settings, waits: Waits) -> Self {
+        Self { settings, waits }
     }
 
     /// Finds where the record of a challenge goes. `value` is the challenge's text.
@@ -192,7 +170,7 @@ impl Dns01 {
 
     /// Returns the key of the configuration that a refusal is about.
     pub(crate) fn key(&self) -> &'static str {
-        match &self.writer {
+        match &self.settings.writer {
             Writer::Rfc2136(_) => "tsig",
             Writer::Exec(_) => "exec",
             Writer::Webhook(_) => "webhook",
@@ -201,32 +179,25 @@ impl Dns01 {
 
     async fn write(&self, action: Action, presented: &Presented) -> Result<(), Fault> {
         // Waiting for another call is no fault of the program.
-        let _alone = match &self.writer {
+        let _alone = match &self.settings.writer {
             Writer::Exec(exec) => Some(exec.alone().await),
             Writer::Rfc2136(_) | Writer::Webhook(_) => None,
         };
         let done = async {
-            match &self.writer {
+            match &self.settings.writer {
                 Writer::Rfc2136(rfc2136) => rfc2136.write(action, presented).await,
                 Writer::Exec(exec) => exec.write(action, presented).await,
                 Writer::Webhook(webhook) => webhook.write(action, presented).await,
             }
         };
         let done = timeout(self.settings.deadline, done).await;
-        done.unwrap_or_else(|_| Err(self.late(&self.writer.to_string())))
+        done.unwrap_or_else(|_| Err(self.late(&self.settings.writer.to_string())))
     }
 
     fn late(&self, who: &str) -> Fault {
         let seconds = self.settings.deadline.as_secs_f32();
         Fault::Unreachable(format!("{who}: not done within {seconds} s"))
     }
-}
-
-#[derive(Debug)]
-enum Writer {
-    Rfc2136(Box<Rfc2136Settings>),
-    Exec(Exec),
-    Webhook(Box<Webhook>),
 }
 
 impl std::fmt::Display for Writer {

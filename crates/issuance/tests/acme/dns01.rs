@@ -14,7 +14,7 @@ use hickory_proto::rr::{RData, RecordType};
 use sekisho_certs::{Clock, HostPattern};
 use sekisho_dns::Resolver;
 use sekisho_issuance::solver::dns01::{
-    Dns01, Presented, Rfc2136Settings, Settings, TsigKey, WriterSettings,
+    Dns01, Presented, Rfc2136, Settings, TsigKey, Waits, Writer,
 };
 use sekisho_testkit::services::{Knot, Zone};
 
@@ -33,7 +33,7 @@ fn knot(records: &str) -> Knot {
 }
 
 /// Settings whose resolver and authoritative servers are Knot.
-fn settings(knot: &Knot, writer: WriterSettings) -> Settings {
+fn settings(knot: &Knot, writer: Writer) -> Settings {
     Settings {
         resolver: Resolver::new(&[knot.address()]),
         port: knot.address().port(),
@@ -44,8 +44,8 @@ fn settings(knot: &Knot, writer: WriterSettings) -> Settings {
     }
 }
 
-fn rfc2136(server: SocketAddr, key: &str) -> WriterSettings {
-    WriterSettings::Rfc2136(Box::new(Rfc2136Settings {
+fn rfc2136(server: SocketAddr, key: &str) -> Writer {
+    Writer::Rfc2136(Box::new(Rfc2136 {
         server,
         key: TsigKey::parse(key).unwrap(),
         clock: Clock::System,
@@ -55,7 +55,10 @@ fn rfc2136(server: SocketAddr, key: &str) -> WriterSettings {
 /// Makes a solver that writes to Knot with its key.
 fn solver(knot: &Knot) -> Dns01 {
     let key = format!("acme:{SECRET}");
-    Dns01::new(settings(knot, rfc2136(knot.address(), &key))).unwrap()
+    Dns01::new(
+        settings(knot, rfc2136(knot.address(), &key)),
+        Waits::default(),
+    )
 }
 
 fn pattern(name: &str) -> HostPattern {

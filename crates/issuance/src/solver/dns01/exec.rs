@@ -4,6 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
@@ -13,31 +14,28 @@ use super::error::Fault;
 use super::{Action, Presented};
 use sekisho_certs::with_all_signals;
 
-/// Program that writes records.
-#[derive(Clone, Debug)]
-pub struct ExecSettings {
-    /// The program, without arguments. It must be idempotent: it may be asked to
-    /// remove what is not there.
-    pub program: PathBuf,
-    /// Environment variables that it does not inherit: those with secrets of the
-    /// server.
-    pub hidden: Vec<String>,
-}
-
-/// Runner of the program, one call at a time: programs read, change and write the
+/// Program that writes records, one call at a time: programs read, change and write the
 /// records of a name, and of two at once one would lose its value. lego runs them
 /// one after the other too.
-#[derive(Debug)]
-pub(super) struct Exec {
-    settings: ExecSettings,
-    running: Mutex<()>,
+#[derive(Clone, Debug)]
+pub struct Exec {
+    /// The program.
+    pub program: PathBuf,
+    /// Environment variables that it does not inherit.
+    pub hidden: Vec<String>,
+    running: Arc<Mutex<()>>,
 }
 
 impl Exec {
-    pub(super) fn new(settings: &ExecSettings) -> Self {
+    /// Takes a program, without arguments. It must be idempotent: it may be asked to
+    /// remove what is not there. It does not inherit the environment variables of
+    /// `hidden`: those with secrets of the server.
+    #[must_use]
+    pub fn new(program: PathBuf, hidden: Vec<String>) -> Self {
         Self {
-            settings: settings.clone(),
-            running: Mutex::new(()),
+            program,
+            hidden,
+            running: Arc::default(),
         }
     }
 
@@ -54,14 +52,14 @@ impl Exec {
             let action = action.as_str();
             Fault::Refused(format!("{self} {action}: {why}"))
         };
-        let mut command = Command::new(&self.settings.program);
+        let mut command = Command::new(&self.program);
         command
             .args([action.as_str(), &presented.fqdn, &presented.value])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        for name in &self.settings.hidden {
+        for name in &self.hidden {
             command.env_remove(name);
         }
         let spawned = with_all_signals(|| command.spawn());
@@ -79,7 +77,7 @@ impl Exec {
 
 impl fmt::Display for Exec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "exec {}", self.settings.program.display())
+        write!(f, "exec {}", self.program.display())
     }
 }
 

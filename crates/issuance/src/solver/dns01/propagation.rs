@@ -243,14 +243,11 @@ const MAX_SERVERS: usize = 16;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ExecSettings, WriterSettings};
+    use super::super::{Exec, Writer};
     use super::*;
 
     fn settings(check: Check) -> Settings {
-        let writer = WriterSettings::Exec(ExecSettings {
-            program: "/bin/true".into(),
-            hidden: Vec::new(),
-        });
+        let writer = Writer::Exec(Exec::new("/bin/true".into(), Vec::new()));
         Settings {
             check,
             ..Settings::new(writer)

@@ -17,7 +17,7 @@ use sekisho_dns::send;
 
 /// Server that takes updates.
 #[derive(Clone, Debug)]
-pub struct Rfc2136Settings {
+pub struct Rfc2136 {
     /// Address of the zones' primary.
     pub server: SocketAddr,
     /// Key that may change them.
@@ -26,7 +26,7 @@ pub struct Rfc2136Settings {
     pub clock: Clock,
 }
 
-impl Rfc2136Settings {
+impl Rfc2136 {
     /// Sends an update, once more if there is no answer. It may arrive twice: adding
     /// a record that is there, and removing one that is not, change nothing (RFC
     /// 2136, section 3.4.2).
@@ -58,7 +58,7 @@ impl Rfc2136Settings {
     }
 }
 
-impl fmt::Display for Rfc2136Settings {
+impl fmt::Display for Rfc2136 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rfc2136 {}", self.server)
     }

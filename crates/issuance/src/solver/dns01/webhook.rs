@@ -3,7 +3,7 @@
 //! without its mode `RAW`.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::Path;
 
 use bytes::Bytes;
 use data_encoding::BASE64;
@@ -18,28 +18,27 @@ use super::{Action, Presented};
 
 /// Server that writes records. Any status from 200 to 299 means that it did. It
 /// must be idempotent: it may be asked to remove what is not there.
-#[derive(Clone, Debug)]
-pub struct WebhookSettings {
-    /// `https://` or `http://`; `/present` and `/cleanup` are appended.
-    pub url: String,
-    /// File with the roots, PEM, that its certificate is verified with; none means
-    /// the system's.
-    pub root: Option<PathBuf>,
-    /// User and password (RFC 7617).
-    pub login: Option<(String, Secret)>,
-}
-
 #[derive(Debug)]
-pub(super) struct Webhook {
+pub struct Webhook {
     url: String,
     login: Option<HeaderValue>,
     client: HttpsClient,
 }
 
 impl Webhook {
-    pub(super) fn new(settings: &WebhookSettings) -> Result<Self, Fault> {
+    /// Takes a URL of `https://` or `http://`, to which `/present` and `/cleanup` are
+    /// appended, and user and password (RFC 7617). Reads the roots, PEM, that the server's
+    /// certificate is verified with; none means the system's. Asks nothing.
+    ///
+    /// # Errors
+    /// [`Fault::Setting`] names the key.
+    pub fn new(
+        url: &str,
+        root: Option<&Path>,
+        login: Option<(String, Secret)>,
+    ) -> Result<Self, Fault> {
         let wrong = |key, why| Fault::Setting { key, why };
-        let url = settings.url.trim_end_matches('/');
+        let url = url.trim_end_matches('/');
         let is_url = url.parse().is_ok_and(|uri: Uri| {
             let authority = uri
                 .authority()
@@ -51,12 +50,12 @@ impl Webhook {
             let why = "it is no https:// or http:// URL without user and query".to_owned();
             return Err(wrong("webhook", why));
         }
-        let tls = roots::load(settings.root.as_deref(), "ca");
+        let tls = roots::load(root, "ca");
         let tls = tls.and_then(|roots| roots::client(roots, None));
         let tls = tls.map_err(|why| wrong("ca", why))?;
         Ok(Self {
             url: url.to_owned(),
-            login: settings.login.as_ref().map(basic),
+            login: login.as_ref().map(basic),
             client: HttpsClient::new(tls, Timeouts::FAR),
         })
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sekisho_issuance::solver::dns01::{Dns01, ExecSettings, Fault, WriterSettings};
+use sekisho_issuance::solver::dns01::{Dns01, Exec, Fault, Waits, Writer};
 use sekisho_testkit::services::Knot;
 
 use super::{knot, presented, settings};
@@ -21,13 +21,10 @@ fn solver(knot: &Knot, folder: &Path, script: &str, deadline: Duration) -> Dns01
     )
     .unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
-    let exec = ExecSettings {
-        program,
-        hidden: vec!["CARGO_MANIFEST_DIR".into()],
-    };
-    let mut settings = settings(knot, WriterSettings::Exec(exec));
+    let exec = Exec::new(program, vec!["CARGO_MANIFEST_DIR".into()]);
+    let mut settings = settings(knot, Writer::Exec(exec));
     settings.deadline = deadline;
-    Dns01::new(settings).unwrap()
+    Dns01::new(settings, Waits::default())
 }
 
 #[tokio::test]
@@ -72,11 +69,8 @@ async fn a_program_that_fails_says_why_in_one_line() {
     let error = failing(script).present(&presented("x")).await.unwrap_err();
     assert!(error.to_string().len() < 500, "{error}");
     fs::remove_file(folder.path().join("dns")).unwrap();
-    let exec = ExecSettings {
-        program: folder.path().join("dns"),
-        hidden: Vec::new(),
-    };
-    let gone = Dns01::new(settings(&knot, WriterSettings::Exec(exec))).unwrap();
+    let exec = Exec::new(folder.path().join("dns"), Vec::new());
+    let gone = Dns01::new(settings(&knot, Writer::Exec(exec)), Waits::default());
     let error = gone.present(&presented("x")).await.unwrap_err().to_string();
     assert!(error.contains("No such file"), "{error}");
 }

@@ -2,7 +2,7 @@
 
 use sekisho_dns::Resolver;
 use sekisho_issuance::acme::Blame;
-use sekisho_issuance::solver::dns01::{Dns01, Fault};
+use sekisho_issuance::solver::dns01::{Dns01, Fault, Waits};
 use sekisho_testkit::services::{Knot, Zone};
 use tokio::net::UdpSocket;
 
@@ -75,7 +75,7 @@ async fn a_resolver_that_fails_is_not_the_hosts_fault() {
     let mut settings = settings(&knot, rfc2136(knot.address(), &key));
     settings.resolver = Resolver::new(&[silent.local_addr().unwrap()]);
     settings.deadline = SHORT;
-    let solver = Dns01::new(settings).unwrap();
+    let solver = Dns01::new(settings, Waits::default());
     let error = solver.locate(&pattern("a.example.test"), "x").await;
     let text = error.unwrap_err().to_string();
     assert_eq!(text, "a.example.test: the resolvers: not done within 0.1 s");

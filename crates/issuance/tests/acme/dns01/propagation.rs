@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use sekisho_issuance::solver::dns01::{Check, Dns01, Fault};
+use sekisho_issuance::solver::dns01::{Check, Dns01, Fault, Waits};
 use sekisho_testkit::services::{Knot, Zone};
 
 use super::{SECRET, presented, rfc2136, settings, solver};
@@ -27,7 +27,7 @@ async fn a_record_is_awaited_on_every_server() {
     let bounded = |propagation| {
         let mut settings = settings(&first, rfc2136(first.address(), &key));
         settings.propagation = propagation;
-        Dns01::new(settings).unwrap()
+        Dns01::new(settings, Waits::default())
     };
     let error = bounded(Duration::from_millis(500))
         .present(&presented("x"))
@@ -59,15 +59,15 @@ async fn a_dead_server_is_left_out_if_another_has_the_record() {
     let key = format!("acme:{SECRET}");
     let mut settings = settings(&first, rfc2136(first.address(), &key));
     settings.propagation = Duration::from_millis(500);
-    let solver = Dns01::new(settings.clone()).unwrap();
+    let solver = Dns01::new(settings.clone(), Waits::default());
     solver.present(&presented("x")).await.unwrap();
     // No server has it: nothing listens at this port.
     settings.port = 9;
     let mut named = settings.clone();
     named.check = Check::At(vec![first.address()]);
-    let named = Dns01::new(named).unwrap();
+    let named = Dns01::new(named, Waits::default());
     named.present(&presented("x")).await.unwrap();
-    let solver = Dns01::new(settings).unwrap();
+    let solver = Dns01::new(settings, Waits::default());
     let error = solver.present(&presented("x")).await.unwrap_err();
     assert!(
         matches!(&error.fault, Fault::Propagation(why) if why.contains("0 of 2")),

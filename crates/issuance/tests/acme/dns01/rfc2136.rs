@@ -1,7 +1,7 @@
 //! Dynamic updates with TSIG.
 
 use sekisho_issuance::acme::Blame;
-use sekisho_issuance::solver::dns01::{Dns01, Fault, Presented};
+use sekisho_issuance::solver::dns01::{Dns01, Fault, Presented, Waits};
 use sekisho_testkit::services::{Knot, Zone};
 use tokio::net::UdpSocket;
 
@@ -67,7 +67,10 @@ async fn all_algorithms_are_understood() {
     let knot = Knot::start(LOCALHOST, &keys, &zones);
     for (algorithm, name) in algorithms.into_iter().zip(names) {
         let key = format!("{algorithm}:{algorithm}:{SECRET}");
-        let solver = Dns01::new(settings(&knot, rfc2136(knot.address(), &key))).unwrap();
+        let solver = Dns01::new(
+            settings(&knot, rfc2136(knot.address(), &key)),
+            Waits::default(),
+        );
         let record = solver.locate(&pattern(name), "x").await.unwrap();
         solver.present(&record).await.unwrap();
         assert_eq!(texts(&knot, &record.fqdn).await, ["x"], "{algorithm}");
@@ -91,7 +94,10 @@ async fn a_wrong_key_is_an_error_that_names_zone_and_key() {
             "zone example.test., key other.: the server knows no",
         ),
     ] {
-        let solver = Dns01::new(settings(&knot, rfc2136(knot.address(), &key))).unwrap();
+        let solver = Dns01::new(
+            settings(&knot, rfc2136(knot.address(), &key)),
+            Waits::default(),
+        );
         for error in [
             solver.present(&presented("x")).await.unwrap_err(),
             solver.clean_up(&presented("x")).await.unwrap_err(),
@@ -141,7 +147,7 @@ async fn a_server_that_hangs_is_given_up() {
     let knot = knot("");
     let mut settings = settings(&knot, rfc2136(address, &format!("acme:{SECRET}")));
     settings.deadline = SHORT;
-    let solver = Dns01::new(settings).unwrap();
+    let solver = Dns01::new(settings, Waits::default());
     let error = solver.present(&presented("x")).await.unwrap_err();
     assert!(matches!(error.fault, Fault::Unreachable(_)), "{error}");
     let expected = format!("rfc2136 {address}: not done within 0.1 s");
@@ -154,7 +160,10 @@ async fn an_answer_without_a_signature_is_refused() {
     let forger = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let knot = knot("");
     let key = format!("acme:{SECRET}");
-    let solver = Dns01::new(settings(&knot, rfc2136(forger.local_addr().unwrap(), &key))).unwrap();
+    let solver = Dns01::new(
+        settings(&knot, rfc2136(forger.local_addr().unwrap(), &key)),
+        Waits::default(),
+    );
     let forge = async {
         let mut buffer = [0; 1500];
         let (_, client) = forger.recv_from(&mut buffer).await.unwrap();

@@ -1,23 +1,24 @@
 //! Servers in the convention of lego's `httpreq`.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use sekisho_certs::credential::Secret;
-use sekisho_issuance::solver::dns01::{Dns01, Fault, WebhookSettings, WriterSettings};
+use sekisho_issuance::solver::dns01::{Dns01, Fault, Waits, Webhook, Writer};
 use sekisho_testkit::services::Knot;
 use sekisho_testkit::{Answer, Endpoint, Key, Speaks, TestCa};
 
 use super::{PATIENCE, SHORT, knot, presented, settings};
 
-fn webhook(url: String) -> WebhookSettings {
-    WebhookSettings {
-        url,
-        root: None,
-        login: Some(("user".into(), Secret::new(b"pass:word".to_vec()))),
-    }
+fn webhook(url: &str, root: Option<&Path>) -> Result<Writer, Fault> {
+    let login = ("user".into(), Secret::new(b"pass:word".to_vec()));
+    let webhook = Webhook::new(url, root, Some(login));
+    webhook.map(|webhook| Writer::Webhook(Arc::new(webhook)))
 }
 
-fn solver(knot: &Knot, webhook: WebhookSettings) -> Dns01 {
-    Dns01::new(settings(knot, WriterSettings::Webhook(webhook))).unwrap()
+fn solver(knot: &Knot, webhook: Result<Writer, Fault>) -> Dns01 {
+    Dns01::new(settings(knot, webhook.unwrap()), Waits::default())
 }
 
 #[tokio::test]
@@ -30,8 +31,8 @@ async fn a_webhook_is_told_what_to_do() {
     for path in ["/dns/present", "/dns/cleanup"] {
         endpoint.put(path, Answer::status(204));
     }
-    let mut webhook = webhook(format!("https://{}/dns/", endpoint.address));
-    webhook.root = Some(root);
+    let url = format!("https://{}/dns/", endpoint.address);
+    let webhook = webhook(&url, Some(&root));
     assert!(!format!("{webhook:?}").contains("word"));
     let solver = solver(&knot, webhook);
     solver.present(&presented("x")).await.unwrap();
@@ -54,7 +55,7 @@ async fn a_webhook_that_fails_is_named() {
     let endpoint = Endpoint::start(Speaks::Plain);
     endpoint.put("/cleanup", Answer::status(401));
     let url = format!("http://{}", endpoint.address);
-    let solver = solver(&knot, webhook(url.clone()));
+    let solver = solver(&knot, webhook(&url, None));
     let error = solver.clean_up(&presented("x")).await.unwrap_err();
     assert!(matches!(error.fault, Fault::Refused(_)), "{error}");
     let expected = format!("webhook {url}/cleanup: it answered 401 Unauthorized");
@@ -69,10 +70,10 @@ async fn a_webhook_that_hangs_is_given_up() {
     let knot = knot("");
     let endpoint = Endpoint::start(Speaks::Plain);
     endpoint.put("/present", Answer::ok("").after(PATIENCE));
-    let webhook = webhook(format!("http://{}", endpoint.address));
-    let mut settings = settings(&knot, WriterSettings::Webhook(webhook));
+    let webhook = webhook(&format!("http://{}", endpoint.address), None);
+    let mut settings = settings(&knot, webhook.unwrap());
     settings.deadline = SHORT;
-    let solver = Dns01::new(settings).unwrap();
+    let solver = Dns01::new(settings, Waits::default());
     let error = solver.present(&presented("x")).await.unwrap_err();
     assert!(
         error.to_string().ends_with("not done within 0.1 s"),
@@ -83,19 +84,17 @@ async fn a_webhook_that_hangs_is_given_up() {
 
 #[tokio::test]
 async fn urls_with_passwords_are_refused_and_not_repeated() {
-    let knot = knot("");
     for url in [
         "ftp://a.test",
         "a.test",
         "https://u:hunter2@a.test",
         "http://a.test?hunter2",
     ] {
-        let settings = settings(&knot, WriterSettings::Webhook(webhook(url.into())));
-        let error = Dns01::new(settings).unwrap_err();
+        let fault = webhook(url, None).unwrap_err();
         assert!(
-            matches!(error.fault, Fault::Setting { key: "webhook", .. }),
-            "{error}"
+            matches!(fault, Fault::Setting { key: "webhook", .. }),
+            "{fault}"
         );
-        assert!(!error.to_string().contains("hunter2"), "{error}");
+        assert!(!fault.to_string().contains("hunter2"), "{fault}");
     }
 }
