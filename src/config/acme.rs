@@ -147,7 +147,7 @@ impl DnsMethod {
                     password.map(|password| (user.clone(), password))
                 };
                 let login = login.as_ref().map(read).transpose()?;
-                let webhook = Webhook::new(url, root.as_deref(), login);
+                let webhook = Webhook::new(url, root.as_deref(), login.as_ref());
                 let webhook = webhook.map_err(|fault| SettingError::of_zone(zone, fault))?;
                 Writer::Webhook(Arc::new(webhook))
             }

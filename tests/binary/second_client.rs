@@ -74,7 +74,6 @@ async fn certificate(fixture: &Fixture, name: &str) -> Result<Credential, Error>
         names: &names,
         chain: None,
         now: sekisho_certs::Clock::System.now(),
-        roots: &[],
     };
     order.certificate(&wanted, PATIENCE).await
 }

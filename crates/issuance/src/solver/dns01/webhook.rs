@@ -35,7 +35,7 @@ impl Webhook {
     pub fn new(
         url: &str,
         root: Option<&Path>,
-        login: Option<(String, Secret)>,
+        login: Option<&(String, Secret)>,
     ) -> Result<Self, Fault> {
         let wrong = |key, why| Fault::Setting { key, why };
         let url = url.trim_end_matches('/');
@@ -55,7 +55,7 @@ impl Webhook {
         let tls = tls.map_err(|why| wrong("ca", why))?;
         Ok(Self {
             url: url.to_owned(),
-            login: login.as_ref().map(basic),
+            login: login.map(basic),
             client: HttpsClient::new(tls, Timeouts::FAR),
         })
     }

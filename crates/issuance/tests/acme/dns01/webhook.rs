@@ -13,7 +13,7 @@ use super::{PATIENCE, SHORT, knot, presented, settings};
 
 fn webhook(url: &str, root: Option<&Path>) -> Result<Writer, Fault> {
     let login = ("user".into(), Secret::new(b"pass:word".to_vec()));
-    let webhook = Webhook::new(url, root, Some(login));
+    let webhook = Webhook::new(url, root, Some(&login));
     webhook.map(|webhook| Writer::Webhook(Arc::new(webhook)))
 }
 
