@@ -146,7 +146,7 @@ fn serve(challenges: Challenges) -> Addresses {
     };
     let server = Server::build(settings, parts, Inherited::default()).unwrap();
     let addresses = server.addresses().clone();
-    tokio::spawn(server.run(Shutdown::new()));
+    tokio::spawn(server.run(Shutdown::default()));
     addresses
 }
 
