@@ -152,7 +152,7 @@ impl Watch {
                     },
                 };
                 let _ = self.verdict.send(verdict);
-                end(&mut group, reads.as_mut(), GRACE).await
+                end(&mut group, reads.as_mut(), GRACE - ENDS).await
             }
             Err(failure) => {
                 // Told before the output ends, which would else look complete.

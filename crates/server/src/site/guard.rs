@@ -238,9 +238,8 @@ impl Guard {
     }
 
     /// Opens the socket of an upstream. Symbolic links in the part that the operator chose by
-    /// an entry of `[sites] allow` are followed; one below may lead elsewhere in that part.
-    /// Swapping one afterwards has no effect, but by who owns all folders above. None if the socket is refused, which is counted
-    /// and logged. Blocks.
+    /// an entry of `[sites] allow` are followed; one below may lead elsewhere in that part. None
+    /// if the socket is refused, which is counted and logged. Blocks.
     ///
     /// # Errors
     /// If there is no socket.

@@ -16,7 +16,6 @@ fn an_error_names_the_path_of_its_key() {
     }
 }
 
-/// Certificates that verify no other would fail each connection to the upstream.
 #[test]
 fn paths_in_paths_are_refused_at_every_depth() {
     // Of a worker: each level takes room on it.
@@ -32,6 +31,7 @@ fn paths_in_paths_are_refused_at_every_depth() {
     reads.unwrap().join().unwrap();
 }
 
+/// Certificates that verify no other would fail each connection to the upstream.
 #[test]
 fn the_ca_of_an_upstream_is_an_authority() {
     let ca = TestCa::new();

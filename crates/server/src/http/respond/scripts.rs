@@ -49,10 +49,11 @@ impl Responder {
         let found = if let Action::Scripts(_, scripts) = &rule.action {
             let (folder, open) = (folder_of(root, context), context.opener());
             let found = self.files.find_script(folder, asked, Some(scripts), open);
-            let found = found.await;
-            let upstream = scripts.upstream.of_host(context.host).map(Arc::new);
-            let upstream = upstream.unwrap_or_else(|| Arc::clone(&scripts.upstream));
-            found.map(|script| (script, Runner::Server(upstream)))
+            found.await.map(|script| {
+                let upstream = scripts.upstream.of_host(context.host).map(Arc::new);
+                let upstream = upstream.unwrap_or_else(|| Arc::clone(&scripts.upstream));
+                (script, Runner::Server(upstream))
+            })
         } else {
             let found = self.find_program(context, upstreams, root, asked).await;
             found.map(|(program, script)| (script, Runner::Program(program)))
