@@ -91,6 +91,17 @@ impl FastCgiServer {
         server
     }
 
+    /// As [`Self::start`], but reads nothing and never answers.
+    pub(crate) fn start_deaf(socket: &Path) {
+        std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
+        let listener = UnixListener::bind(socket).unwrap();
+        thread::spawn(move || {
+            // They stay open.
+            let mut all = Vec::new();
+            all.extend(listener.incoming().flatten().take(100));
+        });
+    }
+
     /// Returns the requests so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()

@@ -187,6 +187,23 @@ async fn a_body_that_moves_puts_off_the_limit_on_the_head() {
     }
 }
 
+/// The pipe is full long before the body ends: that is the script's time, not the client's.
+#[tokio::test]
+async fn a_script_that_reads_no_body_is_given_up() {
+    let world = World::new(SITE, &[("www/index.php", "<?php")]);
+    FastCgiServer::start_deaf(&world.folder.path().join("run/acme/php.sock"));
+    let body = Bytes::from(vec![b'x'; 8 << 20]);
+    for version in BOTH {
+        let mut client = world.connect(version, HOST).await;
+        let whole = Full::new(body.clone()).map_err(|never| match never {});
+        let length = body.len().to_string();
+        let length = [("content-length", length.as_str())];
+        let answer = client.begin(Method::POST, "/index.php", &length, whole.boxed());
+        let answer = tokio::time::timeout(Duration::from_secs(20), answer).await;
+        assert_eq!(answer.unwrap().unwrap().status(), 504, "{version:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_script_that_stops_amid_its_answer_is_given_up() {
     let site = SITE.replace("\"timeouts\"", "\"keep\": 4, \"timeouts\"");
