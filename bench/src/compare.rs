@@ -43,7 +43,10 @@ use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) use self::options::{EXAMPLES, Options};
-pub(crate) use self::paper::{EXAMPLES as PAPER_EXAMPLES, PaperOptions, run as paper};
+pub(crate) use self::paper::{
+    EVALUATION_EXAMPLES, EXAMPLES as PAPER_EXAMPLES, EvaluationOptions, PaperOptions, evaluation,
+    run as paper,
+};
 
 use self::counters::Support;
 use self::left_out::Lack;

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Command::Fixtures(options) => fixtures::run(&options),
         Command::Compare(options) => compare::run(&options),
         Command::Paper(options) => compare::paper(&options),
+        Command::Evaluation(options) => compare::evaluation(&options),
         Command::Claims(options) => claims::run(&options),
         Command::RenewalYear(options) => renewal_year::run(&options),
         Command::Scale(options) => scale::run(&options),
@@ -61,6 +62,9 @@ enum Command {
     /// Repeat the papers' evaluation, part by part.
     #[command(after_help = compare::PAPER_EXAMPLES)]
     Paper(compare::PaperOptions),
+    /// Write docs/evaluation.md from the results of `paper`, or check it.
+    #[command(after_help = compare::EVALUATION_EXAMPLES)]
+    Evaluation(compare::EvaluationOptions),
     /// Claim due lineages among millions and judge how long that takes.
     #[command(after_help = claims::EXAMPLES)]
     Claims(claims::Options),

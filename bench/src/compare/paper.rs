@@ -2,6 +2,7 @@
 //! results are kept in files of their own, so that a run that ended goes on where it stopped.
 
 mod against;
+mod evaluation;
 mod fork;
 mod handshakes;
 mod kept;
@@ -15,6 +16,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+
+pub(crate) use self::evaluation::{
+    EXAMPLES as EVALUATION_EXAMPLES, EvaluationOptions, run as evaluation,
+};
 
 use self::kept::{Kept, Results};
 use self::part::{PARTS, Part};

@@ -18,13 +18,13 @@ pub(crate) struct Results {
     run: Run,
 }
 
-/// What all results of a folder share.
+/// Machine, versions and size that all results of a folder share.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
-struct Run {
+pub(super) struct Run {
     quick: bool,
     rounds: usize,
     /// Hardware, versions and hashes of builds, each a name and a value.
-    facts: Vec<(String, String)>,
+    pub(super) facts: Vec<(String, String)>,
 }
 
 /// Result of a row.

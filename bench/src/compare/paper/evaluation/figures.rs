@@ -1,0 +1,222 @@
+//! Kept results by the names that the text has for their figures.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::super::super::markdown::number;
+use super::super::super::report::{CaseResult, Figure};
+use super::super::kept::{Kept, Run, read};
+use super::super::part::PARTS;
+
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    /// Rows by part and id, such as `fork/fork-100`.
+    rows: BTreeMap<String, Kept>,
+    facts: Vec<(String, String)>,
+}
+
+impl Figures {
+    pub(super) fn read(folder: &Path) -> Result<Self> {
+        let run: Option<Run> = read(&folder.join("run.json"))?;
+        let run = run.with_context(|| format!("{} holds no results", folder.display()))?;
+        let mut rows = BTreeMap::new();
+        for part in PARTS {
+            for row in part.rows {
+                let name = format!("{}/{}", part.id, row.id);
+                if let Some(kept) = read(&folder.join(format!("{name}.json")))? {
+                    rows.insert(name, kept);
+                }
+            }
+        }
+        Ok(Self {
+            rows,
+            facts: run.facts,
+        })
+    }
+
+    /// Returns what stands in the text for a name.
+    pub(super) fn value(&self, name: &str) -> Result<String> {
+        if let Some(fact) = name.strip_prefix("fact ") {
+            let found = self.facts.iter().find(|(name, _)| name == fact.trim());
+            let (_, value) = found.context("there is no such fact")?;
+            return Ok(value.clone());
+        }
+        let parts: Vec<&str> = name.split('|').map(str::trim).collect();
+        match *parts {
+            [table, rows] if table.starts_with("table ") => self.table(&table[6..], rows),
+            [fit, figure, rows] if fit.starts_with("fit ") => self.fit(&fit[4..], figure, rows),
+            [row, case, name] => Ok(number(figure(self.case(row, case)?, name)?.median)),
+            [row, case, name, "ratio"] => {
+                let ratio = figure(self.case(row, case)?, name)?.ratio;
+                Ok(format!("{:.2}", ratio.context("it has no ratio")?))
+            }
+            _ => bail!("this names no figure; --help shows how"),
+        }
+    }
+
+    /// Returns a line for each row, and a column for each of their cases.
+    fn table(&self, name: &str, rows: &str) -> Result<String> {
+        let rows = self.named(rows)?;
+        let mut labels: Vec<&str> = Vec::new();
+        for case in rows.iter().flat_map(|(_, row)| &row.result.cases) {
+            if !labels.contains(&&*case.label) {
+                labels.push(&case.label);
+            }
+        }
+        let mut text = format!("| {name} | {} |\n|", labels.join(" | "));
+        text.push_str(&" --- |".repeat(labels.len() + 1));
+        for (id, row) in rows {
+            let _ = write!(text, "\n| `{id}` |");
+            for label in &labels {
+                let _ = write!(text, " {} |", cell(row, label, name));
+            }
+        }
+        Ok(text)
+    }
+
+    /// Returns the line by least squares through a figure of all rows that have it.
+    fn fit(&self, case: &str, name: &str, rows: &str) -> Result<String> {
+        let mut points = Vec::new();
+        for (_, row) in self.named(rows)? {
+            let found = row.result.cases.iter().find(|other| other.label == case);
+            if let Some(figure) = found.and_then(|case| case.figure(name)) {
+                points.push((row.result.hosts as f64, figure.median));
+            }
+        }
+        let (start, slope) = line(&points)?;
+        Ok(format!("{} + {} n", number(start), significant(slope)))
+    }
+
+    fn named<'a>(&'a self, rows: &'a str) -> Result<Vec<(&'a str, &'a Kept)>> {
+        let id = |name: &'a str| name.split_once('/').map_or(name, |(_, id)| id);
+        let names = rows.split_whitespace();
+        names.map(|name| Ok((id(name), self.row(name)?))).collect()
+    }
+
+    fn row(&self, name: &str) -> Result<&Kept> {
+        let row = self.rows.get(name);
+        row.with_context(|| format!("there is no row {name}"))
+    }
+
+    fn case(&self, row: &str, label: &str) -> Result<&CaseResult> {
+        let mut cases = self.row(row)?.result.cases.iter();
+        let case = cases.find(|case| case.label == label);
+        case.with_context(|| format!("{row} has no case {label:?}"))
+    }
+}
+
+fn figure<'a>(case: &'a CaseResult, name: &str) -> Result<&'a Figure> {
+    let figure = case.figure(name);
+    figure.with_context(|| format!("{} has no figure {name:?}", case.label))
+}
+
+/// Returns a cell of a table: the median, with a mark if the rounds differed too much.
+fn cell(row: &Kept, label: &str, name: &str) -> String {
+    let Some(case) = row.result.cases.iter().find(|case| case.label == label) else {
+        return String::new();
+    };
+    let mark = match row.unsteady.iter().any(|unsteady| unsteady == label) {
+        true => " ±",
+        false => "",
+    };
+    match (case.figure(name), &case.error) {
+        (_, Some(_)) => "failed".to_owned(),
+        (Some(figure), None) => format!("{}{mark}", number(figure.median)),
+        (None, None) => String::new(),
+    }
+}
+
+/// Returns start and slope of the line by least squares.
+fn line(points: &[(f64, f64)]) -> Result<(f64, f64)> {
+    let count = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+    let products = points.iter().map(|point| (point.0 - x) * (point.1 - y));
+    let squares = points.iter().map(|point| (point.0 - x).powi(2));
+    let squares = squares.sum::<f64>();
+    ensure!(squares > 0.0, "a line needs two numbers of hosts");
+    let slope = products.sum::<f64>() / squares;
+    Ok((y - slope * x, slope))
+}
+
+/// Formats a slope, which may be far below 1, with two digits.
+fn significant(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1.0 => number(value),
+        0.0 => "0".to_owned(),
+        size => {
+            let digits = (1.0 - size.log10().floor()) as usize;
+            format!("{value:.digits$}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::report::RowResult;
+    use crate::compare::rows::figure;
+
+    fn kept(hosts: usize, medians: &[(&str, f64)], unsteady: &[&str]) -> Kept {
+        let mut result = RowResult::failed("row", "a row", "");
+        result.hosts = hosts;
+        let case = |(label, value): &(&str, f64)| {
+            CaseResult::new(*label, &[vec![(figure::START, *value)]], None)
+        };
+        result.cases = medians.iter().map(case).collect();
+        let first = CaseResult::new("", &[vec![(figure::START, medians[0].1)]], None);
+        result.cases[1..]
+            .iter_mut()
+            .for_each(|case| case.divide_by(&first));
+        Kept {
+            result,
+            unsteady: unsteady.iter().map(|label| (*label).to_owned()).collect(),
+        }
+    }
+
+    fn figures() -> Figures {
+        let one = kept(1, &[("nginx", 10.0), ("sekisho", 5.0)], &[]);
+        let many = kept(1_001, &[("nginx", 260.0)], &["nginx"]);
+        Figures {
+            rows: [("p/one".to_owned(), one), ("p/many".to_owned(), many)].into(),
+            facts: vec![("CPU".to_owned(), "fast".to_owned())],
+        }
+    }
+
+    #[test]
+    fn names_stand_for_medians_ratios_and_facts() {
+        let value = |name| figures().value(name).unwrap();
+        assert_eq!(value("p/one | sekisho | start ms"), "5.00");
+        assert_eq!(value("p/one | sekisho | start ms | ratio"), "0.50");
+        assert_eq!(value("fact CPU"), "fast");
+        assert_eq!(
+            value("fit nginx | start ms | p/one p/many"),
+            "9.75 + 0.25 n"
+        );
+        for missing in [
+            "p/two | nginx | start ms",
+            "p/one | h2o | start ms",
+            "p/one",
+        ] {
+            assert!(figures().value(missing).is_err(), "{missing}");
+        }
+        assert!(figures().value("fit nginx | start ms | p/one").is_err());
+    }
+
+    #[test]
+    fn tables_mark_unsteady_cases_and_leave_others_empty() {
+        let table = figures().value("table start ms | p/one p/many").unwrap();
+        let wanted = "| start ms | nginx | sekisho |\n| --- | --- | --- |\n\
+                      | `one` | 10.0 | 5.00 |\n| `many` | 260 ± |  |";
+        assert_eq!(table, wanted);
+    }
+
+    #[test]
+    fn slopes_keep_two_digits() {
+        let texts = [37.04, 0.000_123, 0.0].map(significant);
+        assert_eq!(texts, ["37.0", "0.00012", "0"]);
+    }
+}
