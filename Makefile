@@ -316,6 +316,14 @@ paper: $(if $(QUICK),,trained) ## Repeat the papers' evaluation; PART=…, QUICK
 	target/release/sekisho-bench paper $(PART) $(if $(QUICK),--quick,$(WITH_TRAINED)) \
 		$(if $(WITHOUT),--without $(WITHOUT)) --out target/paper$(if $(QUICK),-quick)
 
+# RESULTS=… takes another folder than the one that is committed.
+.PHONY: evaluation
+evaluation: RESULTS ?= bench/results/paper
+evaluation: ## Write docs/evaluation.md and its pictures from RESULTS=bench/results/paper
+	@tools/need build pictures
+	$(CARGO) run --release --locked --package sekisho-bench -- evaluation --results $(RESULTS)
+	tools/pictures $(RESULTS) docs/evaluation
+
 # Least glibc that packages start on, and the CPU of the trained build to pack, if any.
 PACKAGE_GLIBC ?= 2.28
 PACKAGE_TRAINED ?=

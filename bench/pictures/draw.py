@@ -1,0 +1,210 @@
+"""Draws pictures of the evaluation from results that `sekisho-bench paper` kept.
+
+    draw.py RESULTS PICTURES
+
+Each picture is an SVG in light and one in dark. It measures nothing: what is not in the
+results is not drawn, and a picture without any results is left out by name.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("svg")
+
+from matplotlib import pyplot
+from matplotlib.ticker import FuncFormatter
+
+# Figures of the papers, drawn beside ours. JIP 2019, section 2; Peschel 2015; IPSJ 2017,
+# table 3.
+JIP_START = [(100_000, 42.662 * 1e3)]
+JIP_MEMORY = [(100_000, 3_175_912 / 1024)]
+PESCHEL_MEMORY = [(1, 3_000), (2, 3_200), (100, 9_600), (1_000, 40_000), (10_000, 370_000)]
+IPSJ_FORK = [(2_456, 10.1), (13_408, 28.5), (22_259, 53.7)]
+
+THEMES = {
+    "light": {"page": "#ffffff", "ink": "#1f2328", "grid": "#d1d9e0"},
+    "dark": {"page": "#0d1117", "ink": "#e6edf3", "grid": "#3d444d"},
+}
+# Colours that differ in lightness too, and markers: a reader may not tell hues apart.
+STYLES = {
+    "sekisho": ("#0969da", "#58a6ff", "o"),
+    "nginx": ("#1a7f37", "#3fb950", "s"),
+    "Apache": ("#bc4c00", "#f0883e", "^"),
+    "HAProxy": ("#8250df", "#bc8cff", "D"),
+    "Caddy": ("#9a6700", "#d29922", "v"),
+    "papers": ("#57606a", "#8b949e", "x"),
+}
+
+
+class Results:
+    """Rows of a folder of results."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def rows(self, part, prefix=""):
+        """Yields the rows of a part, by the number of hosts."""
+        files = (self.folder / part).glob(f"{prefix}*.json")
+        yield from sorted((json.loads(file.read_text()) for file in files), key=hosts)
+
+    def lines(self, part, prefix, figure):
+        """Returns for each case its points: hosts, and the median of a figure."""
+        lines = {}
+        for row in self.rows(part, prefix):
+            for case in row["cases"]:
+                if (value := median(case, figure)) is not None:
+                    lines.setdefault(case["label"], []).append((row["hosts"], value))
+        return lines
+
+
+def hosts(row):
+    return row["hosts"]
+
+
+def median(case, name):
+    found = [figure["median"] for figure in case["figures"] if figure["name"] == name]
+    return found[0] if found and case["error"] is None else None
+
+
+def style(label, theme):
+    """Returns colour, marker and dashes of a case: those of its server."""
+    server = next((name for name in STYLES if label.startswith(name)), "papers")
+    light, dark, marker = STYLES[server]
+    # Cases of one server differ by their dashes.
+    dashes = "-" if label == server or label.endswith("(trained)") else "--"
+    return {"color": dark if theme == "dark" else light, "marker": marker, "linestyle": dashes}
+
+
+def plain(value, _position=None):
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
+def frame(title, x, y, logarithmic="both"):
+    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
+    axes.set_title(title, loc="left", fontsize=12)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    if logarithmic in ("x", "both"):
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(plain))
+    if logarithmic in ("y", "both"):
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(plain))
+    axes.grid(True, which="major", linewidth=0.6)
+    return figure, axes
+
+
+def draw_lines(axes, lines, theme):
+    for label, points in lines.items():
+        axes.plot(*zip(*points), label=label, markersize=5, **style(label, theme))
+
+
+def against_hosts(part, prefix, name, title, y, papers):
+    """Returns a function that draws a figure against the number of hosts."""
+
+    def draw(results, theme):
+        lines = results.lines(part, prefix, name)
+        if not lines:
+            return None
+        figure, axes = frame(title, "hosts", y)
+        draw_lines(axes, lines, theme)
+        draw_lines(axes, papers, theme)
+        axes.legend(frameon=False, fontsize=8, ncols=2)
+        return figure
+
+    return draw
+
+
+def bars(part, prefix, name, title, y):
+    """Returns a function that draws a group of bars for each row, one for each case."""
+
+    def draw(results, theme):
+        rows = list(results.rows(part, prefix))
+        labels = list(dict.fromkeys(case["label"] for row in rows for case in row["cases"]))
+        if not labels:
+            return None
+        figure, axes = frame(title, "", y, logarithmic="")
+        width = 0.8 / len(labels)
+        for turn, label in enumerate(labels):
+            values = [value_of(row, label, name) for row in rows]
+            places = [place + turn * width for place in range(len(rows))]
+            look = style(label, theme)
+            hatch = "" if look["linestyle"] == "-" else "//" if turn % 2 else ".."
+            axes.bar(
+                places, values, width * 0.9, label=label, color=look["color"],
+                edgecolor=THEMES[theme]["page"], hatch=hatch, linewidth=0,
+            )
+        middle = 0.4 - width / 2
+        axes.set_xticks([place + middle for place in range(len(rows))], [row["id"] for row in rows])
+        axes.tick_params(axis="x", labelsize=8)
+        axes.grid(False, axis="x")
+        axes.legend(frameon=False, fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.1))
+        return figure
+
+    return draw
+
+
+def value_of(row, label, name):
+    cases = (case for case in row["cases"] if case["label"] == label)
+    values = [value for case in cases if (value := median(case, name)) is not None]
+    return values[0] if values else 0
+
+
+PICTURES = {
+    "start-up": against_hosts(
+        "preload", "ecdsa-", "start ms", "Start-up, to the first page (P-256)", "ms",
+        {"papers: nginx, RSA 4096": JIP_START},
+    ),
+    "memory": against_hosts(
+        "preload", "ecdsa-", "PSS MiB", "Memory after the start (P-256)", "MiB",
+        {
+            "papers: nginx, RSA 4096 (JIP 2019)": JIP_MEMORY,
+            "papers: nginx, RSA 4096 (Peschel 2015)": [(n, kib / 1024) for n, kib in PESCHEL_MEMORY],
+        },
+    ),
+    "throughput": bars(
+        "throughput", "tls12-", "per second", "Requests on open connections, TLS 1.2", "per second"
+    ),
+    "handshakes": bars(
+        "handshakes", "", "server CPU µs", "A handshake for each request", "server CPU, µs"
+    ),
+    "fork": against_hosts(
+        "fork", "fork-", "p50 µs", "Request to the first byte of a CGI program", "µs",
+        {"papers: clone() in Apache": [(n, ms * 1e3) for n, ms in IPSJ_FORK]},
+    ),
+}
+
+
+def main(folder, into):
+    results = Results(Path(folder))
+    into = Path(into)
+    into.mkdir(parents=True, exist_ok=True)
+    for name, draw in PICTURES.items():
+        for theme, colours in THEMES.items():
+            look = {
+                "figure.facecolor": colours["page"], "axes.facecolor": colours["page"],
+                "savefig.facecolor": colours["page"], "text.color": colours["ink"],
+                "axes.labelcolor": colours["ink"], "axes.edgecolor": colours["grid"],
+                "xtick.color": colours["ink"], "ytick.color": colours["ink"],
+                "grid.color": colours["grid"], "axes.spines.top": False,
+                "axes.spines.right": False, "axes.axisbelow": True,
+                # Same bytes for the same results.
+                "svg.hashsalt": "sekisho",
+            }
+            with pyplot.rc_context(look):
+                figure = draw(results, theme)
+                if figure is None:
+                    print(f"{name}: left out, there are no results")
+                    break
+                figure.savefig(into / f"{name}-{theme}.svg", metadata={"Date": None})
+                pyplot.close(figure)
+    return 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    sys.exit(main(*sys.argv[1:]))
