@@ -6,4 +6,5 @@
 pub mod accounting;
 pub mod load;
 pub mod metrics;
+pub mod table;
 pub mod tls;

@@ -16,6 +16,7 @@ use std::{fs, thread};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
+use sekisho_bench::table::Table;
 use sekisho_issuance::quota::{Limit, Quotas};
 use sekisho_issuance::schedule::ari_pause;
 
@@ -37,6 +38,10 @@ pub(crate) struct Options {
     /// Write orders per hour over the year as SVG into this file
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
+
+    /// Write the result as JSON into this file too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 /// Assumptions of a simulated year.
@@ -81,6 +86,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let svg = picture::draw(options.hosts, &years);
         fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
     }
+    table(&years).write(options.json.as_deref())?;
     for year in &years {
         let Scenario { title, ari, .. } = year.scenario;
         year.judge()
@@ -88,6 +94,26 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     summarize(options.hosts, &years);
     Ok(())
+}
+
+fn table(years: &[Outcome]) -> Table {
+    let mut table = Table::new("A year of renewals, simulated");
+    for year in years {
+        let Outcome { scenario, figures } = year;
+        let ari = if scenario.ari { "with" } else { "without" };
+        let label = format!("certificates of {}, {ari} ARI", scenario.title);
+        let orders = |percent| f64::from(figures.percentile(percent));
+        let shown = vec![
+            ("expired", figures.expired as f64),
+            ("orders per hour, p50", orders(50)),
+            ("orders per hour, p99", orders(99)),
+            ("orders per hour, most", orders(100)),
+            ("least % of a lifetime left", 100.0 * figures.least_left),
+        ];
+        let error = year.judge().err().map(|error| format!("{error:#}"));
+        table.add(&label, &shown, error.as_deref());
+    }
+    table
 }
 
 fn simulate(scenario: Scenario) -> Outcome {

@@ -40,6 +40,7 @@ use self::stores::Stores;
 use self::writer::{WRITERS, Writer};
 use crate::server::Server;
 use sekisho_bench::load::SplitMix;
+use sekisho_bench::table::Table;
 
 /// What to run, and for how long.
 #[derive(Args, Clone, Debug)]
@@ -61,6 +62,10 @@ pub(crate) struct Options {
     /// Visits per second to all servers together
     #[arg(long, value_name = "N", default_value_t = 240, value_parser = clap::value_parser!(u32).range(30..=5000))]
     rate: u32,
+
+    /// Write the result as JSON into this file too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -95,6 +100,7 @@ async fn chaos(options: &Options, seed: u64) -> Result<()> {
     .await;
     report(&field);
     ended?;
+    table(&field).write(options.json.as_deref())?;
     let violations = field.judge.borrow().counts.violations();
     ensure!(
         violations == 0,
@@ -181,6 +187,15 @@ fn report(field: &Field) {
         }
     }
     println!("{}", judge.counts.line());
+}
+
+fn table(field: &Field) -> Table {
+    let counts = &field.judge.borrow().counts;
+    let mut table = Table::new("Three servers while PostgreSQL and Redis fail and come back");
+    let violations = counts.violations();
+    let error = (violations > 0).then(|| format!("{violations} violations"));
+    table.add("sekisho", &counts.figures(), error.as_deref());
+    table
 }
 
 pub(crate) async fn interrupted() -> Result<()> {

@@ -25,6 +25,7 @@ use crate::flood::{neighbours, newcomers};
 use crate::sites::raise_open_files;
 use sekisho_bench::accounting::resident;
 use sekisho_bench::load::Outcome;
+use sekisho_bench::table::{Figures, Table};
 
 /// Which server, and which attacks.
 #[derive(Args, Clone, Debug)]
@@ -44,6 +45,10 @@ pub(crate) struct Options {
     /// Seconds of each measurement
     #[arg(long, value_name = "S", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
+
+    /// Write the result as JSON into this file too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -59,6 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 async fn attack(options: &Options) -> Result<()> {
     let mut broken = 0;
     let mut count = 0;
+    let mut table = Table::new("A neighbour's requests without and under each attack");
     println!("{:<30} quiet p99   flood p99  memory  sent", "attack");
     for (name, kind, place) in attacks() {
         if !name.contains(&options.only) {
@@ -75,8 +81,10 @@ async fn attack(options: &Options) -> Result<()> {
             }
         };
         println!("{name:<30} {} {verdict}", judged.line());
+        table.add(&name, &judged.figures(), judged.complaint());
     }
     println!("{count} attacks, {broken} limits broken");
+    table.write(options.json.as_deref())?;
     ensure!(broken == 0, "a limit does not hold");
     Ok(())
 }
@@ -206,6 +214,16 @@ impl Judged {
             self.frames,
             self.connections
         )
+    }
+
+    fn figures(&self) -> Figures {
+        vec![
+            ("flood p99 µs", self.flood_us as f64),
+            ("quiet p99 µs", self.quiet_us as f64),
+            ("memory grown MiB", self.grown as f64 / f64::from(1 << 20)),
+            ("pieces sent", self.frames as f64),
+            ("connections", self.connections as f64),
+        ]
     }
 
     fn complaint(&self) -> Option<&'static str> {

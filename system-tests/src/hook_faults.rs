@@ -15,6 +15,7 @@ use self::setting::Setting;
 use crate::acme_faults::neighbours::{visit, visit_within};
 use sekisho_bench::accounting::Memory;
 use sekisho_bench::load::Outcome;
+use sekisho_bench::table::Table;
 
 /// Which server, and for how long.
 #[derive(Args, Clone, Debug)]
@@ -30,6 +31,10 @@ pub(crate) struct Options {
     /// Judge an unoptimized server on a busy machine: 2 s of each fault, wider bounds
     #[arg(long)]
     quick: bool,
+
+    /// Write the result as JSON into this file too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 /// Bounds on what hosts beside a fault notice.
@@ -103,6 +108,7 @@ async fn each(options: &Options) -> Result<()> {
     // Redis's connection is given up meanwhile.
     visit(&setting.neighbour()?, &hot, over).await?;
     let before = Memory::read(setting.server.pid()?)?.rss;
+    let mut table = Table::new("Cached hosts beside scripts that go wrong");
     let (mut runs, mut kept, mut crowded) = (0.0, f64::INFINITY, 0);
     let mut complaints = Vec::new();
     let mut counts = Vec::new();
@@ -126,7 +132,15 @@ async fn each(options: &Options) -> Result<()> {
             "{:<9} {told:?}; hot hosts p50 {p50} p99 {p99} µs",
             fault.name
         );
-        complaints.extend(judge(fault, (&told, counted), (&quiet, &beside), &bounds));
+        let broken = judge(fault, (&told, counted), (&quiet, &beside), &bounds);
+        let figures = vec![
+            ("hot hosts p99 µs", p99 as f64),
+            ("hot hosts p50 µs", p50 as f64),
+            ("hot hosts per second", beside.per_second),
+            ("runs", counted),
+        ];
+        table.add(fault.name, &figures, broken.first().map(String::as_str));
+        complaints.extend(broken);
         runs += counted;
         match is_crowd {
             false => kept = f64::min(kept, beside.per_second / quiet.per_second),
@@ -148,6 +162,7 @@ async fn each(options: &Options) -> Result<()> {
     for complaint in &complaints {
         println!("{complaint}");
     }
+    table.write(options.json.as_deref())?;
     let (grown, kept) = (grown as f64 / f64::from(1 << 20), 100.0 * kept);
     let counts = counts.join(", ");
     println!(

@@ -54,6 +54,10 @@ pub(crate) struct Options {
     /// Only the first N of the thirteen hand-overs
     #[arg(long, value_name = "N", default_value_t = 13, value_parser = clap::value_parser!(u32).range(1..=13))]
     most: u32,
+
+    /// Write the result as JSON into this file too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -116,6 +120,7 @@ async fn prove(options: &Options) -> Result<()> {
         println!("warnings and hand-overs in the log:\n{}", setting.log());
     }
     println!("{}", report::last_line(&field));
+    report::table(&field).write(options.json.as_deref())?;
     if failed > 0 {
         bail!("clients noticed the hand-overs");
     }

@@ -6,9 +6,11 @@ mod evaluation;
 mod fork;
 mod handshakes;
 mod kept;
+mod others;
 mod part;
 mod preload;
 mod stuck;
+mod test;
 mod throughput;
 
 use std::collections::BTreeSet;
@@ -23,6 +25,7 @@ pub(crate) use self::evaluation::{
 
 use self::kept::{Kept, Results};
 use self::part::{PARTS, Part};
+use self::test::Test;
 use super::counters::Support;
 use super::left_out::{LeftOut, PeerKind};
 use super::options::Options;
@@ -111,17 +114,32 @@ async fn evaluate(options: &PaperOptions, parts: &[&'static Part]) -> Result<()>
     let mut tally = Tally::default();
     for part in parts {
         for row in part.rows(options.quick) {
-            if let Some(kept) = results.find(part.id, row)? {
-                eprintln!("{}: measured already", row.id);
+            if let Some(kept) = done(&results, part, row.id)? {
                 tally.add(&kept);
                 continue;
             }
             let measured = bench.steady(row).await;
             tally.add(&results.keep(part.id, measured)?);
         }
+        for test in part.tests(options.quick) {
+            if let Some(kept) = done(&results, part, test.id)? {
+                tally.add(&kept);
+                continue;
+            }
+            let tested = bench.test(test).await;
+            tally.add(&results.keep(part.id, tested)?);
+        }
         results.render(part)?;
     }
     tally.judge(parts.len(), &options.without)
+}
+
+fn done(results: &Results, part: &Part, id: &str) -> Result<Option<RowResult>> {
+    let kept = results.find(part.id, id)?;
+    if kept.is_some() {
+        eprintln!("{id}: measured already");
+    }
+    Ok(kept)
 }
 
 /// Says what the parts will take, and refuses to begin without the room for it.
@@ -173,7 +191,7 @@ impl Bench {
     async fn steady(&self, row: &'static Row) -> Kept {
         let attempt = || async {
             let measured = self.measure(row).await;
-            let result = measured.unwrap_or_else(|error| failed(row, &error));
+            let result = measured.unwrap_or_else(|error| failed(row.id, row.title, &error));
             let unsteady = result.unsteady(SPREAD);
             Kept { result, unsteady }
         };
@@ -189,6 +207,16 @@ impl Bench {
             }
         }
         best
+    }
+
+    async fn test(&self, test: &'static Test) -> Kept {
+        // A test chooses cores itself.
+        super::pin(&self.cores);
+        let tested = test.run(&self.options).await;
+        tested.unwrap_or_else(|error| Kept {
+            result: failed(test.id, "A test of the whole system", &error),
+            unsteady: Vec::new(),
+        })
     }
 
     async fn measure(&self, row: &'static Row) -> Result<RowResult> {
@@ -212,9 +240,9 @@ impl Bench {
 }
 
 /// Returns the result of a row none of whose cases could begin.
-fn failed(row: &'static Row, error: &anyhow::Error) -> RowResult {
-    eprintln!("  {} failed: {error:#}", row.id);
-    RowResult::failed(row.id, row.title, &format!("{error:#}"))
+fn failed(id: &'static str, title: &'static str, error: &anyhow::Error) -> RowResult {
+    eprintln!("  {id} failed: {error:#}");
+    RowResult::failed(id, title, &format!("{error:#}"))
 }
 
 impl PaperOptions {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use sekisho_bench::table::Figures;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
@@ -99,6 +100,20 @@ impl Counts {
             millis(&self.propagation, 0.5),
             millis(&self.propagation, 0.99),
         )
+    }
+
+    /// Returns what the evaluation shows, the most important first.
+    pub(crate) fn figures(&self) -> Figures {
+        vec![
+            ("violations", self.violations() as f64),
+            ("handshakes", self.handshakes as f64),
+            ("of cached hosts", self.cached as f64),
+            ("failed, of hosts not cached", self.uncached_failures as f64),
+            ("writes acknowledged", self.acknowledged as f64),
+            ("writes refused", self.refused as f64),
+            ("propagation p50 ms", millis(&self.propagation, 0.5)),
+            ("propagation p99 ms", millis(&self.propagation, 0.99)),
+        ]
     }
 
     /// Formats what a phase added to `before`. The latencies begin with the

@@ -15,11 +15,11 @@ use super::part::PARTS;
 /// If they have no row in common.
 pub(crate) fn compare(one: &Path, other: &Path) -> Result<()> {
     let (mut ratios, mut differ) = (0, 0);
-    for (part, row) in PARTS
+    for (part, id) in PARTS
         .iter()
-        .flat_map(|part| part.rows.iter().map(move |row| (part, row)))
+        .flat_map(|part| part.results(false).map(move |id| (part, id)))
     {
-        let file = |folder: &Path| folder.join(part.id).join(format!("{}.json", row.id));
+        let file = |folder: &Path| folder.join(part.id).join(format!("{id}.json"));
         let (Some(here), Some(there)) = (read::<Kept>(&file(one))?, read::<Kept>(&file(other))?)
         else {
             continue;
@@ -30,9 +30,8 @@ pub(crate) fn compare(one: &Path, other: &Path) -> Result<()> {
             if change.abs() > LEAST {
                 differ += 1;
                 println!(
-                    "{} {}, {case}, {figure}: {}, was {} ({:+.0} %)",
+                    "{} {id}, {case}, {figure}: {}, was {} ({:+.0} %)",
                     part.id,
-                    row.id,
                     number(ours),
                     number(theirs),
                     100.0 * change

@@ -24,6 +24,7 @@ pub(super) const FORK: Part = Part {
         ),
         row("fork-1000000", const { &[ours(1_000_000)] }, true),
     ],
+    tests: &[],
     minutes: [20, 1],
     disk: [3 * GIB, GIB],
 };

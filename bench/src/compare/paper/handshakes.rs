@@ -59,6 +59,7 @@ pub(super) const HANDSHAKES: Part = Part {
             ..read("", KeyKind::Ecdsa, Version::Tls13)
         },
     ],
+    tests: &[],
     minutes: [90, 3],
     disk: [4 * GIB, GIB],
 };

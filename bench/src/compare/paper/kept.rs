@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::super::markdown;
 use super::super::report::{Report, RowResult};
-use super::super::rows::Row;
 use super::part::Part;
 
 /// Folder of results of one machine and of one set of versions.
@@ -71,16 +70,16 @@ impl Results {
         })
     }
 
-    /// Returns the result of a row whose cases all succeeded.
-    pub(crate) fn find(&self, part: &str, row: &Row) -> Result<Option<RowResult>> {
-        let kept = read::<Kept>(&self.file(part, row.id))?.map(|kept| kept.result);
+    /// Returns a result of which all cases succeeded.
+    pub(crate) fn find(&self, part: &str, id: &str) -> Result<Option<RowResult>> {
+        let kept = read::<Kept>(&self.file(part, id))?.map(|kept| kept.result);
         Ok(kept.filter(|result| result.failures() == 0))
     }
 
     /// Returns whether there is nothing left to measure.
     pub(crate) fn is_done(&self, part: &Part) -> Result<bool> {
-        for row in part.rows(self.run.quick) {
-            if self.find(part.id, row)?.is_none() {
+        for id in part.results(self.run.quick) {
+            if self.find(part.id, id)?.is_none() {
                 return Ok(false);
             }
         }
@@ -93,10 +92,10 @@ impl Results {
         Ok(kept.result)
     }
 
-    /// Writes a report of a part, from all of its rows.
+    /// Writes a report of a part, from all of its results.
     pub(crate) fn render(&self, part: &Part) -> Result<()> {
-        let rows = part.rows(self.run.quick);
-        let kept = rows.map(|row| read::<Kept>(&self.file(part.id, row.id)));
+        let ids = part.results(self.run.quick);
+        let kept = ids.map(|id| read::<Kept>(&self.file(part.id, id)));
         let kept: Vec<Kept> = kept.filter_map(Result::transpose).collect::<Result<_>>()?;
         let unsteady: Vec<String> = kept.iter().flat_map(Kept::marks).collect();
         let report = Report {
@@ -112,8 +111,8 @@ impl Results {
         Ok(())
     }
 
-    fn file(&self, part: &str, row: &str) -> PathBuf {
-        self.folder.join(part).join(format!("{row}.json"))
+    fn file(&self, part: &str, id: &str) -> PathBuf {
+        self.folder.join(part).join(format!("{id}.json"))
     }
 }
 
@@ -173,8 +172,8 @@ const MEASURED: &str = "P-256 signature";
 mod tests {
     use super::super::super::report::CaseResult;
     use super::super::super::rows::figure;
-    use super::super::super::table::BASE;
     use super::*;
+    use sekisho_bench::table::Table;
 
     fn facts(kernel: &str) -> Vec<(String, String)> {
         let fact = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -199,14 +198,28 @@ mod tests {
     fn a_row_is_found_once_all_its_cases_succeeded() {
         let folder = tempfile::tempdir().unwrap();
         let results = Results::open(folder.path(), facts("6.1"), true, 1).unwrap();
-        let row = Row { id: "row", ..BASE };
-        assert!(results.find("part", &row).unwrap().is_none());
+        assert!(results.find("part", "row").unwrap().is_none());
         results.keep("part", kept(Some("it died"))).unwrap();
-        assert!(results.find("part", &row).unwrap().is_none());
+        assert!(results.find("part", "row").unwrap().is_none());
         results.keep("part", kept(None)).unwrap();
-        let found = results.find("part", &row).unwrap().unwrap();
+        let found = results.find("part", "row").unwrap().unwrap();
         assert_eq!(found.cases[0].figures[0].name, figure::CPU);
         assert_eq!(found.cases[0].figures[0].values, [1.5]);
+    }
+
+    #[test]
+    fn a_test_writes_what_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("floods.json");
+        let mut table = Table::new("floods");
+        table.add("reset", &vec![("p99 µs", 7.0), ("sent", 9.0)], None);
+        table.add("locked", &Vec::new(), Some("too slow"));
+        table.write(None).unwrap();
+        table.write(Some(&file)).unwrap();
+        let kept = read::<Kept>(&file).unwrap().unwrap();
+        assert_eq!((&*kept.result.id, kept.result.failures()), ("floods", 1));
+        assert_eq!(kept.result.cases[0].figures[1].median, 9.0);
+        assert!(kept.unsteady.is_empty());
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use super::super::rows::Row;
 use super::fork::FORK;
 use super::handshakes::HANDSHAKES;
+use super::others::OTHERS;
 use super::preload::PRELOAD;
 use super::stuck::STUCK;
+use super::test::Test;
 use super::throughput::THROUGHPUT;
 
 /// Part of the evaluation.
@@ -13,6 +15,8 @@ pub(crate) struct Part {
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
     pub(crate) rows: &'static [Row],
+    /// Tests with results of their own, run after the rows.
+    pub(crate) tests: &'static [Test],
     /// Minutes of a full run, and of a quick one, with the certificates made.
     pub(crate) minutes: [u32; 2],
     /// Bytes of the work folder, likewise.
@@ -25,6 +29,19 @@ impl Part {
         self.rows.iter().filter(move |row| !(quick && row.heavy))
     }
 
+    /// Returns the tests of a run, likewise.
+    pub(crate) fn tests(&self, quick: bool) -> impl Iterator<Item = &'static Test> + use<> {
+        self.tests
+            .iter()
+            .filter(move |test| !quick || test.quick.is_some())
+    }
+
+    /// Returns the names of all results.
+    pub(crate) fn results(&self, quick: bool) -> impl Iterator<Item = &'static str> + use<> {
+        let rows = self.rows(quick).map(|row| row.id);
+        rows.chain(self.tests(quick).map(|test| test.id))
+    }
+
     pub(crate) fn minutes(&self, quick: bool) -> u32 {
         self.minutes[usize::from(quick)]
     }
@@ -34,7 +51,7 @@ impl Part {
     }
 }
 
-pub(crate) const PARTS: &[Part] = &[PRELOAD, THROUGHPUT, HANDSHAKES, STUCK, FORK];
+pub(crate) const PARTS: &[Part] = &[PRELOAD, THROUGHPUT, HANDSHAKES, STUCK, FORK, OTHERS];
 
 pub(super) const GIB: u64 = 1 << 30;
 

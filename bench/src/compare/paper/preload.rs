@@ -25,6 +25,7 @@ pub(super) const PRELOAD: Part = Part {
         start("rsa-10000", KeyKind::Rsa4096, 10_000, NGINX),
         start("rsa-100000", KeyKind::Rsa4096, 100_000, NGINX),
     ],
+    tests: &[],
     minutes: [90, 2],
     disk: [12 * GIB, GIB],
 };

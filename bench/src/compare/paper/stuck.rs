@@ -8,6 +8,7 @@ pub(super) const STUCK: Part = Part {
     id: "stuck",
     title: "Cached hosts while the store, or the hook, hangs",
     rows: &[STUCK_REDIS, STUCK_POSTGRES, HOOK_STUCK],
+    tests: &[],
     minutes: [15, 2],
     disk: [2 * GIB, GIB],
 };

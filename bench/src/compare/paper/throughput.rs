@@ -21,6 +21,7 @@ pub(super) const THROUGHPUT: Part = Part {
         tls12("tls12-500", 500),
         tls12("tls12-1000", 1_000),
     ],
+    tests: &[],
     minutes: [60, 3],
     disk: [GIB, GIB],
 };

@@ -24,8 +24,8 @@ impl Figures {
         let run = run.with_context(|| format!("{} holds no results", folder.display()))?;
         let mut rows = BTreeMap::new();
         for part in PARTS {
-            for row in part.rows {
-                let name = format!("{}/{}", part.id, row.id);
+            for id in part.results(false) {
+                let name = format!("{}/{id}", part.id);
                 if let Some(kept) = read(&folder.join(format!("{name}.json")))? {
                     rows.insert(name, kept);
                 }

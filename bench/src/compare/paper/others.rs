@@ -1,0 +1,67 @@
+//! Part 8: what the papers did not measure, from rows of the comparison and from tests of the
+//! whole system.
+
+use super::super::browsers::{IDLE_H2, LOADED, PQ};
+use super::super::rows::Row;
+use super::super::scripts::{HOOK, HOOK_CACHED, HOOK_REDIS};
+use super::super::sites::{AUTH, DOWNLOAD, H2_100, PHP, PROXIED_TENANTS, PROXY_100, WEBSOCKET};
+use super::part::{GIB, Part};
+use super::test::{BENCH, SYSTEM, Test};
+
+pub(super) const OTHERS: Part = Part {
+    id: "others",
+    title: "What the papers did not measure",
+    rows: &[
+        PROXY_100,
+        heavy(&PROXIED_TENANTS),
+        H2_100,
+        DOWNLOAD,
+        heavy(&WEBSOCKET),
+        PHP,
+        AUTH,
+        heavy(&IDLE_H2),
+        PQ,
+        heavy(&LOADED),
+        heavy(&HOOK),
+        heavy(&HOOK_CACHED),
+        heavy(&HOOK_REDIS),
+    ],
+    tests: &[
+        Test {
+            id: "renewal-year",
+            program: BENCH,
+            arguments: &["renewal-year"],
+            quick: Some(&["--hosts", "20000"]),
+        },
+        Test {
+            id: "floods",
+            program: SYSTEM,
+            arguments: &["floods"],
+            quick: Some(&["--only", "rapid reset, proxied", "--rounds", "1"]),
+        },
+        Test {
+            id: "upgrade",
+            program: SYSTEM,
+            arguments: &["upgrade"],
+            quick: None,
+        },
+        Test {
+            id: "hook-faults",
+            program: SYSTEM,
+            arguments: &["hook-faults"],
+            quick: None,
+        },
+        Test {
+            id: "chaos",
+            program: SYSTEM,
+            arguments: &["chaos"],
+            quick: None,
+        },
+    ],
+    minutes: [60, 2],
+    disk: [4 * GIB, GIB],
+};
+
+const fn heavy(row: &Row) -> Row {
+    Row { heavy: true, ..*row }
+}
