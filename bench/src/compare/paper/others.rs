@@ -31,7 +31,7 @@ pub(super) const OTHERS: Part = Part {
             id: "renewal-year",
             program: BENCH,
             arguments: &["renewal-year"],
-            quick: Some(&["--hosts", "20000"]),
+            quick: Some(&["--hosts", "200000"]),
         },
         Test {
             id: "floods",
@@ -63,5 +63,8 @@ pub(super) const OTHERS: Part = Part {
 };
 
 const fn heavy(row: &Row) -> Row {
-    Row { heavy: true, ..*row }
+    Row {
+        heavy: true,
+        ..*row
+    }
 }
