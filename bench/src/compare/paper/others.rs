@@ -31,7 +31,7 @@ pub(super) const OTHERS: Part = Part {
             id: "renewal-year",
             program: BENCH,
             arguments: &["renewal-year"],
-            quick: Some(&["--hosts", "200000"]),
+            quick: Some(&["--hosts", "2000"]),
         },
         Test {
             id: "floods",
