@@ -5,6 +5,7 @@ mod first_byte;
 mod herd;
 mod loaded;
 mod propagation;
+mod start_up;
 mod stuck;
 mod waiting;
 
@@ -23,7 +24,7 @@ use super::rows::{Asked, Case, Content, Measure, Row, Setup, figure};
 use super::server::Server;
 use super::setup::{self, Place};
 use crate::fixtures::HOST_PATTERN;
-use sekisho_bench::accounting::{CpuTime, Memory};
+use sekisho_bench::accounting::Memory;
 use sekisho_bench::load::Outcome;
 
 /// Figures by name, the most important first.
@@ -191,20 +192,6 @@ impl<'a> Subject<'a> {
             self.run(&fill, &server).await?;
         }
         Ok(growth(before, server.memory()?, to - from))
-    }
-
-    async fn start_up(&mut self) -> Result<Sample> {
-        let server = self.launch(None).await?;
-        let used = server.cpu()?.since(&CpuTime::default());
-        let memory = server.memory()?;
-        Ok(vec![
-            (figure::START, millis(server.start_up)),
-            // Unlike the elapsed time, CPU time is the same on a busy machine.
-            (figure::START_CPU, millis(used)),
-            (figure::RSS, mib(memory.rss)),
-            (figure::PSS, mib(memory.pss)),
-            (figure::VIRTUAL, mib(server.address_space()?)),
-        ])
     }
 
     async fn soak(&mut self, handshakes: u64) -> Result<Sample> {
