@@ -62,6 +62,10 @@ pub struct Options {
     #[arg(long, value_name = "N", conflicts_with_all = ["keepalive", "idle"])]
     pub rate: Option<NonZeroU32>,
 
+    /// Add to the JSON how many operations took how long, in buckets of three digits
+    #[arg(long, requires_all = ["rate", "json"])]
+    pub counts: bool,
+
     /// Path of the request on each connection, or none
     #[arg(long, value_name = "PATH|none", default_value = "/")]
     pub request: String,

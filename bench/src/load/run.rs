@@ -34,6 +34,8 @@ pub(crate) struct Run {
     first_byte: bool,
     /// Rest before each request on an open connection.
     pause: Duration,
+    /// Whether the outcome of a schedule has the buckets of all times.
+    counts: bool,
 }
 
 /// Operation on a connection that stays open.
@@ -82,6 +84,7 @@ impl Run {
             concurrency: options.concurrency,
             first_byte: options.first_byte,
             pause: Duration::from_secs_f64(options.pause),
+            counts: options.counts,
             names,
         })
     }

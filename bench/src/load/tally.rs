@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use hdrhistogram::Histogram;
+use hdrhistogram::iterators::IterationValue;
 use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
@@ -72,6 +73,15 @@ impl Tally {
         *self.errors.entry(kind).or_default() += 1;
     }
 
+    /// Returns the number of operations in each bucket of their times, with its largest time
+    /// in microseconds.
+    pub fn counts(&self) -> Vec<(u64, u64)> {
+        let buckets = self.operations.iter_recorded();
+        let count =
+            |bucket: IterationValue<u64>| (bucket.value_iterated_to(), bucket.count_at_value());
+        buckets.map(count).collect()
+    }
+
     pub fn outcome(self, elapsed: Duration) -> Outcome {
         let seconds = elapsed.as_secs_f64();
         Outcome {
@@ -83,6 +93,7 @@ impl Tally {
             operation_us: Latency::of(&self.operations),
             handshake_us: Latency::of(&self.handshakes),
             lag_us: (!self.lags.is_empty()).then(|| Latency::of(&self.lags)),
+            counts: Vec::new(),
             failed: self.errors.values().sum(),
             errors: self.errors,
         }
@@ -104,6 +115,10 @@ pub struct Outcome {
     pub handshake_us: Latency,
     /// Time from when a connection was due to its start; only with `--rate`.
     pub lag_us: Option<Latency>,
+    /// Buckets of the operations' times, each with its largest time in microseconds and its
+    /// number of operations; only with `--counts`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counts: Vec<(u64, u64)>,
     pub failed: u64,
     pub errors: BTreeMap<String, u64>,
 }

@@ -110,7 +110,8 @@ async fn requests_carry_a_field() {
 #[tokio::test]
 async fn a_schedule_is_kept_and_its_lag_told() {
     let target = serve().await;
-    let options = options(target, &["--rate", "200", "--no-verify"]);
+    let arguments = ["--rate", "200", "--counts", "--json", "--no-verify"];
+    let options = options(target, &arguments);
     let run = std::rc::Rc::new(Run::new(&options).unwrap());
     let outcome = LocalSet::new()
         .run_until(run.paced(options.rate.unwrap(), Some(20), None))
@@ -118,6 +119,10 @@ async fn a_schedule_is_kept_and_its_lag_told() {
         .unwrap();
     assert_eq!((outcome.operations, outcome.failed), (20, 0), "{outcome:?}");
     assert_eq!((outcome.seconds, outcome.per_second), (0.1, 200.0));
+    let counted: u64 = outcome.counts.iter().map(|(_, count)| count).sum();
+    assert_eq!(counted, 20);
+    let slowest = outcome.counts.last().unwrap().0;
+    assert!(slowest >= outcome.operation_us.max, "{outcome:?}");
     let lag = outcome.lag_us.unwrap();
     assert!(
         lag.p50 <= outcome.handshake_us.p50,

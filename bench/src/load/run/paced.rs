@@ -44,6 +44,14 @@ impl Run {
         }))
         .await?;
         // Connections may end after the schedule: the rate counts their starts.
-        Ok(finished(tally)?.outcome(pace.duration()))
+        let tally = finished(tally)?;
+        let counts = match self.counts {
+            true => tally.counts(),
+            false => Vec::new(),
+        };
+        Ok(Outcome {
+            counts,
+            ..tally.outcome(pace.duration())
+        })
     }
 }
