@@ -63,6 +63,30 @@ impl CpuTime {
     }
 }
 
+/// Returns the CPU time of a process, of its descendants, and of those that have ended and
+/// were waited for, in steps of 10 ms. It tells the work of a server whose processes take
+/// turns; [`CpuTime`] loses a process that has ended.
+pub fn cpu_with_ended(root: u32) -> Result<Duration> {
+    let mut sum = Duration::ZERO;
+    for pid in tree(root)? {
+        match fs::read_to_string(format!("/proc/{pid}/stat")) {
+            // A process may end after it was listed.
+            Err(_) if pid != root => {}
+            text => {
+                let stat = parse_stat(&text.with_context(|| format!("process {root} is gone"))?)?;
+                sum += stat.cpu + stat.ended;
+            }
+        }
+    }
+    Ok(sum)
+}
+
+/// Returns the bytes that processes may still take before the machine swaps.
+pub fn available_memory() -> Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
+    kib_of(&text, "MemAvailable:")
+}
+
 /// Memory of a process and its descendants in bytes.
 ///
 /// A page that several processes share counts once in `pss`, and once per
@@ -149,6 +173,8 @@ pub fn tree(root: u32) -> Result<Vec<u32>> {
 struct Stat {
     parent: u32,
     cpu: Duration,
+    /// CPU time of children that have ended.
+    ended: Duration,
 }
 
 /// Parses a `stat` line. The name in brackets may hold spaces and brackets,
@@ -156,11 +182,15 @@ struct Stat {
 fn parse_stat(text: &str) -> Result<Stat> {
     let plain = text.rsplit_once(')').map(|(_, plain)| plain);
     let fields: Vec<&str> = plain.unwrap_or_default().split_ascii_whitespace().collect();
-    ensure!(fields.len() > STIME, "cannot read {text:?} as a stat line");
-    let ticks = fields[UTIME].parse::<u64>()? + fields[STIME].parse::<u64>()?;
+    ensure!(fields.len() > CSTIME, "cannot read {text:?} as a stat line");
+    let sum = |user: usize, system: usize| -> Result<Duration> {
+        let ticks = fields[user].parse::<u64>()? + fields[system].parse::<u64>()?;
+        Ok(Duration::from_millis(ticks * MS_PER_TICK))
+    };
     Ok(Stat {
         parent: fields[PARENT].parse()?,
-        cpu: Duration::from_millis(ticks * MS_PER_TICK),
+        cpu: sum(UTIME, STIME)?,
+        ended: sum(CUTIME, CSTIME)?,
     })
 }
 
@@ -200,6 +230,8 @@ fn numbers_in(folder: &Path) -> Result<Vec<u32>> {
 const PARENT: usize = 1;
 const UTIME: usize = 11;
 const STIME: usize = 12;
+const CUTIME: usize = 13;
+const CSTIME: usize = 14;
 /// Linux reports times to user space in units of 10 ms (USER_HZ), independent
 /// of its own tick.
 const MS_PER_TICK: u64 = 10;
@@ -210,9 +242,10 @@ mod tests {
 
     #[test]
     fn stat_lines_are_parsed_after_the_name() {
-        let line = "42 (a (b) c) S 7 42 42 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 1 0 9 0 0";
+        let line = "42 (a (b) c) S 7 42 42 0 -1 4194560 100 0 0 0 150 50 80 20 20 0 1 0 9 0 0";
         let stat = parse_stat(line).unwrap();
         assert_eq!((stat.parent, stat.cpu), (7, Duration::from_secs(2)));
+        assert_eq!(stat.ended, Duration::from_secs(1));
         assert!(parse_stat("42 (a) S 7").is_err());
     }
 
@@ -247,6 +280,8 @@ mod tests {
         assert!(threads(id).unwrap().contains(&id));
         assert!(Memory::read(id).unwrap().rss > 1024 * 1024);
         assert!(resident(id).unwrap() > 1024 * 1024);
+        assert!(available_memory().unwrap() > 1024 * 1024);
+        cpu_with_ended(id).unwrap();
         CpuTime::read(id).unwrap();
     }
 }
