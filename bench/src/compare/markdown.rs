@@ -88,6 +88,9 @@ fn details(row: &RowResult) -> String {
         if let Some(error) = &case.error {
             let _ = writeln!(text, "\n{} failed: {error}", case.label);
         }
+        if let Some(ended) = &case.series.ended {
+            let _ = writeln!(text, "\n{} ended early: {ended}.", case.label);
+        }
     }
     for case in &row.left_out {
         let _ = writeln!(text, "\nLeft out: {case}.");

@@ -4,6 +4,7 @@ mod beside;
 mod first_byte;
 mod herd;
 mod loaded;
+mod month;
 mod propagation;
 mod start_up;
 mod stuck;
@@ -16,6 +17,7 @@ use tokio::time::sleep;
 
 use self::beside::Beside;
 use self::loaded::Rate;
+pub(crate) use self::month::{FAILED, Series};
 use super::client::{Client, Load, Work};
 use super::meter::{Meter, Used};
 use super::options::Binary;
@@ -47,6 +49,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) rate: Option<Rate>,
     /// Commands of the last sample.
     pub(crate) commands: Vec<String>,
+    /// Readings of the last sample over time.
+    pub(crate) series: Series,
 }
 
 impl<'a> Subject<'a> {
@@ -67,6 +71,7 @@ impl<'a> Subject<'a> {
             walked: 0,
             rate: None,
             commands: Vec::new(),
+            series: Series::default(),
         }
     }
 
@@ -119,6 +124,7 @@ impl<'a> Subject<'a> {
             Measure::HookStuck { seconds, rate } => self.hook_stuck(seconds, rate).await,
             Measure::Herd { connections } => self.herd(connections).await,
             Measure::Propagation { changes } => self.propagation(changes).await,
+            Measure::Month { times } => self.month(times).await,
         }
     }
 

@@ -6,6 +6,7 @@ mod evaluation;
 mod fork;
 mod handshakes;
 mod kept;
+mod month;
 mod others;
 mod part;
 mod preload;

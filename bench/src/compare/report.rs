@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 use super::left_out::LeftOut;
-use super::measure::Sample;
+use super::measure::{Sample, Series};
 use super::rows::{Goal, Scale, figure};
 
 #[derive(Debug, Serialize)]
@@ -40,6 +40,9 @@ pub(crate) struct CaseResult {
     pub(crate) error: Option<String>,
     /// Label of the case by which the ratios divide.
     pub(crate) divisor: Option<String>,
+    /// Readings over time, if the row has them.
+    #[serde(default, skip_serializing_if = "Series::is_empty")]
+    pub(crate) series: Series,
 }
 
 /// Figure of a case, with its values in all rounds.

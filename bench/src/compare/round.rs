@@ -197,6 +197,7 @@ fn results(options: &Options, row: &Row, running: &[Running<'_>]) -> Vec<CaseRes
     for (index, case) in running.iter().enumerate() {
         let mut result = CaseResult::new(case.label(), &case.samples, case.error.clone());
         result.commands.clone_from(&case.subject.commands);
+        result.series.clone_from(&case.subject.series);
         if let Some(divisor) = case.divisor.filter(|divisor| *divisor < index) {
             result.divide_by(&cases[divisor]);
         }

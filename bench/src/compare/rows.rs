@@ -30,7 +30,7 @@ impl Row {
     /// adds little.
     pub(crate) fn rounds(&self, wanted: usize) -> usize {
         match self.measure {
-            Measure::Soak { .. } | Measure::Propagation { .. } => 1,
+            Measure::Soak { .. } | Measure::Propagation { .. } | Measure::Month { .. } => 1,
             _ => wanted,
         }
     }
@@ -56,7 +56,8 @@ impl Row {
             | Measure::Stuck { .. }
             | Measure::HookStuck { .. }
             | Measure::Herd { .. }
-            | Measure::Propagation { .. } => false,
+            | Measure::Propagation { .. }
+            | Measure::Month { .. } => false,
         };
         // A build needs neither PHP nor peers.
         works && !self.heavy && !self.needs_php()
@@ -119,6 +120,8 @@ pub(crate) enum Hosts {
     Exactly(usize),
     /// 100,000, or 10,000 in a quick run.
     Many,
+    /// The first number, or the second one in a quick run.
+    Either(usize, usize),
 }
 
 impl Hosts {
@@ -127,6 +130,8 @@ impl Hosts {
             Self::Exactly(hosts) => hosts,
             Self::Many if quick => 10_000,
             Self::Many => 100_000,
+            Self::Either(_, hosts) if quick => hosts,
+            Self::Either(hosts, _) => hosts,
         }
     }
 }
@@ -176,6 +181,8 @@ pub(crate) enum Measure {
     /// Time from the commit of a change to the handshake that shows it, on each
     /// of three servers.
     Propagation { changes: usize },
+    /// Figures over an accelerated month, at whose end there are this many times the hosts.
+    Month { times: usize },
 }
 
 impl Measure {

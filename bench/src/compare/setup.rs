@@ -129,7 +129,11 @@ impl Frame<'_> {
         bound: Duration,
     ) -> Result<Launch> {
         let config = Nginx {
-            fixture: Folder(&self.fixture),
+            fixture: match self.row.measure {
+                // Its files are replaced while it runs.
+                Measure::Month { .. } => Folder(&self.scratch),
+                _ => Folder(&self.fixture),
+            },
             certificates,
             site: &self.site,
             scratch: &self.scratch,
@@ -240,6 +244,8 @@ impl Frame<'_> {
                 _ => None,
             },
             catalog: &match self.content {
+                // Servers of other rows read the store as it was made.
+                _ if matches!(self.row.measure, Measure::Month { .. }) => self.scratch.clone(),
                 Content::Files => workspace.catalog(binary, self.row.key, self.hosts),
                 content => workspace.sites(self.hosts, content),
             },

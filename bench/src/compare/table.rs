@@ -310,7 +310,7 @@ pub(crate) const fn ratio(must: f64, aim: Option<f64>) -> Goal {
     }
 }
 
-const fn absolute(figure: &'static str, must: f64, aim: Option<f64>) -> Goal {
+pub(crate) const fn absolute(figure: &'static str, must: f64, aim: Option<f64>) -> Goal {
     Goal {
         figure,
         scale: Scale::Absolute,

@@ -3,6 +3,7 @@
 use super::super::rows::Row;
 use super::fork::FORK;
 use super::handshakes::HANDSHAKES;
+use super::month::MONTH;
 use super::others::OTHERS;
 use super::preload::PRELOAD;
 use super::stuck::STUCK;
@@ -51,7 +52,7 @@ impl Part {
     }
 }
 
-pub(crate) const PARTS: &[Part] = &[PRELOAD, THROUGHPUT, HANDSHAKES, STUCK, FORK, OTHERS];
+pub(crate) const PARTS: &[Part] = &[PRELOAD, THROUGHPUT, HANDSHAKES, STUCK, FORK, MONTH, OTHERS];
 
 pub(super) const GIB: u64 = 1 << 30;
 
