@@ -153,6 +153,39 @@ def value_of(row, label, name):
     return values[0] if values else 0
 
 
+def month(row_name, title):
+    """Returns a function that draws the readings of a month, a panel for each kind."""
+
+    def draw(results, theme):
+        rows = list(results.rows("month", row_name))
+        cases = [case for row in rows for case in row["cases"] if case.get("series")]
+        if not cases:
+            return None
+        panels = [
+            ("certificates", "certificates"), ("per_second", "requests per second"),
+            ("cpu", "CPU, % of a core"), ("peak_pss_mib", "memory, MiB"),
+        ]
+        figure, all_axes = pyplot.subplots(2, 2, figsize=(9, 6), layout="constrained", sharex=True)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+        for axes, (name, y) in zip(all_axes.flat, panels):
+            for case in cases:
+                points = [(point["day"], point[name]) for point in case["series"]["points"]]
+                look = style(case["label"], theme) | {"marker": ""}
+                axes.plot(*zip(*points), label=case["label"], linewidth=1.2, **look)
+                if case["series"]["ended"]:
+                    axes.plot(*points[-1], "x", color=look["color"], markersize=9)
+            axes.set_title(y, loc="left", fontsize=9)
+            axes.set_ylim(bottom=0)
+            axes.yaxis.set_major_formatter(FuncFormatter(plain))
+            axes.grid(True, linewidth=0.6)
+        for axes in all_axes[1]:
+            axes.set_xlabel("day")
+        all_axes[0][0].legend(frameon=False, fontsize=8)
+        return figure
+
+    return draw
+
+
 PICTURES = {
     "start-up": against_hosts(
         "preload", "ecdsa-", "start ms", "Start-up, to the first page (P-256)", "ms",
@@ -175,6 +208,8 @@ PICTURES = {
         "fork", "fork-", "p50 µs", "Request to the first byte of a CGI program", "µs",
         {"papers: clone() in Apache": [(n, ms * 1e3) for n, ms in IPSJ_FORK]},
     ),
+    "month": month("month-20000", "A month, from 10,000 to 20,000 hosts"),
+    "month-million": month("month-1000000", "A month, from 200,000 to 1,000,000 hosts"),
 }
 
 
