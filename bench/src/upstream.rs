@@ -1,7 +1,11 @@
 //! Upstream of a proxy: answers on many loopback addresses of one port, with a page,
-//! a large file and an echo.
+//! a large file, an echo and certificates.
+
+mod certificates;
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -20,6 +24,11 @@ pub(crate) struct Options {
     /// Number of addresses: 127.9.0.1 and up
     #[arg(long, value_name = "N", default_value_t = 100)]
     count: usize,
+
+    /// Folder of `fixtures`: gives out chain and key of a host for /?server_name=NAME, and no
+    /// page
+    #[arg(long, value_name = "DIR")]
+    fixture: Option<PathBuf>,
 }
 
 /// Listens until it is ended. Prints "ready" once all addresses accept.
@@ -28,13 +37,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
+    let fixture = options.fixture.clone().map(Arc::new);
     runtime.block_on(async {
         let mut accepting = JoinSet::new();
         for number in 0..options.count {
             let address = address(number, options.port);
             let listener = TcpListener::bind(address).await;
             let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
-            accepting.spawn(accept(listener));
+            accepting.spawn(accept(listener, fixture.clone()));
         }
         println!("{READY}");
         while let Some(ended) = accepting.join_next().await {
@@ -51,19 +61,20 @@ pub(crate) fn address(number: usize, port: u16) -> SocketAddr {
     SocketAddrV4::new(ip, port).into()
 }
 
-async fn accept(listener: TcpListener) -> Result<()> {
+async fn accept(listener: TcpListener, fixture: Option<Arc<PathBuf>>) -> Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
+        let fixture = fixture.clone();
         tokio::spawn(async move {
             // A connection that fails is the proxy's to report.
-            let _ = answer(stream).await;
+            let _ = answer(stream, fixture).await;
         });
     }
 }
 
 /// Answers the requests of a connection, which have no body.
-async fn answer(mut stream: TcpStream) -> Result<()> {
+async fn answer(mut stream: TcpStream, fixture: Option<Arc<PathBuf>>) -> Result<()> {
     let (page, mut head) = (page(), Vec::with_capacity(HEAD_LIMIT));
     loop {
         head.clear();
@@ -77,6 +88,9 @@ async fn answer(mut stream: TcpStream) -> Result<()> {
             return echo(stream).await;
         } else if head.starts_with(b"GET /large.bin ") {
             send_large(&mut stream).await?;
+        } else if let Some(fixture) = fixture.as_deref() {
+            let pair = certificates::answer(fixture, &head);
+            stream.write_all(&pair).await?;
         } else {
             stream.write_all(&page).await?;
         }
@@ -126,4 +140,6 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   100 upstreams, http://127.9.0.1:9000 to http://127.9.0.100:9000:
     sekisho-bench upstream --port 9000
+  An endpoint for `get_certificate http http://127.9.0.1:9000/` of Caddy:
+    sekisho-bench upstream --port 9000 --count 1 --fixture fixtures/ecdsa
 ";
