@@ -19,8 +19,8 @@ pub(super) struct Beside(Option<Reading>);
 
 struct Reading {
     cpu: Vec<(Service, CpuTime)>,
-    /// Seconds that store calls took so far.
-    waited: f64,
+    /// Seconds that store calls took so far; None for a peer, which does not tell.
+    waited: Option<f64>,
     /// Lookups that the Redis cache answered so far, and all that it received.
     reads: Option<(f64, f64)>,
 }
@@ -58,23 +58,31 @@ impl Beside {
             let micros = after.since(before).as_secs_f64() * 1e6;
             figures.push((service.cpu_figure(), micros / operations));
         }
-        let in_flight = (after.waited - before.waited) / outcome.seconds.max(1e-9);
-        figures.push((figure::IN_FLIGHT, in_flight));
+        if let (Some(before), Some(after)) = (before.waited, after.waited) {
+            let in_flight = (after - before) / outcome.seconds.max(1e-9);
+            figures.push((figure::IN_FLIGHT, in_flight));
+        }
         Ok(figures)
     }
 }
 
 impl Reading {
     async fn take(place: Place<'_>, setup: Setup, server: &Server) -> Result<Self> {
-        let metrics = server.metrics().await?;
+        let metrics = match setup.is_sekisho() {
+            true => Some(server.metrics().await?),
+            false => None,
+        };
         let services = setup.services().iter();
         let cpu = services.map(|service| Ok((*service, place.services.cpu(*service)?)));
         Ok(Self {
             cpu: cpu.collect::<Result<_>>()?,
-            waited: metrics.store_calls()?.1,
-            reads: match setup.has_redis_cache() {
-                true => Some(metrics.redis_cache_reads()?),
-                false => None,
+            waited: match &metrics {
+                Some(metrics) => Some(metrics.store_calls()?.1),
+                None => None,
+            },
+            reads: match &metrics {
+                Some(metrics) if setup.has_redis_cache() => Some(metrics.redis_cache_reads()?),
+                _ => None,
             },
         })
     }
