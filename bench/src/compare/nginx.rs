@@ -134,7 +134,7 @@ impl Nginx<'_> {
                 let _ = writeln!(
                     text,
                     "    ssl_certificate_by_lua_block {{{}}}\n    }}",
-                    include_str!("blocking.lua").replace("PORT", &port)
+                    include_str!("peers/lua-blocking.lua").replace("PORT", &port)
                 );
             }
         }
