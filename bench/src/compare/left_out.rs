@@ -29,6 +29,10 @@ pub(crate) enum PeerKind {
     Caddy,
     HaProxy,
     Nginx,
+    /// nginx with what came after Debian's: `ssl_certificate_cache`, and OpenSSL 3.6.
+    #[serde(rename = "nginx-1.28")]
+    #[value(name = "nginx-1.28")]
+    NginxNext,
 }
 
 /// What a peer lacks.
@@ -68,10 +72,13 @@ impl Display for LeftOut {
 impl PeerKind {
     fn of(setup: Setup) -> Option<Self> {
         match setup {
-            Setup::Nginx { .. } | Setup::NginxLua => Some(Self::Nginx),
+            Setup::Nginx { .. } | Setup::NginxLua | Setup::NginxCosocket { .. } => {
+                Some(Self::Nginx)
+            }
+            Setup::NginxNext { .. } => Some(Self::NginxNext),
             Setup::Apache => Some(Self::Apache),
             Setup::HaProxy => Some(Self::HaProxy),
-            Setup::Caddy => Some(Self::Caddy),
+            Setup::Caddy | Setup::CaddyHttp => Some(Self::Caddy),
             Setup::Sekisho { .. } | Setup::RedisClient => None,
         }
     }
@@ -82,6 +89,7 @@ impl PeerKind {
             Self::Caddy => &place.options.caddy,
             Self::HaProxy => &place.options.haproxy,
             Self::Nginx => &place.options.nginx,
+            Self::NginxNext => &place.options.nginx_next,
         };
         let run = Command::new(program).arg("-v").output();
         !run.is_err_and(|error| error.kind() == ErrorKind::NotFound)
@@ -103,4 +111,21 @@ fn lacks_group(place: Place<'_>, row: &Row, case: &Case) -> bool {
     said.is_some_and(|said| {
         !said.status.success() && String::from_utf8_lossy(&said.stderr).contains(HYBRID)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_have_one_name_on_command_lines_and_in_results() {
+        for peer in PeerKind::value_variants() {
+            let value = peer.to_possible_value().unwrap();
+            assert_eq!(serde_json::to_value(peer).unwrap(), value.get_name());
+        }
+        assert_eq!(
+            PeerKind::from_str("nginx-1.28", false),
+            Ok(PeerKind::NginxNext)
+        );
+    }
 }

@@ -19,6 +19,8 @@ pub(crate) fn facts(options: &Options, support: &Support) -> Vec<(String, String
         ("memory", file_line("/proc/meminfo", "MemTotal:")),
         ("kernel", read("/proc/sys/kernel/osrelease")),
         ("nginx", output(&options.nginx, &["-V"], 2)),
+        // A build of another compiler has a line of its own for it.
+        ("nginx 1.28", output(&options.nginx_next, &["-V"], 5)),
         ("Apache", output(&options.apache, &["-v"], 1)),
         ("HAProxy", output(&options.haproxy, &["-v"], 1)),
         ("Caddy", output(&options.caddy, &["version"], 1)),

@@ -21,6 +21,11 @@ pub(crate) enum Certificates {
     /// A `server` block that asks Redis on this port from Lua with LuaSocket,
     /// which blocks.
     Blocking(u16),
+    /// Such a block with files by variable, and a cache of them; nginx 1.27.4 or later.
+    CachedVariable,
+    /// A `server` block that asks Redis on this port from Lua with cosockets, which do not
+    /// block; whether the worker caches the pairs.
+    Cosocket(u16, bool),
 }
 
 #[derive(Debug)]
@@ -53,7 +58,7 @@ impl Nginx<'_> {
             ""
         };
         let modules = match self.certificates {
-            Certificates::Blocking(_) => MODULES,
+            Certificates::Blocking(_) | Certificates::Cosocket(..) => MODULES,
             _ => "",
         };
         let mut text = format!(
@@ -125,19 +130,33 @@ impl Nginx<'_> {
                 }
             }
             Certificates::Variable => self.add_server(text, "_", "$ssl_server_name"),
+            Certificates::CachedVariable => {
+                text.push_str(CERTIFICATE_CACHE);
+                self.add_server(text, "_", "$ssl_server_name");
+            }
             Certificates::Blocking(port) => {
-                let port = port.to_string();
                 text.push_str("    init_by_lua_block { pairs_of = {}; held = {} }\n");
-                self.add_server(text, "_", &host_name(0));
-                let end = text.rfind('}').unwrap_or(text.len());
-                text.truncate(end);
-                let _ = writeln!(
-                    text,
-                    "    ssl_certificate_by_lua_block {{{}}}\n    }}",
-                    include_str!("peers/lua-blocking.lua").replace("PORT", &port)
-                );
+                self.add_script(text, BLOCKING, port);
+            }
+            Certificates::Cosocket(port, is_cached) => {
+                if is_cached {
+                    text.push_str(LUA_CACHE);
+                }
+                self.add_script(text, COSOCKET, port);
             }
         }
+    }
+
+    /// Adds a block whose certificates come from a script.
+    fn add_script(&self, text: &mut String, script: &str, port: u16) {
+        self.add_server(text, "_", &host_name(0));
+        let end = text.rfind('}').unwrap_or(text.len());
+        text.truncate(end);
+        let script = script.replace("PORT", &port.to_string());
+        let _ = writeln!(
+            text,
+            "    ssl_certificate_by_lua_block {{{script}}}\n    }}"
+        );
     }
 
     /// Adds what all hosts with scripts share.
@@ -244,6 +263,12 @@ load_module /usr/lib/nginx/modules/ndk_http_module.so;
 load_module /usr/lib/nginx/modules/ngx_http_lua_module.so;
 ";
 
+const BLOCKING: &str = include_str!("peers/lua-blocking.lua");
+const COSOCKET: &str = include_str!("peers/lua-cosocket.lua");
+/// Both caches hold as many hosts; the first is the example of nginx's manual.
+const CERTIFICATE_CACHE: &str = "    ssl_certificate_cache max=1000 inactive=20s valid=1m;\n";
+const LUA_CACHE: &str = "    init_by_lua_block { held = require(\"resty.lrucache\").new(1000) }\n";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,6 +302,17 @@ mod tests {
         let text = nginx.config();
         assert!(text.contains("connect(\"127.0.0.1\", 7)"));
         assert_eq!(text.matches('{').count(), text.matches('}').count());
+        assert!(!text.contains("ssl_certificate_cache"));
+        nginx.certificates = Certificates::CachedVariable;
+        let text = nginx.config();
+        assert!(text.contains("ssl_certificate_cache max=1000 "));
+        assert!(text.contains("ssl_certificate /f/hosts/$ssl_server_name.crt;"));
+        nginx.certificates = Certificates::Cosocket(7, false);
+        let text = nginx.config();
+        assert!(text.contains("connect(\"127.0.0.1\", 7)") && !text.contains("lrucache"));
+        assert_eq!(text.matches('{').count(), text.matches('}').count());
+        nginx.certificates = Certificates::Cosocket(7, true);
+        assert!(nginx.config().contains("lrucache"));
         nginx.certificates = Certificates::Preloaded(3);
         nginx.upstreams = Some((9000, 2));
         let text = nginx.config();

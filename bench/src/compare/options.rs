@@ -38,8 +38,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", default_value = "haproxy")]
     pub(crate) haproxy: PathBuf,
 
-    /// The Caddy binary
-    #[arg(long, value_name = "FILE", default_value = "caddy")]
+    /// The Caddy binary, from tools/caddy
+    #[arg(long, value_name = "FILE", default_value = "target/caddy-2.11.9/caddy")]
     pub(crate) caddy: PathBuf,
 
     /// Folder for the report
@@ -91,6 +91,10 @@ pub(crate) struct Options {
     /// Core of the client
     #[arg(long, value_name = "CORE", default_value_t = 1)]
     pub(crate) client_core: usize,
+
+    /// The binary of a newer nginx, from tools/nginx-1.28
+    #[arg(long, value_name = "FILE", default_value = "target/nginx-1.28/nginx")]
+    pub(crate) nginx_next: PathBuf,
 }
 
 impl Default for Options {

@@ -44,7 +44,12 @@ pub(crate) fn read(
         | Setup::Nginx {
             loaded: Loaded::ByVariable,
             ..
-        } => {
+        }
+        | Setup::NginxNext {
+            loaded: Loaded::ByVariable,
+            ..
+        }
+        | Setup::CaddyHttp => {
             let fixture = place.workspace.fixture(row.key, hosts);
             let asked = load.warmup + load.operations();
             (0..asked as usize).try_for_each(|number| {
@@ -56,6 +61,8 @@ pub(crate) fn read(
         // The hosts are in memory, or in another process.
         Setup::Nginx { .. }
         | Setup::NginxLua
+        | Setup::NginxNext { .. }
+        | Setup::NginxCosocket { .. }
         | Setup::Apache
         | Setup::HaProxy
         | Setup::Caddy

@@ -1,5 +1,4 @@
-//! Configurations of peers that read all certificates from one folder. They stand in files
-//! of their own, with names in braces for what differs.
+//! Configurations of peers beside nginx and Apache. They stand in files of their own, with names in braces for what differs.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -17,6 +16,8 @@ pub(crate) struct Peer<'a> {
     pub(crate) bundles: &'a Path,
     pub(crate) site: &'a Path,
     pub(crate) scratch: &'a Path,
+    /// URL that gives out chain and key of a host.
+    pub(crate) endpoint: &'a str,
 }
 
 impl Peer<'_> {
@@ -27,6 +28,7 @@ impl Peer<'_> {
             .replace("{bundles}", &self.bundles.display().to_string())
             .replace("{site}", &self.site.display().to_string())
             .replace("{scratch}", &self.scratch.display().to_string())
+            .replace("{endpoint}", self.endpoint)
     }
 }
 
@@ -56,6 +58,7 @@ pub(crate) fn bundles(fixture: Folder<'_>, hosts: usize) -> Result<PathBuf> {
 
 pub(crate) const HAPROXY: &str = include_str!("peers/haproxy.cfg");
 pub(crate) const CADDY: &str = include_str!("peers/caddy.json");
+pub(crate) const CADDY_HTTP: &str = include_str!("peers/caddy-http.json");
 
 #[cfg(test)]
 mod tests {
@@ -68,6 +71,7 @@ mod tests {
             bundles: Path::new("/bundles"),
             site: Path::new("/site"),
             scratch: Path::new("/scratch"),
+            endpoint: "http://127.9.0.1:9000/",
         };
         let text = peer.config(HAPROXY);
         assert!(text.contains("bind 127.0.0.1:443 ssl crt /bundles/\n"));
@@ -80,6 +84,9 @@ mod tests {
             "/bundles"
         );
         assert_eq!(caddy["storage"]["root"], "/scratch");
+        let caddy: serde_json::Value = serde_json::from_str(&peer.config(CADDY_HTTP)).unwrap();
+        let policy = &caddy["apps"]["tls"]["automation"]["policies"][0];
+        assert_eq!(policy["get_certificate"][0]["url"], peer.endpoint);
     }
 
     #[test]

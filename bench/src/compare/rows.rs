@@ -230,6 +230,18 @@ pub(crate) enum Setup {
     Caddy,
     /// Redis client in the servers' place.
     RedisClient,
+    /// nginx 1.28 with a current OpenSSL; whether it caches certificates by variable.
+    NginxNext {
+        loaded: Loaded,
+        is_cached: bool,
+    },
+    /// nginx that reads from Redis in Lua, which does not block its worker; whether the worker
+    /// caches the pairs.
+    NginxCosocket {
+        is_cached: bool,
+    },
+    /// Caddy that asks an endpoint for the certificate of each handshake.
+    CaddyHttp,
 }
 
 impl Setup {
@@ -244,8 +256,13 @@ impl Setup {
     /// Returns the services behind the server, the store first.
     pub(crate) fn services(self) -> &'static [Service] {
         match self {
-            Self::Nginx { .. } | Self::Apache | Self::HaProxy | Self::Caddy => &[],
-            Self::NginxLua | Self::RedisClient => &[Service::Redis],
+            Self::Nginx { .. }
+            | Self::NginxNext { .. }
+            | Self::Apache
+            | Self::HaProxy
+            | Self::Caddy => &[],
+            Self::NginxLua | Self::NginxCosocket { .. } | Self::RedisClient => &[Service::Redis],
+            Self::CaddyHttp => &[Service::Endpoint],
             Self::Sekisho { store, .. } => store.services(),
         }
     }

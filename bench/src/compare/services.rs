@@ -8,14 +8,17 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use sekisho_testkit::RedisServer;
 use sekisho_testkit::services::{Postgres, Signal};
+use tokio::process::Child;
 
 use super::options::{Binary, Options};
 use super::rows::figure;
+use super::upstreams;
 use super::workspace::Workspace;
 use crate::fixtures::{Folder, KeyKind, host_name};
+use crate::upstream;
 use sekisho_bench::accounting::CpuTime;
 
 /// Service behind the servers.
@@ -23,6 +26,8 @@ use sekisho_bench::accounting::CpuTime;
 pub(crate) enum Service {
     Redis,
     Postgres,
+    /// Endpoint that gives out certificates over HTTP.
+    Endpoint,
 }
 
 impl Service {
@@ -31,6 +36,7 @@ impl Service {
         match self {
             Self::Redis => figure::REDIS_CPU,
             Self::Postgres => figure::POSTGRES_CPU,
+            Self::Endpoint => figure::ENDPOINT_CPU,
         }
     }
 }
@@ -47,6 +53,8 @@ pub(crate) struct Remote {
 pub(crate) struct Services {
     redis: Option<RedisServer>,
     postgres: Option<Database>,
+    /// Process and port.
+    endpoint: Option<(Child, u16)>,
 }
 
 struct Database {
@@ -91,6 +99,11 @@ impl Services {
             }
             services.postgres = Some(Database { server, filled });
         }
+        if wanted.contains(&Service::Endpoint) {
+            let fixture = workspace.fixture(key, hosts).into_os_string();
+            let more = ["--count=1".into(), "--fixture".into(), fixture];
+            services.endpoint = Some(upstreams::launch(core, &more).await?);
+        }
         Ok(services)
     }
 
@@ -100,6 +113,7 @@ impl Services {
                 url: format!("redis://127.0.0.1:{}", self.redis()?.port()),
                 master_key: None,
             },
+            Service::Endpoint => bail!("sekisho reads from no endpoint"),
             Service::Postgres => {
                 let filled = self.postgres()?.of(binary)?;
                 Remote {
@@ -114,10 +128,22 @@ impl Services {
         Ok(self.redis()?.port())
     }
 
+    /// Returns the URL of the endpoint; empty if there is none.
+    pub(crate) fn endpoint(&self) -> String {
+        let running = self.endpoint.as_ref();
+        running.map_or_else(String::new, |(_, port)| {
+            format!("http://{}/", upstream::address(0, *port))
+        })
+    }
+
     pub(crate) fn cpu(&self, service: Service) -> Result<CpuTime> {
         CpuTime::read(match service {
             Service::Redis => self.redis()?.pid(),
             Service::Postgres => self.postgres()?.server.pid(),
+            Service::Endpoint => {
+                let running = self.endpoint.as_ref().and_then(|(child, _)| child.id());
+                running.context("the endpoint does not run")?
+            }
         })
     }
 
@@ -135,6 +161,7 @@ impl Services {
                 server.signal(Signal::Pause);
                 Stopped::Postgres(server)
             }
+            Service::Endpoint => bail!("no row stops the endpoint"),
         })
     }
 
@@ -152,6 +179,7 @@ impl Services {
                 let server = Arc::clone(&database.server);
                 Ok(Held(Some(thread::spawn(move || server.sql(&name, LOCK)))))
             }
+            Service::Endpoint => bail!("no row holds the endpoint"),
         }
     }
 

@@ -70,7 +70,7 @@ pub(crate) fn launch(
     };
     match case.setup {
         Setup::Nginx { loaded, file_cache } => frame.nginx(loaded, file_cache, preload),
-        Setup::NginxLua => frame.nginx_lua(),
+        Setup::NginxLua => frame.nginx_lua(None),
         Setup::Sekisho { store, memory } => frame.sekisho(binary, store, memory),
         Setup::Apache => frame.apache(),
         Setup::HaProxy => {
@@ -80,6 +80,12 @@ pub(crate) fn launch(
         Setup::Caddy => {
             let program = place.options.caddy.clone();
             frame.peer(program, &["run", "--config"], peers::CADDY)
+        }
+        Setup::NginxNext { loaded, is_cached } => frame.nginx_next(loaded, is_cached),
+        Setup::NginxCosocket { is_cached } => frame.nginx_lua(Some(is_cached)),
+        Setup::CaddyHttp => {
+            let program = place.options.caddy.clone();
+            frame.peer(program, &["run", "--config"], peers::CADDY_HTTP)
         }
         Setup::RedisClient => bail!("a client is not started as a server"),
     }
@@ -114,16 +120,36 @@ impl Frame<'_> {
             Loaded::Hundred | Loaded::All => Certificates::Preloaded(hosts),
         };
         let bound = self.preload_bound(hosts)?;
-        self.nginx_with(certificates, file_cache, bound)
+        let program = self.place.options.nginx.clone();
+        self.nginx_with(program, certificates, file_cache, bound)
     }
 
-    fn nginx_lua(self) -> Result<Launch> {
+    fn nginx_next(self, loaded: Loaded, is_cached: bool) -> Result<Launch> {
+        let certificates = match loaded {
+            Loaded::ByVariable if is_cached => Certificates::CachedVariable,
+            Loaded::ByVariable => Certificates::Variable,
+            Loaded::Hundred => Certificates::Preloaded(100),
+            Loaded::All => Certificates::Preloaded(self.hosts),
+        };
+        let bound = self.preload_bound(self.hosts)?;
+        let program = self.place.options.nginx_next.clone();
+        self.nginx_with(program, certificates, false, bound)
+    }
+
+    /// Prepares nginx with Lua, whose worker blocks or caches pairs or not.
+    fn nginx_lua(self, is_cached: Option<bool>) -> Result<Launch> {
         let port = self.place.services.redis_port()?;
-        self.nginx_with(Certificates::Blocking(port), false, START_BOUND)
+        let certificates = match is_cached {
+            None => Certificates::Blocking(port),
+            Some(is_cached) => Certificates::Cosocket(port, is_cached),
+        };
+        let program = self.place.options.nginx.clone();
+        self.nginx_with(program, certificates, false, START_BOUND)
     }
 
     fn nginx_with(
         self,
+        program: PathBuf,
         certificates: Certificates,
         file_cache: bool,
         bound: Duration,
@@ -162,7 +188,6 @@ impl Frame<'_> {
         let text = config.config();
         let prefix = self.scratch.display().to_string();
         let arguments = ["-e", "stderr", "-p", &prefix, "-c"].map(str::to_owned);
-        let program = self.place.options.nginx.clone();
         self.launch(program, arguments.to_vec(), &text, bound, None)
     }
 
@@ -197,15 +222,20 @@ impl Frame<'_> {
         self.launch(program, arguments.to_vec(), &text, bound, None)
     }
 
-    /// Prepares a peer that reads all certificates from one folder.
+    /// Prepares a peer whose configuration is a template. It may name a folder with all
+    /// certificates.
     fn peer(self, program: PathBuf, arguments: &[&str], template: &str) -> Result<Launch> {
         let certificates = self.row.hosts.count(self.place.options.is_short());
-        let bundles = peers::bundles(Folder(&self.fixture), certificates)?;
+        let bundles = match template.contains("{bundles}") {
+            true => peers::bundles(Folder(&self.fixture), certificates)?,
+            false => PathBuf::new(),
+        };
         let peer = Peer {
             address: self.address,
             bundles: &bundles,
             site: &self.site,
             scratch: &self.scratch,
+            endpoint: &self.place.services.endpoint(),
         };
         let text = peer.config(template);
         let arguments = arguments.iter().map(|argument| (*argument).to_owned());

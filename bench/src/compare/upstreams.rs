@@ -1,5 +1,6 @@
 //! Upstreams of the proxies, on the client's core, and catalogs that name them.
 
+use std::ffi::OsString;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -48,7 +49,7 @@ impl Upstreams {
     ) -> Result<Self> {
         let mut upstreams = Self::default();
         if rows.iter().any(|row| row.needs_upstreams()) {
-            upstreams.http = Some(launch(options.client_core).await?);
+            upstreams.http = Some(launch(options.client_core, &[]).await?);
         }
         if rows.iter().any(|row| row.needs_php()) {
             let folder = workspace.php();
@@ -157,13 +158,15 @@ fn program(workspace: &Workspace, number: usize) -> serde_json::Value {
     })
 }
 
-async fn launch(core: usize) -> Result<(Child, u16)> {
+/// Starts upstreams on a core, with more options.
+pub(crate) async fn launch(core: usize, more: &[OsString]) -> Result<(Child, u16)> {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port();
     let mut child = Command::new("taskset")
         .args(["-c", &core.to_string()])
         .arg(std::env::current_exe()?)
         .args(["upstream", "--port", &port.to_string()])
+        .args(more)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .kill_on_drop(true)

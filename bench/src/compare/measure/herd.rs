@@ -65,7 +65,7 @@ impl Subject<'_> {
             joined: metrics.value("sekisho_cache_joined_total")?,
             mgets: match service {
                 Service::Redis => self.place.services.mgets()?,
-                Service::Postgres => 0,
+                Service::Postgres | Service::Endpoint => 0,
             },
         })
     }

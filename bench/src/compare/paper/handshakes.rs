@@ -7,7 +7,7 @@ use super::super::sekisho::{Copies, Store};
 use super::super::table::{BASE, FULL, NGINX, NGINX_VARIABLE, SEKISHO, cold_from, nginx};
 use super::part::{GIB, Part};
 use crate::fixtures::KeyKind;
-use sekisho_bench::tls::Version;
+use sekisho_bench::tls::{Group, Version};
 
 pub(super) const HANDSHAKES: Part = Part {
     id: "handshakes",
@@ -30,6 +30,11 @@ pub(super) const HANDSHAKES: Part = Part {
                 resumed: true,
             },
             ..held("resumed", KeyKind::Ecdsa, Version::Tls13)
+        },
+        Row {
+            title: "Handshake and one request by X25519MLKEM768, certificates held",
+            cases: &[hybrid(NEXT), hybrid(SEKISHO)],
+            ..held("held-hybrid", KeyKind::Ecdsa, Version::Tls13)
         },
         read("read-ecdsa-tls13", KeyKind::Ecdsa, Version::Tls13),
         Row {
@@ -60,7 +65,7 @@ pub(super) const HANDSHAKES: Part = Part {
         },
     ],
     tests: &[],
-    minutes: [90, 3],
+    minutes: [90, 4],
     disk: [4 * GIB, GIB],
 };
 
@@ -111,6 +116,11 @@ const HELD: &[Case] = &[
         setup: Setup::NginxLua,
         ..nginx("nginx, Lua and Redis, blocking", Loaded::Hundred)
     },
+    LUA,
+    LUA_CACHED,
+    NEXT,
+    NEXT_VARIABLE,
+    NEXT_CACHED,
     SEKISHO,
     HOOKED,
 ];
@@ -123,4 +133,57 @@ const READ: &[Case] = &[
     cold_from("sekisho, PostgreSQL", Store::Postgres(Copies::None)),
     cold_from("sekisho, Redis cache before PostgreSQL", Store::RedisCache),
     HOOKED_REDIS,
+    Case {
+        asked: Asked::All,
+        ..NEXT_VARIABLE
+    },
+    Case {
+        asked: Asked::All,
+        ..NEXT_CACHED
+    },
+    Case {
+        asked: Asked::All,
+        ..LUA
+    },
+    Case {
+        asked: Asked::All,
+        ..LUA_CACHED
+    },
+    Case {
+        asked: Asked::All,
+        setup: Setup::CaddyHttp,
+        ..nginx("Caddy, get_certificate http", Loaded::All)
+    },
 ];
+
+const NEXT: Case = next("nginx 1.28, preloaded", Loaded::All, false);
+const LUA: Case = lua("nginx, Lua and Redis, not blocking", false);
+const LUA_CACHED: Case = lua("nginx, Lua and Redis, not blocking, cached", true);
+const NEXT_VARIABLE: Case = next("nginx 1.28, files by variable", Loaded::ByVariable, false);
+const NEXT_CACHED: Case = next(
+    "nginx 1.28, files by variable, ssl_certificate_cache",
+    Loaded::ByVariable,
+    true,
+);
+
+/// Case whose clients offer nothing but the hybrid group, which Debian's nginx does not have.
+const fn hybrid(case: Case) -> Case {
+    Case {
+        group: Group::X25519mlkem768,
+        ..case
+    }
+}
+
+const fn lua(label: &'static str, is_cached: bool) -> Case {
+    Case {
+        setup: Setup::NginxCosocket { is_cached },
+        ..nginx(label, Loaded::Hundred)
+    }
+}
+
+const fn next(label: &'static str, loaded: Loaded, is_cached: bool) -> Case {
+    Case {
+        setup: Setup::NginxNext { loaded, is_cached },
+        ..nginx(label, loaded)
+    }
+}

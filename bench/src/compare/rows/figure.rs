@@ -7,6 +7,7 @@ pub(crate) const USER: &str = "user instructions";
 pub(crate) const KERNEL: &str = "kernel instructions";
 pub(crate) const REDIS_CPU: &str = "Redis CPU µs";
 pub(crate) const POSTGRES_CPU: &str = "PostgreSQL CPU µs";
+pub(crate) const ENDPOINT_CPU: &str = "endpoint CPU µs";
 pub(crate) const IN_FLIGHT: &str = "store calls in flight";
 pub(crate) const LOST: &str = "% fewer while stuck";
 pub(crate) const STUCK_RATE: &str = "per second, stuck";
