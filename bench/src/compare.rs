@@ -6,6 +6,7 @@ mod browsers;
 mod catalog;
 mod client;
 mod counters;
+mod hanging;
 mod left_out;
 mod machine;
 mod markdown;

@@ -282,6 +282,14 @@ impl Setup {
         )
     }
 
+    /// Returns whether a peer reads the files of a host in each handshake with it.
+    pub(crate) fn reads_files(self) -> bool {
+        let (Self::Nginx { loaded, .. } | Self::NginxNext { loaded, .. }) = self else {
+            return false;
+        };
+        matches!(loaded, Loaded::ByVariable)
+    }
+
     pub(crate) fn reads_catalog(self) -> bool {
         matches!(
             self,

@@ -13,6 +13,7 @@ use sekisho_testkit::RedisServer;
 use sekisho_testkit::services::{Postgres, Signal};
 use tokio::process::Child;
 
+use super::hanging::Hung;
 use super::options::{Binary, Options};
 use super::rows::figure;
 use super::upstreams;
@@ -202,10 +203,14 @@ impl Services {
     }
 }
 
-/// Guard of a paused service, which resumes it when dropped.
+/// Guard of a paused store, which resumes it when dropped.
 pub(crate) enum Stopped<'a> {
     Redis(&'a RedisServer),
     Postgres(&'a Postgres),
+    /// Files with a guard of their own.
+    Files {
+        _guard: Hung,
+    },
 }
 
 impl Drop for Stopped<'_> {
@@ -213,6 +218,7 @@ impl Drop for Stopped<'_> {
         match self {
             Self::Redis(redis) => redis.resume(),
             Self::Postgres(server) => server.signal(Signal::Resume),
+            Self::Files { .. } => {}
         }
     }
 }

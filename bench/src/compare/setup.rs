@@ -54,11 +54,20 @@ pub(crate) fn launch(
     workers: usize,
 ) -> Result<Launch> {
     let short = place.options.is_short();
+    let fixture = place.workspace.fixture(row.key, row.hosts.count(short));
+    let fixture = match row.measure {
+        Measure::Stuck { .. } if case.setup.reads_files() => {
+            let hanging = place.workspace.hanging();
+            hanging.prepare(&fixture, row.hosts.count(short))?;
+            hanging.fixture()
+        }
+        _ => fixture,
+    };
     let frame = Frame {
         place,
         row,
         hosts: row.hosts_of(case.content, short),
-        fixture: place.workspace.fixture(row.key, row.hosts.count(short)),
+        fixture,
         site: place.workspace.site(),
         content: case.content,
         group: case.group,

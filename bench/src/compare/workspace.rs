@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::hanging::Hanging;
 use super::options::{Binary, Options};
 use super::rows::Content;
 use super::sekisho::{Copies, Sekisho, Store};
@@ -65,6 +66,11 @@ impl Workspace {
     /// hold programs.
     pub(crate) fn programs(&self) -> PathBuf {
         self.root.join("cgi")
+    }
+
+    /// Returns the files of servers that are measured while a file system hangs.
+    pub(crate) fn hanging(&self) -> Hanging {
+        Hanging(self.root.join("hanging"))
     }
 
     pub(crate) fn log(&self, name: &str) -> PathBuf {

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use tokio::time::sleep;
 
 use super::{Load, Sample, Subject, Work, walk};
 use crate::compare::rows::figure;
 use crate::compare::server::Server;
+use crate::compare::services::Stopped;
 use crate::fixtures::HOST_PATTERN;
 use sekisho_bench::load::Outcome;
 
@@ -76,12 +77,10 @@ impl Subject<'_> {
             Some(uncached) => Some(self.client(&uncached, server).await?),
             None => None,
         };
-        let service = match beside {
+        let stopped = match beside {
             Beside::Nothing | Beside::Uncached => None,
-            Beside::StoppedStore => self.case.setup.service(),
+            Beside::StoppedStore => Some(self.stop_store()?),
         };
-        let stopped = service.map(|service| self.place.services.stop(service));
-        let stopped = stopped.transpose()?;
         let few = async {
             match &mut uncached {
                 Some(uncached) => uncached.attempt().await.map(Some),
@@ -96,6 +95,17 @@ impl Subject<'_> {
         }
         let (cached, uncached) = outcomes?;
         Ok(Phase { cached, uncached })
+    }
+
+    /// Pauses the store, or lets the files of a peer that reads them hang.
+    fn stop_store(&self) -> Result<Stopped<'_>> {
+        let (place, setup) = (self.place, self.case.setup);
+        if setup.reads_files() {
+            let _guard = place.workspace.hanging().hang()?;
+            return Ok(Stopped::Files { _guard });
+        }
+        let service = setup.service().context("there is no store to stop")?;
+        place.services.stop(service)
     }
 
     /// Returns a load of uncached hosts, each requested once.
@@ -150,6 +160,11 @@ fn figures(well: &Phase, stuck: &Phase) -> Sample {
         (figure::WELL_RATE, well.cached.per_second),
         (figure::LOST, lost),
     ];
+    if stuck.cached.operations == 0 {
+        // 0 µs would look like the best of all. The rate is the main figure instead.
+        figures.retain(|(name, _)| ![figure::STUCK_P99, figure::STUCK_P50].contains(name));
+        figures.sort_by_key(|(name, _)| *name != figure::STUCK_RATE);
+    }
     let uncached = [
         (figure::STUCK_UNCACHED, stuck.answered()),
         (figure::WELL_UNCACHED, well.answered()),
@@ -194,3 +209,38 @@ const TRICKLE: u32 = 20;
 /// Longer than the server's own deadline. In seconds.
 const CLIENT_SECONDS: u32 = 4;
 const HEALS: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use sekisho_bench::load::Tally;
+
+    use super::*;
+
+    fn phase(answers: usize) -> Phase {
+        let mut tally = Tally::new().unwrap();
+        for _ in 0..answers {
+            tally.operation(Duration::from_millis(2));
+            tally.handshake(Duration::from_millis(1), false);
+        }
+        Phase {
+            cached: tally.outcome(Duration::from_secs(1)),
+            uncached: None,
+        }
+    }
+
+    #[test]
+    fn a_server_without_answers_has_no_time_of_a_handshake() {
+        let value = |stuck, wanted| {
+            let figures = figures(&phase(4), &phase(stuck));
+            let found = figures.into_iter().find(|(name, _)| *name == wanted);
+            found.map(|(_, value)| value)
+        };
+        assert!(value(1, figure::STUCK_P99) > Some(990.0));
+        assert_eq!(value(0, figure::STUCK_P99), None);
+        assert_eq!(value(0, figure::STUCK_P50), None);
+        let first = figures(&phase(4), &phase(0)).into_iter().next();
+        assert_eq!(first, Some((figure::STUCK_RATE, 0.0)));
+        assert_eq!(value(1, figure::LOST), Some(75.0));
+        assert_eq!(value(0, figure::LOST), Some(100.0));
+    }
+}

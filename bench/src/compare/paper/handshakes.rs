@@ -158,9 +158,9 @@ const READ: &[Case] = &[
 
 const NEXT: Case = next("nginx 1.28, preloaded", Loaded::All, false);
 const LUA: Case = lua("nginx, Lua and Redis, not blocking", false);
-const LUA_CACHED: Case = lua("nginx, Lua and Redis, not blocking, cached", true);
+pub(super) const LUA_CACHED: Case = lua("nginx, Lua and Redis, not blocking, cached", true);
 const NEXT_VARIABLE: Case = next("nginx 1.28, files by variable", Loaded::ByVariable, false);
-const NEXT_CACHED: Case = next(
+pub(super) const NEXT_CACHED: Case = next(
     "nginx 1.28, files by variable, ssl_certificate_cache",
     Loaded::ByVariable,
     true,
