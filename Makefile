@@ -307,11 +307,13 @@ bench-stores: trained ## Measure Redis and PostgreSQL as stores; writes such a r
 	target/release/sekisho-bench compare --stores --sekisho target/release/sekisho $(WITH_TRAINED) --out bench/results
 
 # PART=… runs some parts alone, QUICK=1 a small evaluation of the plain build; WITHOUT=…
-# names peers that may be missing.
+# names peers that may be missing, and are not built.
 .PHONY: paper
 paper: WITHOUT ?=
-paper: $(if $(QUICK),,trained) ## Repeat the papers' evaluation; PART=…, QUICK=1, WITHOUT=caddy
+paper: $(if $(QUICK),,trained) ## Repeat the papers' evaluation; PART=…, QUICK=1, WITHOUT=caddy,nginx-1.28
 	@tools/need build nginx nginx-lua openssl redis postgresql apache haproxy
+	$(if $(findstring caddy,$(WITHOUT)),,@tools/caddy)
+	$(if $(findstring nginx-1.28,$(WITHOUT)),,@tools/nginx-1.28)
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench paper $(PART) $(if $(QUICK),--quick,$(WITH_TRAINED)) \
 		$(if $(WITHOUT),--without $(WITHOUT)) --out target/paper$(if $(QUICK),-quick)
