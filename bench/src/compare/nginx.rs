@@ -1,5 +1,4 @@
-//! Configuration of nginx, as an operator would write it for these
-//! certificates.
+//! Configuration of nginx: a file with what all cases share, and the hosts of a case.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -49,46 +48,23 @@ pub(crate) struct Nginx<'a> {
 
 impl Nginx<'_> {
     pub(crate) fn config(&self) -> String {
-        let scratch = self.scratch.display();
-        let site = self.site.display();
-        let groups = self.groups;
-        let file_cache = if self.file_cache {
-            "    open_file_cache max=1000;\n"
-        } else {
-            ""
-        };
         let modules = match self.certificates {
             Certificates::Blocking(_) | Certificates::Cosocket(..) => MODULES,
             _ => "",
         };
-        let mut text = format!(
-            "{modules}\
-             user root;\n\
-             worker_processes 1;\n\
-             worker_rlimit_nofile 20000;\n\
-             daemon off;\n\
-             pid {scratch}/nginx.pid;\n\
-             error_log stderr warn;\n\
-             events {{\n    worker_connections 10000;\n}}\n\
-             http {{\n\
-             \x20   access_log off;\n\
-             \x20   default_type text/html;\n\
-             \x20   sendfile on;\n\
-             \x20   tcp_nopush on;\n\
-             \x20   keepalive_timeout 600;\n\
-             \x20   keepalive_requests 1000000000;\n\
-             {file_cache}\
-             \x20   ssl_protocols TLSv1.2 TLSv1.3;\n\
-             \x20   ssl_ciphers ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256;\n\
-             \x20   ssl_ecdh_curve {groups};\n\
-             \x20   ssl_session_cache off;\n\
-             \x20   ssl_session_tickets on;\n\
-             \x20   server_names_hash_max_size 4194304;\n\
-             \x20   server_names_hash_bucket_size 128;\n\
-             \x20   root {site};\n"
-        );
-        for temporary in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
-            let _ = writeln!(text, "    {temporary}_temp_path {scratch}/{temporary};");
+        let text = FRAME
+            .replace("{modules}", modules)
+            .replace("{scratch}", &self.scratch.display().to_string())
+            .replace("{groups}", self.groups)
+            .replace("{site}", &self.site.display().to_string());
+        text.replace("{http}", &self.http())
+    }
+
+    /// Returns what differs between cases: hosts, and what their content needs.
+    fn http(&self) -> String {
+        let mut text = String::new();
+        if self.file_cache {
+            text.push_str("    open_file_cache max=1000;\n");
         }
         if self.upstreams.is_some() {
             text.push_str(UPGRADES);
@@ -102,7 +78,6 @@ impl Nginx<'_> {
         }
         self.add_scripts(&mut text);
         self.add_servers(&mut text);
-        text.push_str("}\n");
         text
     }
 
@@ -263,6 +238,7 @@ load_module /usr/lib/nginx/modules/ndk_http_module.so;
 load_module /usr/lib/nginx/modules/ngx_http_lua_module.so;
 ";
 
+const FRAME: &str = include_str!("peers/nginx.conf");
 const BLOCKING: &str = include_str!("peers/lua-blocking.lua");
 const COSOCKET: &str = include_str!("peers/lua-cosocket.lua");
 /// Both caches hold as many hosts; the first is the example of nginx's manual.
@@ -293,6 +269,10 @@ mod tests {
         assert!(text.contains("ssl_certificate_key /f/hosts/h2.example.test.key;"));
         assert!(text.contains("ssl_ecdh_curve X25519;"));
         assert!(!text.contains("auth_basic"));
+        assert!(text.contains("root /site;") && text.contains("pid /scratch/nginx.pid;"));
+        for name in ["{modules}", "{scratch}", "{groups}", "{site}", "{http}"] {
+            assert!(!text.contains(name), "{name}");
+        }
         nginx.users = Some("/users".into());
         assert!(nginx.config().contains("auth_basic_user_file /users;"));
         nginx.certificates = Certificates::Variable;
