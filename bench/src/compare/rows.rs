@@ -2,6 +2,9 @@
 
 pub(crate) mod figure;
 
+mod goal;
+
+pub(crate) use self::goal::{Goal, Scale};
 use super::password;
 use super::sekisho::Store;
 use super::services::Service;
