@@ -166,10 +166,9 @@ pub(crate) struct Cache<V> {
 impl<V> Cache<V> {
     /// Divides `memory` bytes: a sixteenth is for notes.
     pub(crate) fn new(memory: usize) -> Self {
-        let notes = memory / 16;
         Self {
-            records: bounded(ByWeight, memory - notes, USUAL_RECORD, MAX_SHARDS),
-            notes: bounded(ByWeight, notes, USUAL_NOTE, MAX_SHARDS),
+            records: records(ByWeight, memory),
+            notes: bounded(ByWeight, memory / 16, USUAL_NOTE, MAX_SHARDS),
         }
     }
 
@@ -312,6 +311,14 @@ impl Weighter<Box<str>, Note> for ByWeight {
     fn weight(&self, name: &Box<str>, _: &Note) -> u64 {
         (PER_NOTE + name.len()) as u64
     }
+}
+
+/// Makes the region of records of a cache with `memory` bytes.
+pub fn records<K: Eq + Hash, T: Clone, W: Weighter<K, T> + Clone>(
+    weighter: W,
+    memory: usize,
+) -> Region<K, T, W, RandomState> {
+    bounded(weighter, memory - memory / 16, USUAL_RECORD, MAX_SHARDS)
 }
 
 /// Makes a scan-resistant cache (S3-FIFO) that is bounded by weight. `usual` is the weight of
