@@ -43,6 +43,21 @@ impl Metrics {
         Ok((hits, hits + value("miss")? + value("passed_over")?))
     }
 
+    /// Returns the lookups that the memory cache answered with a record, and all that found
+    /// or awaited one.
+    pub fn cache_lookups(&self) -> Result<(f64, f64)> {
+        let hits = self.value("sekisho_cache_hits_total")?;
+        let joined = self.value("sekisho_cache_joined_total")?;
+        let loaded = self.value("sekisho_loads_total{outcome=\"found\"}")?;
+        Ok((hits, hits + joined + loaded))
+    }
+
+    /// Returns the bytes that a cached record is charged with, on average.
+    pub fn record_weight(&self) -> Result<f64> {
+        let records = self.value("sekisho_cache_records")?;
+        Ok(self.value("sekisho_cache_bytes")? / records.max(1.0))
+    }
+
     /// Returns the reads of the catalog for challenges.
     pub fn challenge_reads(&self) -> Result<f64> {
         let reads = ["absent", "failed", "found"].map(|outcome| {
@@ -87,5 +102,14 @@ mod tests {
             (5.0, 8.0)
         );
         assert!(Metrics(String::new()).redis_cache_reads().is_err());
+    }
+
+    #[test]
+    fn all_lookups_of_a_record_are_counted() {
+        let text = "sekisho_cache_hits_total 5\nsekisho_cache_joined_total 1\n\
+                    sekisho_loads_total{outcome=\"found\"} 2\n\
+                    sekisho_loads_total{outcome=\"absent\"} 9\n";
+        let lookups = Metrics(text.to_owned()).cache_lookups().unwrap();
+        assert_eq!(lookups, (5.0, 8.0));
     }
 }
