@@ -28,6 +28,7 @@ mod sekisho;
 mod server;
 mod services;
 mod setup;
+mod simulation;
 mod sites;
 mod stores;
 mod table;

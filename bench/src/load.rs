@@ -6,7 +6,7 @@ mod failure;
 pub mod gate;
 mod http;
 mod multiplexed;
-mod names;
+pub mod names;
 mod options;
 mod pace;
 mod run;

@@ -38,6 +38,11 @@ pub(crate) enum Work {
         count: u64,
         resumed: bool,
     },
+    /// Handshakes for hosts by Zipf's law.
+    Popular {
+        count: u64,
+        exponent: f64,
+    },
     Requests {
         connections: usize,
         each: u64,
@@ -92,6 +97,7 @@ impl Load {
     pub(crate) fn operations(&self) -> u64 {
         match self.work {
             Work::Handshakes { count, .. }
+            | Work::Popular { count, .. }
             | Work::Streams { count, .. }
             | Work::Downloads { count }
             | Work::FirstByte { count } => count,
@@ -156,6 +162,11 @@ impl Work {
                 format!("--handshakes={count}"),
                 format!("--concurrency={CONCURRENCY}"),
                 format!("--resume={}", if resumed { "resumed" } else { "full" }),
+            ],
+            Self::Popular { count, exponent } => vec![
+                format!("--handshakes={count}"),
+                format!("--concurrency={CONCURRENCY}"),
+                format!("--order=zipf:{exponent}"),
             ],
             Self::Requests { connections, each } => vec![
                 format!("--keepalive={each}"),

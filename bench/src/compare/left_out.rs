@@ -79,7 +79,7 @@ impl PeerKind {
             Setup::Apache => Some(Self::Apache),
             Setup::HaProxy => Some(Self::HaProxy),
             Setup::Caddy | Setup::CaddyHttp => Some(Self::Caddy),
-            Setup::Sekisho { .. } | Setup::RedisClient => None,
+            Setup::Sekisho { .. } | Setup::RedisClient | Setup::Cache(_) => None,
         }
     }
 

@@ -3,6 +3,7 @@
 mod beside;
 mod first_byte;
 mod herd;
+mod hits;
 mod loaded;
 mod month;
 mod propagation;
@@ -125,6 +126,7 @@ impl<'a> Subject<'a> {
             Measure::Herd { connections } => self.herd(connections).await,
             Measure::Propagation { changes } => self.propagation(changes).await,
             Measure::Month { times } => self.month(times).await,
+            Measure::Hits => self.hits().await,
         }
     }
 
@@ -275,7 +277,7 @@ impl<'a> Subject<'a> {
     fn load(&mut self, work: Work, warmup: u64) -> Load {
         let hosts = match self.case.asked {
             Asked::Hundred => 100,
-            Asked::All => {
+            Asked::All | Asked::Zipf(_) => {
                 let short = self.place.options.is_short();
                 self.row.hosts_of(self.case.content, short)
             }

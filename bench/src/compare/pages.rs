@@ -67,6 +67,7 @@ pub(crate) fn read(
         | Setup::HaProxy
         | Setup::Caddy
         | Setup::RedisClient
+        | Setup::Cache(_)
         | Setup::Sekisho { .. } => Ok(()),
     }
 }

@@ -2,6 +2,7 @@
 //! results are kept in files of their own, so that a run that ended goes on where it stopped.
 
 mod against;
+mod cache;
 mod evaluation;
 mod fork;
 mod handshakes;

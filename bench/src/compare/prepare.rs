@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 
 use super::options::Options;
-use super::rows::{Row, Setup};
+use super::rows::{Case, Row, Setup};
 use super::workspace::Workspace;
 use crate::fixtures::KeyKind;
 
@@ -24,7 +24,9 @@ pub(crate) async fn prepare(
     rows: &[&Row],
 ) -> BTreeMap<StoreKey, Unprepared> {
     let mut wanted: BTreeMap<StoreKey, (KeyKind, bool)> = BTreeMap::new();
-    for row in rows {
+    // A simulation has no server, and needs no certificates.
+    let simulated = |case: &Case| matches!(case.setup, Setup::Cache(_));
+    for row in rows.iter().filter(|row| !row.cases.iter().all(simulated)) {
         let entry = wanted.entry(store_of(options, row));
         let (_, catalog) = entry.or_insert((row.key, false));
         *catalog |= row.needs_catalog();

@@ -33,7 +33,10 @@ impl Row {
     /// adds little.
     pub(crate) fn rounds(&self, wanted: usize) -> usize {
         match self.measure {
-            Measure::Soak { .. } | Measure::Propagation { .. } | Measure::Month { .. } => 1,
+            Measure::Soak { .. }
+            | Measure::Propagation { .. }
+            | Measure::Month { .. }
+            | Measure::Hits => 1,
             _ => wanted,
         }
     }
@@ -61,6 +64,7 @@ impl Row {
             | Measure::Herd { .. }
             | Measure::Propagation { .. }
             | Measure::Month { .. } => false,
+            Measure::Hits => false,
         };
         // A build needs neither PHP nor peers.
         works && !self.heavy && !self.needs_php()
@@ -186,6 +190,8 @@ pub(crate) enum Measure {
     Propagation { changes: usize },
     /// Figures over an accelerated month, at whose end there are this many times the hosts.
     Month { times: usize },
+    /// Hits of the memory cache, or the memory for them.
+    Hits,
 }
 
 impl Measure {
@@ -245,6 +251,8 @@ pub(crate) enum Setup {
     },
     /// Caddy that asks an endpoint for the certificate of each handshake.
     CaddyHttp,
+    /// Simulated memory cache, or the search for its size.
+    Cache(Option<&'static str>),
 }
 
 impl Setup {
@@ -263,7 +271,8 @@ impl Setup {
             | Self::NginxNext { .. }
             | Self::Apache
             | Self::HaProxy
-            | Self::Caddy => &[],
+            | Self::Caddy
+            | Self::Cache(_) => &[],
             Self::NginxLua | Self::NginxCosocket { .. } | Self::RedisClient => &[Service::Redis],
             Self::CaddyHttp => &[Service::Endpoint],
             Self::Sekisho { store, .. } => store.services(),
@@ -350,32 +359,10 @@ pub(crate) enum Loaded {
 }
 
 /// Hosts that the client requests, in order.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Asked {
     Hundred,
     All,
-}
-
-/// Goal of a figure of sekisho: the bound, and the value hoped for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Goal {
-    pub(crate) figure: &'static str,
-    pub(crate) scale: Scale,
-    pub(crate) must: f64,
-    pub(crate) aim: Option<f64>,
-    /// Label of the goal's case; None for all cases of sekisho.
-    pub(crate) case: Option<&'static str>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Scale {
-    /// Ratio to the same figure of the first case; with two binaries, of the
-    /// baseline.
-    Ratio,
-    Absolute,
-    /// Sum of the same figure of other cases, each times a factor, plus `must`.
-    Over(&'static [(f64, &'static str)]),
-    /// Another figure of the case, plus `must` or times this factor, whichever
-    /// is larger.
-    Near(&'static str, f64),
+    /// The n-th of all hosts in proportion to n to the power of minus this.
+    Zipf(f64),
 }

@@ -96,7 +96,7 @@ pub(crate) fn launch(
             let program = place.options.caddy.clone();
             frame.peer(program, &["run", "--config"], peers::CADDY_HTTP)
         }
-        Setup::RedisClient => bail!("a client is not started as a server"),
+        Setup::RedisClient | Setup::Cache(_) => bail!("the case has no server"),
     }
 }
 
@@ -258,8 +258,9 @@ impl Frame<'_> {
         let remote = remotes.next().transpose()?;
         let redis_cache = remotes.next().transpose()?.map(|cache| cache.url);
         // Local stores get no admin listener, to stay comparable with earlier
-        // reports.
-        let admin = remote.as_ref().map(|_| free_address()).transpose()?;
+        // reports, but where its metrics are measured.
+        let reads_metrics = remote.is_some() || matches!(self.row.measure, Measure::Hits);
+        let admin = reads_metrics.then(free_address).transpose()?;
         let workspace = self.place.workspace;
         let redis = remote.as_ref().map(|remote| remote.url.as_str());
         let hook = match self.hook {

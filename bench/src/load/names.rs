@@ -90,7 +90,7 @@ impl FromStr for Order {
 
 /// Endless sequence of host numbers below `len`, determined by the seed.
 #[derive(Debug)]
-pub(crate) struct Picker {
+pub struct Picker {
     len: usize,
     position: usize,
     /// Half only: number of picks so far.
@@ -102,7 +102,7 @@ pub(crate) struct Picker {
 }
 
 impl Picker {
-    pub(crate) fn new(order: Order, len: usize, start: usize, seed: u64) -> Self {
+    pub fn new(order: Order, len: usize, start: usize, seed: u64) -> Self {
         let order = match order {
             Order::Half(first) if first == 0 || first >= len => Order::Walk,
             order => order,
@@ -121,7 +121,7 @@ impl Picker {
         }
     }
 
-    pub(crate) fn pick(&mut self) -> usize {
+    pub fn pick(&mut self) -> usize {
         match self.order {
             Order::Walk => {
                 let index = self.position;

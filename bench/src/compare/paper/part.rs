@@ -1,6 +1,7 @@
 //! Table of the parts.
 
 use super::super::rows::Row;
+use super::cache::CACHE;
 use super::fork::FORK;
 use super::handshakes::HANDSHAKES;
 use super::month::MONTH;
@@ -52,7 +53,9 @@ impl Part {
     }
 }
 
-pub(crate) const PARTS: &[Part] = &[PRELOAD, THROUGHPUT, HANDSHAKES, STUCK, FORK, MONTH, OTHERS];
+pub(crate) const PARTS: &[Part] = &[
+    PRELOAD, THROUGHPUT, HANDSHAKES, STUCK, FORK, MONTH, CACHE, OTHERS,
+];
 
 pub(super) const GIB: u64 = 1 << 30;
 
