@@ -7,8 +7,9 @@ use std::process::Command;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use super::measure::siege;
 use super::options::Binary;
-use super::rows::{Case, Row, Setup};
+use super::rows::{Case, Measure, Row, Setup};
 use super::setup::{HYBRID, Place, launch};
 use sekisho_bench::tls::Group;
 
@@ -33,6 +34,8 @@ pub(crate) enum PeerKind {
     #[serde(rename = "nginx-1.28")]
     #[value(name = "nginx-1.28")]
     NginxNext,
+    /// The client of some rows.
+    Siege,
 }
 
 /// What a peer lacks.
@@ -46,6 +49,13 @@ pub(crate) enum Lack {
 impl LeftOut {
     /// Returns None if the case can run.
     pub(crate) fn find(place: Place<'_>, row: &Row, case: &Case) -> Option<Self> {
+        if matches!(row.measure, Measure::Siege { .. }) && !siege::is_installed() {
+            return Some(Self {
+                case: format!("siege for {}", case.label),
+                peer: PeerKind::Siege,
+                lack: Lack::Program,
+            });
+        }
         let peer = PeerKind::of(case.setup)?;
         let lack = if !peer.is_installed(place) {
             Lack::Program
@@ -90,6 +100,7 @@ impl PeerKind {
             Self::HaProxy => &place.options.haproxy,
             Self::Nginx => &place.options.nginx,
             Self::NginxNext => &place.options.nginx_next,
+            Self::Siege => return siege::is_installed(),
         };
         let run = Command::new(program).arg("-v").output();
         !run.is_err_and(|error| error.kind() == ErrorKind::NotFound)

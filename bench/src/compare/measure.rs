@@ -7,6 +7,8 @@ mod hits;
 mod loaded;
 mod month;
 mod propagation;
+mod reload;
+pub(crate) mod siege;
 mod start_up;
 mod stuck;
 mod waiting;
@@ -24,7 +26,7 @@ use super::meter::{Meter, Used};
 use super::options::Binary;
 use super::pages;
 use super::rows::{Asked, Case, Content, Measure, Row, Setup, figure};
-use super::server::Server;
+use super::server::{Launch, Server};
 use super::setup::{self, Place};
 use crate::fixtures::HOST_PATTERN;
 use sekisho_bench::accounting::Memory;
@@ -127,6 +129,9 @@ impl<'a> Subject<'a> {
             Measure::Propagation { changes } => self.propagation(changes).await,
             Measure::Month { times } => self.month(times).await,
             Measure::Hits => self.hits().await,
+            Measure::Reload => self.reload().await,
+            Measure::FirstPage => self.first_page().await,
+            Measure::Siege { clients, each } => self.siege(clients, each).await,
         }
     }
 
@@ -297,8 +302,8 @@ impl<'a> Subject<'a> {
     }
 
     async fn launch(&mut self, preload: Option<usize>) -> Result<Server> {
-        let name = self.name.clone();
-        self.launch_as(&name, preload, 1).await
+        let launch = self.prepare(&self.name, preload, self.row.workers)?;
+        self.start(&launch).await
     }
 
     /// Starts a server whose files have this name.
@@ -308,10 +313,18 @@ impl<'a> Subject<'a> {
         preload: Option<usize>,
         workers: usize,
     ) -> Result<Server> {
+        let launch = self.prepare(name, preload, workers)?;
+        self.start(&launch).await
+    }
+
+    fn prepare(&self, name: &str, preload: Option<usize>, workers: usize) -> Result<Launch> {
         let (place, row, case) = (self.place, self.row, self.case);
-        let launch = setup::launch(place, row, case, self.binary, name, preload, workers)?;
+        setup::launch(place, row, case, self.binary, name, preload, workers)
+    }
+
+    async fn start(&mut self, launch: &Launch) -> Result<Server> {
         self.commands.push(launch.command());
-        Server::start(&launch).await
+        Server::start(launch).await
     }
 
     fn effort(&self, count: u64) -> u64 {

@@ -34,6 +34,7 @@ pub(crate) struct Nginx<'a> {
     pub(crate) site: &'a Path,
     pub(crate) scratch: &'a Path,
     pub(crate) address: SocketAddr,
+    pub(crate) workers: usize,
     pub(crate) file_cache: bool,
     /// Port of the upstreams, and their number; None for files.
     pub(crate) upstreams: Option<(u16, usize)>,
@@ -56,6 +57,7 @@ impl Nginx<'_> {
             .replace("{modules}", modules)
             .replace("{scratch}", &self.scratch.display().to_string())
             .replace("{groups}", self.groups)
+            .replace("{workers}", &self.workers.to_string())
             .replace("{site}", &self.site.display().to_string());
         text.replace("{http}", &self.http())
     }
@@ -257,6 +259,7 @@ mod tests {
             site: Path::new("/site"),
             scratch: Path::new("/scratch"),
             address: "127.0.0.1:443".parse().unwrap(),
+            workers: 24,
             file_cache: false,
             upstreams: None,
             scripts: None,
@@ -268,9 +271,17 @@ mod tests {
         assert_eq!(text.matches("listen 127.0.0.1:443 ssl;").count(), 3);
         assert!(text.contains("ssl_certificate_key /f/hosts/h2.example.test.key;"));
         assert!(text.contains("ssl_ecdh_curve X25519;"));
+        assert!(text.contains("worker_processes 24;"));
         assert!(!text.contains("auth_basic"));
         assert!(text.contains("root /site;") && text.contains("pid /scratch/nginx.pid;"));
-        for name in ["{modules}", "{scratch}", "{groups}", "{site}", "{http}"] {
+        for name in [
+            "{modules}",
+            "{scratch}",
+            "{groups}",
+            "{workers}",
+            "{site}",
+            "{http}",
+        ] {
             assert!(!text.contains(name), "{name}");
         }
         nginx.users = Some("/users".into());

@@ -32,8 +32,8 @@ impl Peer<'_> {
     }
 }
 
-/// Writes chain and key of each host into one file, unless an earlier run did. Returns their
-/// folder.
+/// Writes chain and key of each host into one file, unless an earlier run did, and removes the
+/// file of the next host: a reload adds it. Returns their folder.
 pub(crate) fn bundles(fixture: Folder<'_>, hosts: usize) -> Result<PathBuf> {
     let folder = fixture.0.join("bundles");
     fs::create_dir_all(&folder)?;
@@ -52,6 +52,10 @@ pub(crate) fn bundles(fixture: Folder<'_>, hosts: usize) -> Result<PathBuf> {
         let begun = folder.join("begun");
         fs::write(&begun, text)?;
         fs::rename(begun, bundle)?;
+    }
+    let next = folder.join(format!("{}.pem", host_name(hosts)));
+    if next.exists() {
+        fs::remove_file(next)?;
     }
     Ok(folder)
 }
@@ -94,13 +98,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let fixture = Folder(folder.path());
         fs::create_dir_all(fixture.hosts()).unwrap();
-        fs::write(fixture.chain(&host_name(0)), "chain\n").unwrap();
-        fs::write(fixture.key(&host_name(0)), "key\n").unwrap();
-        for _ in 0..2 {
-            let bundles = bundles(fixture, 1).unwrap();
+        for number in 0..2 {
+            fs::write(fixture.chain(&host_name(number)), "chain\n").unwrap();
+            fs::write(fixture.key(&host_name(number)), "key\n").unwrap();
+        }
+        for hosts in [1, 2, 1] {
+            let bundles = bundles(fixture, hosts).unwrap();
             let text = fs::read_to_string(bundles.join("h0.example.test.pem")).unwrap();
             assert_eq!(text, "chain\nkey\n");
+            assert_eq!(bundles.join("h1.example.test.pem").exists(), hosts == 2);
         }
-        assert!(bundles(fixture, 2).is_err());
+        assert!(bundles(fixture, 3).is_err());
     }
 }

@@ -4,6 +4,8 @@ pub(crate) mod figure;
 
 mod goal;
 
+use std::time::Duration;
+
 pub(crate) use self::goal::{Goal, Scale};
 use super::password;
 use super::sekisho::Store;
@@ -26,6 +28,12 @@ pub(crate) struct Row {
     /// Takes minutes or gigabytes. A quick run leaves the row out unless it is
     /// named.
     pub(crate) heavy: bool,
+    /// Most rounds: each start of a row with many preloaded hosts takes minutes.
+    pub(crate) most_rounds: usize,
+    /// Workers of nginx and of sekisho.
+    pub(crate) workers: usize,
+    /// Round trip to the services behind the servers, by a relay; None for without one.
+    pub(crate) round_trip: Option<Duration>,
 }
 
 impl Row {
@@ -37,7 +45,7 @@ impl Row {
             | Measure::Propagation { .. }
             | Measure::Month { .. }
             | Measure::Hits => 1,
-            _ => wanted,
+            _ => wanted.min(self.most_rounds),
         }
     }
 
@@ -63,8 +71,11 @@ impl Row {
             | Measure::HookStuck { .. }
             | Measure::Herd { .. }
             | Measure::Propagation { .. }
-            | Measure::Month { .. } => false,
-            Measure::Hits => false,
+            | Measure::Month { .. }
+            | Measure::Hits
+            | Measure::Reload
+            | Measure::FirstPage
+            | Measure::Siege { .. } => false,
         };
         // A build needs neither PHP nor peers.
         works && !self.heavy && !self.needs_php()
@@ -192,6 +203,12 @@ pub(crate) enum Measure {
     Month { times: usize },
     /// Hits of the memory cache, or the memory for them.
     Hits,
+    /// Time from a signal until a changed configuration is served, and memory meanwhile.
+    Reload,
+    /// Time from a new host's record to its first page.
+    FirstPage,
+    /// Seconds in which siege's clients have had this many pages each, of any hosts.
+    Siege { clients: u64, each: u64 },
 }
 
 impl Measure {

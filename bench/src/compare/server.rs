@@ -127,7 +127,7 @@ impl Drop for Server {
 }
 
 impl Launch {
-    fn probe(&self) -> Result<Client> {
+    pub(crate) fn probe(&self) -> Result<Client> {
         let offer = Offer {
             version: self.version,
             group: Group::X25519,
@@ -139,6 +139,12 @@ impl Launch {
             Some(field) => client.with_field(field),
             None => client,
         })
+    }
+
+    /// Returns the file of the configuration.
+    pub(crate) fn configuration(&self) -> Result<&Path> {
+        let file = self.arguments.last().map(Path::new);
+        file.context("a server is given its configuration last")
     }
 
     /// Returns the command with paths relative to the current folder, as one
@@ -179,7 +185,7 @@ pub(crate) fn terminate(child: &mut Child) {
     let _ = child.wait();
 }
 
-fn signal(signal: &str, pids: &[u32]) {
+pub(crate) fn signal(signal: &str, pids: &[u32]) {
     let pids = pids.iter().map(u32::to_string);
     let _ = Command::new("kill")
         .arg(signal)

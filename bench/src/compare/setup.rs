@@ -43,7 +43,7 @@ impl Place<'_> {
 }
 
 /// Writes a server's configuration; returns its launch. `preload` overrides
-/// nginx's number of hosts; `workers` are those of sekisho.
+/// a peer's number of hosts; `workers` are those of nginx and sekisho.
 pub(crate) fn launch(
     place: Place<'_>,
     row: &Row,
@@ -66,7 +66,7 @@ pub(crate) fn launch(
     let frame = Frame {
         place,
         row,
-        hosts: row.hosts_of(case.content, short),
+        hosts: preload.unwrap_or(row.hosts_of(case.content, short)),
         fixture,
         site: place.workspace.site(),
         content: case.content,
@@ -84,7 +84,12 @@ pub(crate) fn launch(
         Setup::Apache => frame.apache(),
         Setup::HaProxy => {
             let program = place.options.haproxy.clone();
-            frame.peer(program, &["-db", "-f"], peers::HAPROXY)
+            // Only a master can reload.
+            let mode = match row.measure {
+                Measure::Reload | Measure::FirstPage => "-Ws",
+                _ => "-db",
+            };
+            frame.peer(program, &[mode, "-f"], peers::HAPROXY)
         }
         Setup::Caddy => {
             let program = place.options.caddy.clone();
@@ -173,6 +178,7 @@ impl Frame<'_> {
             site: &self.site,
             scratch: &self.scratch,
             address: self.address,
+            workers: self.workers,
             file_cache,
             upstreams: match self.content {
                 Content::Upstreams(count) => Some((self.place.upstreams.port()?, count)),
@@ -234,9 +240,8 @@ impl Frame<'_> {
     /// Prepares a peer whose configuration is a template. It may name a folder with all
     /// certificates.
     fn peer(self, program: PathBuf, arguments: &[&str], template: &str) -> Result<Launch> {
-        let certificates = self.row.hosts.count(self.place.options.is_short());
         let bundles = match template.contains("{bundles}") {
-            true => peers::bundles(Folder(&self.fixture), certificates)?,
+            true => peers::bundles(Folder(&self.fixture), self.hosts)?,
             false => PathBuf::new(),
         };
         let peer = Peer {
@@ -248,7 +253,7 @@ impl Frame<'_> {
         };
         let text = peer.config(template);
         let arguments = arguments.iter().map(|argument| (*argument).to_owned());
-        let bound = self.preload_bound(certificates)?;
+        let bound = self.preload_bound(self.hosts)?;
         self.launch(program, arguments.collect(), &text, bound, None)
     }
 

@@ -197,6 +197,9 @@ pub(crate) const BASE: Row = Row {
     cases: &[NGINX, SEKISHO],
     goals: &[],
     heavy: false,
+    most_rounds: usize::MAX,
+    workers: 1,
+    round_trip: None,
 };
 
 pub(crate) const FULL: Measure = Measure::Handshakes {

@@ -1,4 +1,6 @@
-//! Start-up of a server.
+//! Start-up of a server, and the size of its configuration.
+
+use std::fs;
 
 use anyhow::Result;
 
@@ -8,7 +10,9 @@ use sekisho_bench::accounting::CpuTime;
 
 impl Subject<'_> {
     pub(super) async fn start_up(&mut self) -> Result<Sample> {
-        let server = self.launch(None).await?;
+        let launch = self.prepare(&self.name, None, self.row.workers)?;
+        let configuration = fs::read_to_string(launch.configuration()?)?;
+        let server = self.start(&launch).await?;
         let used = server.cpu()?.since(&CpuTime::default());
         let memory = server.memory()?;
         Ok(vec![
@@ -18,6 +22,8 @@ impl Subject<'_> {
             (figure::RSS, mib(memory.rss)),
             (figure::PSS, mib(memory.pss)),
             (figure::VIRTUAL, mib(server.address_space()?)),
+            (figure::LINES, configuration.lines().count() as f64),
+            (figure::BYTES, configuration.len() as f64),
         ])
     }
 }

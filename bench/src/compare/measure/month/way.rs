@@ -161,6 +161,7 @@ mod tests {
 
     fn config(hosts: usize) -> String {
         let nginx = Nginx {
+            workers: 1,
             fixture: Folder(Path::new("/f")),
             certificates: Certificates::Preloaded(hosts),
             site: Path::new("/site"),
