@@ -20,6 +20,7 @@ mod password;
 mod peers;
 mod php;
 mod prepare;
+mod relay;
 mod report;
 mod round;
 mod rows;
@@ -182,7 +183,11 @@ async fn services(
     if let Some(Unprepared::Everything(why)) = missing {
         bail!("{why}");
     }
-    Services::start(&wanted, workspace, options, row.key, store.1).await
+    let mut services = Services::start(&wanted, workspace, options, row.key, store.1).await?;
+    if let Some(round_trip) = row.round_trip {
+        services.move_away(round_trip)?;
+    }
+    Ok(services)
 }
 
 fn write(options: &Options, report: &Report) -> Result<()> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use sekisho_testkit::RedisServer;
@@ -15,6 +15,7 @@ use tokio::process::Child;
 
 use super::hanging::Hung;
 use super::options::{Binary, Options};
+use super::relay::Relay;
 use super::rows::figure;
 use super::upstreams;
 use super::workspace::Workspace;
@@ -56,6 +57,8 @@ pub(crate) struct Services {
     postgres: Option<Database>,
     /// Process and port.
     endpoint: Option<(Child, u16)>,
+    /// Relays before the services, if they are to be far away.
+    relays: BTreeMap<Service, Relay>,
 }
 
 struct Database {
@@ -108,17 +111,42 @@ impl Services {
         Ok(services)
     }
 
+    /// Moves the services away: servers reach them through relays from now on.
+    pub(crate) fn move_away(&mut self, round_trip: Duration) -> Result<()> {
+        let redis = self.redis.as_ref();
+        let redis = redis.map(|redis| (Service::Redis, redis.port()));
+        let postgres = self.postgres.as_ref();
+        let postgres = postgres.map(|database| (Service::Postgres, database.server.port()));
+        for (service, port) in redis.into_iter().chain(postgres) {
+            self.relays.insert(service, Relay::start(port, round_trip)?);
+        }
+        Ok(())
+    }
+
+    /// Returns the port at which servers reach a service.
+    fn port(&self, service: Service) -> Result<u16> {
+        let own = match service {
+            Service::Redis => self.redis()?.port(),
+            Service::Postgres => self.postgres()?.server.port(),
+            Service::Endpoint => bail!("nothing is between servers and the endpoint"),
+        };
+        Ok(self.relays.get(&service).map_or(own, Relay::port))
+    }
+
     pub(crate) fn remote(&self, service: Service, binary: Binary) -> Result<Remote> {
+        let port = self.port(service)?;
         Ok(match service {
             Service::Redis => Remote {
-                url: format!("redis://127.0.0.1:{}", self.redis()?.port()),
+                url: format!("redis://127.0.0.1:{port}"),
                 master_key: None,
             },
             Service::Endpoint => bail!("sekisho reads from no endpoint"),
             Service::Postgres => {
-                let filled = self.postgres()?.of(binary)?;
+                let database = self.postgres()?;
+                let filled = database.of(binary)?;
+                let own = format!(":{}/", database.server.port());
                 Remote {
-                    url: filled.url.clone(),
+                    url: filled.url.replace(&own, &format!(":{port}/")),
                     master_key: Some(filled.folder.join("master.key")),
                 }
             }
@@ -126,7 +154,7 @@ impl Services {
     }
 
     pub(crate) fn redis_port(&self) -> Result<u16> {
-        Ok(self.redis()?.port())
+        self.port(Service::Redis)
     }
 
     /// Returns the URL of the endpoint; empty if there is none.

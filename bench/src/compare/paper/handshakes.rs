@@ -1,10 +1,12 @@
 //! Part 3: a handshake with one request for each connection, with certificates that are held
 //! and with ones that are read for it.
 
+use std::time::Duration;
+
 use super::super::rows::{Asked, Case, Hosts, Loaded, Measure, Row, Setup};
 use super::super::scripts::{HOOKED, HOOKED_REDIS};
 use super::super::sekisho::{Copies, Store};
-use super::super::table::{BASE, FULL, NGINX, NGINX_VARIABLE, SEKISHO, cold_from, nginx};
+use super::super::table::{BASE, FULL, NGINX, NGINX_VARIABLE, SEKISHO, cold_from, nginx, sekisho};
 use super::part::{GIB, Part};
 use crate::fixtures::KeyKind;
 use sekisho_bench::tls::{Group, Version};
@@ -63,6 +65,9 @@ pub(super) const HANDSHAKES: Part = Part {
             heavy: true,
             ..read("", KeyKind::Ecdsa, Version::Tls13)
         },
+        relay("relay-0ms", 0),
+        relay("relay-1ms", 1),
+        relay("relay-5ms", 5),
     ],
     tests: &[],
     minutes: [90, 4],
@@ -94,6 +99,19 @@ const fn read(id: &'static str, key: KeyKind, version: Version) -> Row {
         measure: FULL,
         cases: READ,
         ..BASE
+    }
+}
+
+/// The stores are as far away as a round trip of this many milliseconds.
+const fn relay(id: &'static str, round_trip: u64) -> Row {
+    Row {
+        title: "Handshake and one request, with a round trip to the stores",
+        // Far more than fit into a memory cache of 1 MiB.
+        hosts: Hosts::Exactly(10_000),
+        cases: FAR,
+        heavy: round_trip != 1,
+        round_trip: Some(Duration::from_millis(round_trip)),
+        ..read(id, KeyKind::Ecdsa, Version::Tls13)
     }
 }
 
@@ -187,3 +205,24 @@ const fn next(label: &'static str, loaded: Loaded, is_cached: bool) -> Case {
         ..nginx(label, loaded)
     }
 }
+
+const FAR: &[Case] = &[
+    cold_from("sekisho, Redis", Store::Redis(Copies::None)),
+    cold_from("sekisho, PostgreSQL", Store::Postgres(Copies::None)),
+    cold_from("sekisho, Redis cache before PostgreSQL", Store::RedisCache),
+    sekisho(
+        "sekisho, Redis, in memory",
+        Store::Redis(Copies::None),
+        "64MiB",
+    ),
+    sekisho(
+        "sekisho, PostgreSQL, in memory",
+        Store::Postgres(Copies::None),
+        "64MiB",
+    ),
+    sekisho(
+        "sekisho, Redis cache before PostgreSQL, in memory",
+        Store::RedisCache,
+        "64MiB",
+    ),
+];
