@@ -9,6 +9,7 @@ mod month;
 mod propagation;
 mod reload;
 pub(crate) mod siege;
+mod soak;
 mod start_up;
 mod stuck;
 mod waiting;
@@ -205,20 +206,6 @@ impl<'a> Subject<'a> {
             self.run(&fill, &server).await?;
         }
         Ok(growth(before, server.memory()?, to - from))
-    }
-
-    async fn soak(&mut self, handshakes: u64) -> Result<Sample> {
-        let server = self.launch(None).await?;
-        let load = self.load(walk(handshakes), 0);
-        let mut client = self.client(&load, &server).await?;
-        let meter = Meter::start(server.pid(), self.place.support)?;
-        let outcome = client.go().await?;
-        let used = meter.stop()?;
-        client.finish().await?;
-        let mut sample = operation_figures(&outcome, &used, server.memory()?);
-        // Memory is the main figure of this row.
-        sample.sort_by_key(|(name, _)| *name != figure::RSS);
-        Ok(sample)
     }
 
     /// Starts a server, and fills its Redis cache with all hosts if it has one; if it runs
