@@ -147,6 +147,34 @@ def bars(part, prefix, name, title, y):
     return draw
 
 
+def listed(part, row_name, name, title, x):
+    """Returns a function that draws a row's cases below each other, with their names."""
+
+    def draw(results, theme):
+        rows = [row for row in results.rows(part) if row["id"] == row_name]
+        cases = [
+            (case["label"], value)
+            for row in rows
+            for case in row["cases"]
+            if (value := median(case, name)) is not None
+        ]
+        if not cases:
+            return None
+        figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.32 * len(cases)), layout="constrained")
+        labels, values = zip(*reversed(cases))
+        bars = axes.barh(labels, values, color=[style(label, theme)["color"] for label in labels])
+        axes.bar_label(bars, [plain(value) for value in values], padding=3, fontsize=8)
+        axes.set_title(title, loc="left", fontsize=12)
+        axes.set_xlabel(x)
+        axes.tick_params(axis="y", labelsize=8, length=0)
+        axes.spines["left"].set_visible(False)
+        axes.xaxis.set_major_formatter(FuncFormatter(plain))
+        axes.grid(True, axis="x", linewidth=0.6)
+        return figure
+
+    return draw
+
+
 def value_of(row, label, name):
     cases = (case for case in row["cases"] if case["label"] == label)
     values = [value for case in cases if (value := median(case, name)) is not None]
@@ -201,12 +229,21 @@ PICTURES = {
     "throughput": bars(
         "throughput", "tls12-", "per second", "Requests on open connections, TLS 1.2", "per second"
     ),
-    "handshakes": bars(
-        "handshakes", "", "server CPU µs", "A handshake for each request", "server CPU, µs"
+    "handshakes-held": listed(
+        "handshakes", "held-ecdsa-tls13", "server CPU µs",
+        "A handshake for each request, certificates held", "server CPU, µs",
+    ),
+    "handshakes-read": listed(
+        "handshakes", "read-ecdsa-tls13", "server CPU µs",
+        "A handshake for each request, another of many hosts each time", "server CPU, µs",
     ),
     "fork": against_hosts(
         "fork", "fork-", "p50 µs", "Request to the first byte of a CGI program", "µs",
         {"papers: clone() in Apache": [(n, ms * 1e3) for n, ms in IPSJ_FORK]},
+    ),
+    "cache": listed(
+        "cache", "hits-1000000-zipf-1.0", "% of hits, simulated",
+        "Hits of the memory cache, 1,000,000 hosts, Zipf 1.0", "%",
     ),
     "month": month("month-20000", "A month, from 10,000 to 20,000 hosts"),
     "month-million": month("month-1000000", "A month, from 200,000 to 1,000,000 hosts"),
