@@ -20,6 +20,9 @@ pub(crate) struct Apache<'a> {
     /// Folder of CGI programs, if it runs any.
     pub(crate) programs: Option<&'a Path>,
     pub(crate) scratch: &'a Path,
+    /// Connections at the same time. Apache accepts no more while all its threads are busy, and
+    /// closes some that are kept if few are idle.
+    pub(crate) connections: usize,
     pub(crate) address: SocketAddr,
 }
 
@@ -28,8 +31,8 @@ impl Apache<'_> {
         let (scratch, address) = (self.scratch.display(), self.address);
         let mut text = String::new();
         let (modules, workers) = match self.programs {
-            Some(_) => (PREFORK, CHILDREN),
-            None => (EVENT, THREADS),
+            Some(_) => (PREFORK, CHILDREN.to_owned()),
+            None => (EVENT, self.threads()),
         };
         for module in modules.iter().chain(MODULES) {
             let _ = writeln!(
@@ -52,6 +55,19 @@ impl Apache<'_> {
             self.add_host(&mut text, number);
         }
         text
+    }
+
+    /// Returns one process, whose idle connections take no thread.
+    fn threads(&self) -> String {
+        let threads = (2 * self.connections).max(LEAST_THREADS);
+        format!(
+            "StartServers 1\n\
+             ServerLimit 1\n\
+             ThreadLimit {threads}\n\
+             ThreadsPerChild {threads}\n\
+             MaxRequestWorkers {threads}\n\
+             AsyncRequestWorkerFactor 40\n"
+        )
     }
 
     fn add_host(&self, text: &mut String, number: usize) {
@@ -108,14 +124,7 @@ MaxRequestWorkers 16
 SetEnv ap_trust_cgilike_cl 1
 ";
 
-/// One process, whose idle connections take no thread.
-const THREADS: &str = "\
-StartServers 1
-ServerLimit 1
-ThreadsPerChild 64
-MaxRequestWorkers 64
-AsyncRequestWorkerFactor 40
-";
+const LEAST_THREADS: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -131,6 +140,7 @@ mod tests {
             programs: Some(Path::new("/programs")),
             scratch: Path::new("/scratch"),
             address: "127.0.0.1:443".parse().unwrap(),
+            connections: 500,
         };
         let text = apache.config();
         assert_eq!(text.matches("<VirtualHost 127.0.0.1:443>").count(), 5);
@@ -144,6 +154,7 @@ mod tests {
         apache.programs = None;
         let text = apache.config();
         assert!(text.contains("LoadModule mpm_event_module"));
+        assert!(text.contains("ThreadsPerChild 1000\nMaxRequestWorkers 1000\n"));
         assert!(!text.contains("ScriptAlias"));
     }
 }

@@ -16,7 +16,7 @@ mod waiting;
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tokio::time::sleep;
 
 use self::beside::Beside;
@@ -149,6 +149,13 @@ impl<'a> Subject<'a> {
         let meter = Meter::start(server.pid(), self.place.support)?;
         let outcome = client.go().await?;
         let used = meter.stop()?;
+        // A server that serves some connections to their end first leaves others nothing to count.
+        ensure!(
+            2 * outcome.operations >= load.operations(),
+            "only {} of {} operations came after the warm-up of all connections",
+            outcome.operations,
+            load.operations()
+        );
         let beside = beside
             .figures(self.place, self.case.setup, &server, &outcome)
             .await?;

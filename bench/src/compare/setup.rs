@@ -229,6 +229,10 @@ impl Frame<'_> {
             },
             scratch: &self.scratch,
             address: self.address,
+            connections: match self.row.measure {
+                Measure::Requests { connections, .. } => connections,
+                _ => 0,
+            },
         };
         let text = config.config();
         let arguments = ["-DFOREGROUND", "-f"].map(str::to_owned);
