@@ -318,6 +318,14 @@ paper: $(if $(QUICK),,trained) ## Repeat the papers' evaluation; PART=…, QUICK
 	target/release/sekisho-bench paper $(PART) $(if $(QUICK),--quick,$(WITH_TRAINED)) \
 		$(if $(WITHOUT),--without $(WITHOUT)) --out target/paper$(if $(QUICK),-quick)
 
+# Peers that would be built first may be missing.
+.PHONY: paper-quick
+paper-quick: # The small evaluation, unoptimized, in ten minutes
+	@tools/need build nginx nginx-lua openssl redis postgresql apache haproxy php siege
+	$(CARGO) build --locked --workspace
+	target/debug/sekisho-bench paper --quick --sekisho target/debug/sekisho \
+		--without caddy,nginx-1.28 --out target/paper-debug
+
 # RESULTS=… takes another folder than the one that is committed.
 .PHONY: evaluation
 evaluation: RESULTS ?= bench/results/paper
