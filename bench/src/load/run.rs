@@ -34,7 +34,7 @@ pub(crate) struct Run {
     first_byte: bool,
     /// Rest before each request on an open connection.
     pause: Duration,
-    /// Whether the outcome of a schedule has the buckets of all times.
+    /// True if the outcome of a schedule has the buckets of all times.
     counts: bool,
 }
 

@@ -255,7 +255,7 @@ fn visitors(step: Step, hosts: usize, seed: usize) -> Vec<String> {
     ]
 }
 
-/// What nginx and its OpenSSL write.
+/// Texts of nginx and its OpenSSL for a lack of memory.
 const NO_MEMORY: [&str; 2] = ["Cannot allocate memory", "malloc failure"];
 /// Time between two readings of memory.
 const GLANCE: Duration = Duration::from_secs(1);

@@ -89,7 +89,7 @@ fn write_files(folder: &Path, hosts: usize, port: u16) -> Result<()> {
     Ok(fs::write(folder.join("siegerc"), SETTINGS)?)
 }
 
-/// What siege prints.
+/// Result that siege prints as JSON.
 #[derive(Debug, Deserialize)]
 struct Said {
     elapsed_time: f64,

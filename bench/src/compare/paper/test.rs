@@ -71,7 +71,7 @@ impl Drop for Ending {
     fn drop(&mut self) {
         let id = self.0.and_then(|id| i32::try_from(id).ok());
         if let Some(id) = id.and_then(Pid::from_raw) {
-            // It may have ended by itself.
+            // The program may have ended by itself.
             let _ = kill_process(id, Signal::TERM);
         }
     }

@@ -208,7 +208,7 @@ mod tests {
         let figures = Sums::new()
             .unwrap()
             .figures(&Series::default(), Cpu::default());
-        // What is no number can't be read again from JSON.
+        // A figure that is no number can't be read again from JSON.
         assert!(figures.iter().all(|(_, value)| *value == 0.0));
     }
 }

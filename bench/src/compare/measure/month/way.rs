@@ -145,7 +145,7 @@ fn grow(config: &Path, from: usize, to: usize) -> Result<()> {
     Ok(file.write_all((text + "}\n").as_bytes())?)
 }
 
-/// What nginx writes if it goes on with its old workers.
+/// Texts of nginx if it goes on with its old workers.
 const REFUSALS: [&str; 2] = ["[emerg]", "fork() failed"];
 const BLOCK: &str = "    server {\n";
 /// Part of a configuration that holds the first block.
@@ -201,7 +201,7 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // It prints once it no longer ends by the signal.
+        // The process prints a byte once the signal no longer ends it.
         let ready = master.stdout.as_mut().unwrap().read(&mut [0]).unwrap();
         let mut reload = Reload {
             master: master.id(),

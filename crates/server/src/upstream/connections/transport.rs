@@ -118,7 +118,7 @@ impl Transport {
         if !matches!(self.stream, Stream::Tcp(_)) {
             return Err(io::Error::other("TLS needs a TCP connection"));
         }
-        // It keeps the permit of the socket.
+        // The stream below TLS keeps the permit of the socket.
         let below = self.bounded(Bound::Records(Box::new(Records::new())));
         let stream = TlsConnector::from(config).connect(name, below).await?;
         Ok(Stream::Tls(Box::new(stream)).into())
