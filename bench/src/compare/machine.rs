@@ -55,11 +55,16 @@ pub(crate) fn facts(options: &Options, support: &Support) -> Vec<(String, String
         .collect()
 }
 
-/// Returns the SHA-256 of each sekisho binary: builds of one version and commit may differ.
+/// Returns the SHA-256 of each sekisho binary, and of this program: builds of one version and
+/// commit may differ.
 pub(crate) fn hashes(options: &Options) -> Result<Vec<(String, String)>> {
+    let own = std::env::current_exe().context("this program has no path")?;
     let trained = options.trained.iter();
     let trained = trained.map(|program| ("SHA-256 of the trained build", program));
-    let builds = [("SHA-256 of sekisho", &options.sekisho)];
+    let builds = [
+        ("SHA-256 of sekisho", &options.sekisho),
+        ("SHA-256 of sekisho-bench", &own),
+    ];
     let hash = |(name, program): (&str, &PathBuf)| {
         let bytes = fs::read(program);
         let bytes = bytes.with_context(|| format!("cannot read {}", program.display()))?;

@@ -25,7 +25,7 @@ pub(crate) use self::evaluation::{
     EXAMPLES as EVALUATION_EXAMPLES, EvaluationOptions, run as evaluation,
 };
 
-use self::kept::{Kept, Results};
+use self::kept::{Kept, Results, Run};
 use self::part::{PARTS, Part};
 use self::test::Test;
 use super::counters::Support;
@@ -67,7 +67,7 @@ pub(crate) struct PaperOptions {
     #[arg(long)]
     quick: bool,
 
-    /// Rounds of which the median counts [default: 5, or 1 with --quick]
+    /// Rounds of which the median counts [default: 3, or 1 with --quick]
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
 
@@ -105,7 +105,8 @@ async fn evaluate(options: &PaperOptions, parts: &[&'static Part]) -> Result<()>
     let support = Support::probe();
     let mut facts = machine::facts(&compared, &support);
     facts.extend(machine::hashes(&compared)?);
-    let results = Results::open(&options.out, facts, options.quick, compared.rounds())?;
+    let run = Run::new(options.quick, compared.rounds(), facts);
+    let results = Results::open(&options.out, parts, run)?;
     announce(options, parts, &results, &workspace)?;
     let bench = Bench {
         workspace,
@@ -266,7 +267,7 @@ impl PaperOptions {
             trained: self.trained.clone(),
             work: self.work.clone(),
             quick: self.quick,
-            rounds: self.rounds.or(self.quick.then_some(1)),
+            rounds: Some(self.rounds.unwrap_or(if self.quick { 1 } else { ROUNDS })),
             ..Options::default()
         }
     }
@@ -314,6 +315,8 @@ impl Tally {
 /// Part of the median by which the rounds of a case may differ.
 const SPREAD: f64 = 0.25;
 const ATTEMPTS: usize = 3;
+/// Rounds of a full run: it takes hours.
+const ROUNDS: usize = 3;
 
 /// Text below `--help`.
 pub(crate) const EXAMPLES: &str = "\

@@ -92,7 +92,7 @@ Names of figures in the text:
   {{PART/ROW | CASE | FIGURE | ratio}}          its ratio to the row's first case
   {{table FIGURE | PART/ROW PART/ROW …}}        a line for each row, a column for each case
   {{fit CASE | FIGURE | PART/ROW PART/ROW …}}   a + b n, over the numbers of hosts
-  {{fact NAME}}                                 of the machine or the versions
+  {{fact NAME | PART}}                          of the machine or the versions of a part
 Examples:
   Write docs/evaluation.md from the results:
     sekisho-bench evaluation

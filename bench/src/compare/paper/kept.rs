@@ -11,14 +11,14 @@ use super::super::markdown;
 use super::super::report::{Report, RowResult};
 use super::part::Part;
 
-/// Folder of results of one machine and of one set of versions.
+/// Folder of results. Those of a part are of one machine and one set of versions.
 pub(crate) struct Results {
     folder: PathBuf,
     run: Run,
 }
 
-/// Machine, versions and size that all results of a folder share.
-#[derive(Debug, Deserialize, PartialEq, Serialize)]
+/// Machine, versions and size that all results of a part share.
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Run {
     quick: bool,
     rounds: usize,
@@ -36,33 +36,31 @@ pub(crate) struct Kept {
 }
 
 impl Results {
-    /// Opens a folder, or makes it.
+    /// Opens a folder for results of these parts.
     ///
     /// # Errors
-    /// If it holds results of another machine or of other versions: these are never mixed.
-    pub(crate) fn open(
-        folder: &Path,
-        facts: Vec<(String, String)>,
-        quick: bool,
-        rounds: usize,
-    ) -> Result<Self> {
-        // Each run measures this one anew.
-        let stable = |(name, _): &(String, String)| !name.starts_with(MEASURED);
-        let run = Run {
-            quick,
-            rounds,
-            facts: facts.into_iter().filter(stable).collect(),
-        };
-        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let file = folder.join("run.json");
-        match read::<Run>(&file)? {
-            None => write(&file, &run)?,
-            Some(there) => ensure!(
-                there == run,
-                "{} holds results of another run ({}); name another folder by --out, or remove it",
-                folder.display(),
-                there.differs(&run)
-            ),
+    /// If it holds results of such a part from another machine or of other versions: these are
+    /// never mixed.
+    pub(crate) fn open(folder: &Path, parts: &[&Part], run: Run) -> Result<Self> {
+        for part in parts {
+            let folder = folder.join(part.id);
+            let file = folder.join(RUN);
+            match read::<Run>(&file)? {
+                None => {
+                    fs::create_dir_all(&folder)
+                        .with_context(|| format!("cannot make {}", folder.display()))?;
+                    write(&file, &run)?;
+                }
+                Some(there) => {
+                    let names = there.differs(&run);
+                    ensure!(
+                        names.is_empty(),
+                        "{} holds results of another run ({names}); name another folder by \
+                         --out, or remove it",
+                        folder.display(),
+                    );
+                }
+            }
         }
         Ok(Self {
             folder: folder.to_owned(),
@@ -87,7 +85,6 @@ impl Results {
     }
 
     pub(crate) fn keep(&self, part: &str, kept: Kept) -> Result<RowResult> {
-        fs::create_dir_all(self.folder.join(part))?;
         write(&self.file(part, &kept.result.id), &kept)?;
         Ok(kept.result)
     }
@@ -126,11 +123,25 @@ impl Kept {
 }
 
 impl Run {
+    pub(super) fn new(quick: bool, rounds: usize, facts: Vec<(String, String)>) -> Self {
+        Self {
+            quick,
+            rounds,
+            facts,
+        }
+    }
+
+    /// Reads that of a part, if the folder has results of it.
+    pub(super) fn of_part(folder: &Path, part: &Part) -> Result<Option<Self>> {
+        read(&folder.join(part.id).join(RUN))
+    }
+
     /// Returns the names of what differs.
     fn differs(&self, other: &Self) -> String {
         let only = |one: &Self, other: &Self| -> Vec<String> {
             let facts = one.facts.iter().filter(|fact| !other.facts.contains(fact));
-            facts.map(|(name, _)| name.clone()).collect()
+            let names = facts.map(|(name, _)| name.clone());
+            names.filter(|name| !varies(name)).collect()
         };
         let mut names = [only(self, other), only(other, self)].concat();
         names.sort();
@@ -165,13 +176,20 @@ fn write(file: &Path, value: &impl Serialize) -> Result<()> {
     Ok(fs::rename(begun, file)?)
 }
 
-/// Name of a fact that differs from run to run.
-const MEASURED: &str = "P-256 signature";
+/// Returns whether a fact may differ within a part: a measured one, and the commit, which
+/// moves on with the text; hashes name the builds.
+fn varies(fact: &str) -> bool {
+    fact.starts_with("P-256 signature") || fact == "commit"
+}
+
+const RUN: &str = "run.json";
 
 #[cfg(test)]
 mod tests {
     use super::super::super::report::CaseResult;
     use super::super::super::rows::figure;
+    use super::super::cache::CACHE;
+    use super::super::fork::FORK;
     use super::*;
     use sekisho_bench::table::Table;
 
@@ -181,6 +199,10 @@ mod tests {
             fact("kernel", kernel),
             fact("P-256 signature on one core", kernel),
         ]
+    }
+
+    fn run(kernel: &str) -> Run {
+        Run::new(false, 1, facts(kernel))
     }
 
     fn kept(error: Option<&str>) -> Kept {
@@ -197,12 +219,12 @@ mod tests {
     #[test]
     fn a_row_is_found_once_all_its_cases_succeeded() {
         let folder = tempfile::tempdir().unwrap();
-        let results = Results::open(folder.path(), facts("6.1"), true, 1).unwrap();
-        assert!(results.find("part", "row").unwrap().is_none());
-        results.keep("part", kept(Some("it died"))).unwrap();
-        assert!(results.find("part", "row").unwrap().is_none());
-        results.keep("part", kept(None)).unwrap();
-        let found = results.find("part", "row").unwrap().unwrap();
+        let results = Results::open(folder.path(), &[&CACHE], run("6.1")).unwrap();
+        assert!(results.find("cache", "row").unwrap().is_none());
+        results.keep("cache", kept(Some("it died"))).unwrap();
+        assert!(results.find("cache", "row").unwrap().is_none());
+        results.keep("cache", kept(None)).unwrap();
+        let found = results.find("cache", "row").unwrap().unwrap();
         assert_eq!(found.cases[0].figures[0].name, figure::CPU);
         assert_eq!(found.cases[0].figures[0].values, [1.5]);
     }
@@ -225,18 +247,22 @@ mod tests {
     #[test]
     fn results_of_another_machine_are_never_mixed_in() {
         let folder = tempfile::tempdir().unwrap();
-        drop(Results::open(folder.path(), facts("6.1"), false, 1).unwrap());
-        assert!(Results::open(folder.path(), facts("6.1"), false, 1).is_ok());
+        let open = |part, run| Results::open(folder.path(), &[part], run);
+        drop(open(&CACHE, run("6.1")).unwrap());
+        let mut later = run("6.1");
+        later.facts[1].1 = "another time".to_owned();
+        assert!(open(&CACHE, later).is_ok());
         let more = [facts("6.1"), vec![("trained".to_owned(), String::new())]].concat();
-        for (facts, quick, rounds, named) in [
-            (facts("6.6"), false, 1, "(kernel)"),
-            (more, false, 1, "(trained)"),
-            (Vec::new(), false, 1, "(kernel)"),
-            (facts("6.1"), true, 5, "(--quick, --rounds)"),
+        for (run, named) in [
+            (run("6.6"), "(kernel)"),
+            (Run::new(false, 1, more), "(trained)"),
+            (Run::new(false, 1, Vec::new()), "(kernel)"),
+            (Run::new(true, 5, facts("6.1")), "(--quick, --rounds)"),
         ] {
-            let refused = Results::open(folder.path(), facts, quick, rounds);
-            let error = refused.err().unwrap().to_string();
+            let error = open(&CACHE, run).err().unwrap().to_string();
             assert!(error.contains(named), "{error}");
         }
+        // Another part may come from another machine.
+        assert!(open(&FORK, run("6.6")).is_ok());
     }
 }

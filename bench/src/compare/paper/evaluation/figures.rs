@@ -15,15 +15,17 @@ use super::super::part::PARTS;
 pub(super) struct Figures {
     /// Rows by part and id, such as `fork/fork-100`.
     rows: BTreeMap<String, Kept>,
-    facts: Vec<(String, String)>,
+    /// Machine and versions of each part.
+    runs: BTreeMap<&'static str, Run>,
 }
 
 impl Figures {
     pub(super) fn read(folder: &Path) -> Result<Self> {
-        let run: Option<Run> = read(&folder.join("run.json"))?;
-        let run = run.with_context(|| format!("{} holds no results", folder.display()))?;
-        let mut rows = BTreeMap::new();
+        let (mut rows, mut runs) = (BTreeMap::new(), BTreeMap::new());
         for part in PARTS {
+            if let Some(run) = Run::of_part(folder, part)? {
+                runs.insert(part.id, run);
+            }
             for id in part.results(false) {
                 let name = format!("{}/{id}", part.id);
                 if let Some(kept) = read(&folder.join(format!("{name}.json")))? {
@@ -31,21 +33,15 @@ impl Figures {
                 }
             }
         }
-        Ok(Self {
-            rows,
-            facts: run.facts,
-        })
+        ensure!(!runs.is_empty(), "{} holds no results", folder.display());
+        Ok(Self { rows, runs })
     }
 
     /// Returns what stands in the text for a name.
     pub(super) fn value(&self, name: &str) -> Result<String> {
-        if let Some(fact) = name.strip_prefix("fact ") {
-            let found = self.facts.iter().find(|(name, _)| name == fact.trim());
-            let (_, value) = found.context("there is no such fact")?;
-            return Ok(value.clone());
-        }
         let parts: Vec<&str> = name.split('|').map(str::trim).collect();
         match *parts {
+            [fact, part] if fact.starts_with("fact ") => self.fact(fact[5..].trim(), part),
             [table, rows] if table.starts_with("table ") => self.table(&table[6..], rows),
             [fit, figure, rows] if fit.starts_with("fit ") => self.fit(&fit[4..], figure, rows),
             [row, case, name] => Ok(number(figure(self.case(row, case)?, name)?.median)),
@@ -55,6 +51,13 @@ impl Figures {
             }
             _ => bail!("this names no figure; --help shows how"),
         }
+    }
+
+    fn fact(&self, name: &str, part: &str) -> Result<String> {
+        let run = self.runs.get(part).context("there is no such part")?;
+        let found = run.facts.iter().find(|(other, _)| other == name);
+        let (_, value) = found.context("there is no such fact")?;
+        Ok(value.clone())
     }
 
     /// Returns a line for each row, and a column for each of their cases.
@@ -179,10 +182,11 @@ mod tests {
 
     fn figures() -> Figures {
         let one = kept(1, &[("nginx", 10.0), ("sekisho", 5.0)], &[]);
+        let facts = vec![("CPU".to_owned(), "fast".to_owned())];
         let many = kept(1_001, &[("nginx", 260.0)], &["nginx"]);
         Figures {
             rows: [("p/one".to_owned(), one), ("p/many".to_owned(), many)].into(),
-            facts: vec![("CPU".to_owned(), "fast".to_owned())],
+            runs: [("p", Run::new(false, 1, facts))].into(),
         }
     }
 
@@ -191,7 +195,7 @@ mod tests {
         let value = |name| figures().value(name).unwrap();
         assert_eq!(value("p/one | sekisho | start ms"), "5.00");
         assert_eq!(value("p/one | sekisho | start ms | ratio"), "0.50");
-        assert_eq!(value("fact CPU"), "fast");
+        assert_eq!(value("fact CPU | p"), "fast");
         assert_eq!(
             value("fit nginx | start ms | p/one p/many"),
             "9.75 + 0.25 n"
@@ -200,6 +204,8 @@ mod tests {
             "p/two | nginx | start ms",
             "p/one | h2o | start ms",
             "p/one",
+            "fact CPU | q",
+            "fact kernel | p",
         ] {
             assert!(figures().value(missing).is_err(), "{missing}");
         }
