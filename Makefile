@@ -306,8 +306,9 @@ bench-stores: trained ## Measure Redis and PostgreSQL as stores; writes such a r
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench compare --stores --sekisho target/release/sekisho $(WITH_TRAINED) --out bench/results
 
-# PART=… runs some parts alone, QUICK=1 a small evaluation of the plain build; WITHOUT=…
-# names peers that may be missing, and are not built.
+# The trained build is measured; TRAINED= and QUICK=1 measure the plain one. PART=… runs some
+# parts alone, QUICK=1 a small evaluation; WITHOUT=… names peers that may be missing, and are
+# not built.
 .PHONY: paper
 paper: WITHOUT ?=
 paper: $(if $(QUICK),,trained) ## Repeat the papers' evaluation; PART=…, QUICK=1, WITHOUT=caddy,nginx-1.28
@@ -315,7 +316,8 @@ paper: $(if $(QUICK),,trained) ## Repeat the papers' evaluation; PART=…, QUICK
 	$(if $(findstring caddy,$(WITHOUT)),,@tools/caddy)
 	$(if $(findstring nginx-1.28,$(WITHOUT)),,@tools/nginx-1.28)
 	$(CARGO) build --release --locked --workspace
-	target/release/sekisho-bench paper $(PART) $(if $(QUICK),--quick,$(WITH_TRAINED)) \
+	target/release/sekisho-bench paper $(PART) $(if $(QUICK),--quick) \
+		--sekisho target/$(if $(or $(QUICK),$(if $(TRAINED),,none)),release,trained/$(TRAINED))/sekisho \
 		$(if $(WITHOUT),--without $(WITHOUT)) --out target/paper$(if $(QUICK),-quick)
 
 # Peers that would be built first may be missing.

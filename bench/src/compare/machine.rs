@@ -29,9 +29,9 @@ pub(crate) fn facts(options: &Options, support: &Support) -> Vec<(String, String
             output(Path::new("redis-server"), &["--version"], 1),
         ),
         ("PostgreSQL", postgres()),
-        ("sekisho", output(sekisho, &["--version"], 1)),
-        ("baseline", other(options.against.as_deref())),
-        ("trained build", other(options.trained.as_deref())),
+        ("sekisho", build(Some(sekisho))),
+        ("baseline", build(options.against.as_deref())),
+        ("trained build", build(options.trained.as_deref())),
         (
             "commit",
             output(
@@ -73,8 +73,8 @@ pub(crate) fn hashes(options: &Options) -> Result<Vec<(String, String)>> {
     builds.into_iter().chain(trained).map(hash).collect()
 }
 
-/// Returns version and file of a binary that runs beside the measured one.
-fn other(program: Option<&Path>) -> Result<String> {
+/// Returns version and file of a binary: the folder tells a trained build.
+fn build(program: Option<&Path>) -> Result<String> {
     let Some(program) = program else {
         return Ok("none".to_owned());
     };
