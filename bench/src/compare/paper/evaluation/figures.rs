@@ -43,7 +43,11 @@ impl Figures {
         match *parts {
             [fact, part] if fact.starts_with("fact ") => self.fact(fact[5..].trim(), part),
             [table, rows] if table.starts_with("table ") => self.table(&table[6..], rows),
+            [cases, row] if cases.starts_with("cases ") => self.cases(&cases[6..], row),
             [fit, figure, rows] if fit.starts_with("fit ") => self.fit(&fit[4..], figure, rows),
+            [at, case, figure, rows] if at.starts_with("at ") => {
+                self.at(&at[3..], case, figure, rows)
+            }
             [row, case, name] => Ok(number(figure(self.case(row, case)?, name)?.median)),
             [row, case, name, "ratio"] => {
                 let ratio = figure(self.case(row, case)?, name)?.ratio;
@@ -80,8 +84,41 @@ impl Figures {
         Ok(text)
     }
 
+    /// Returns a line for each case of a row, and a column for each figure.
+    fn cases(&self, names: &str, row: &str) -> Result<String> {
+        let row = self.row(row)?;
+        let names: Vec<&str> = names.split(';').map(str::trim).collect();
+        for name in &names {
+            let mut cases = row.result.cases.iter();
+            let has = cases.any(|case| case.figure(name).is_some());
+            ensure!(has, "no case has a figure {name:?}");
+        }
+        let mut text = format!("| | {} |\n|", names.join(" | "));
+        text.push_str(&" --- |".repeat(names.len() + 1));
+        for case in &row.result.cases {
+            let _ = write!(text, "\n| {} |", case.label);
+            for name in &names {
+                let _ = write!(text, " {} |", cell(row, &case.label, name));
+            }
+        }
+        Ok(text)
+    }
+
     /// Returns the line by least squares through a figure of all rows that have it.
     fn fit(&self, case: &str, name: &str, rows: &str) -> Result<String> {
+        let (start, slope) = line(&self.points(case, name, rows)?)?;
+        Ok(format!("{} + {} n", number(start), significant(slope)))
+    }
+
+    /// Returns where that line is at a number of hosts, in another unit: `2000000 / 1024`.
+    fn at(&self, place: &str, case: &str, name: &str, rows: &str) -> Result<String> {
+        let (hosts, unit) = place.split_once('/').unwrap_or((place, "1"));
+        let (start, slope) = line(&self.points(case, name, rows)?)?;
+        let at = start + slope * hosts.trim().parse::<f64>()?;
+        Ok(number(at / unit.trim().parse::<f64>()?))
+    }
+
+    fn points(&self, case: &str, name: &str, rows: &str) -> Result<Vec<(f64, f64)>> {
         let mut points = Vec::new();
         for (_, row) in self.named(rows)? {
             let found = row.result.cases.iter().find(|other| other.label == case);
@@ -89,8 +126,7 @@ impl Figures {
                 points.push((row.result.hosts as f64, figure.median));
             }
         }
-        let (start, slope) = line(&points)?;
-        Ok(format!("{} + {} n", number(start), significant(slope)))
+        Ok(points)
     }
 
     fn named<'a>(&'a self, rows: &'a str) -> Result<Vec<(&'a str, &'a Kept)>> {
@@ -200,6 +236,10 @@ mod tests {
             value("fit nginx | start ms | p/one p/many"),
             "9.75 + 0.25 n"
         );
+        assert_eq!(
+            value("at 4000 / 10 | nginx | start ms | p/one p/many"),
+            "101"
+        );
         for missing in [
             "p/two | nginx | start ms",
             "p/one | h2o | start ms",
@@ -218,6 +258,14 @@ mod tests {
         let wanted = "| start ms | nginx | sekisho |\n| --- | --- | --- |\n\
                       | `one` | 10.0 | 5.00 |\n| `many` | 260 ± |  |";
         assert_eq!(table, wanted);
+    }
+
+    #[test]
+    fn cases_of_a_row_stand_below_each_other() {
+        let table = figures().value("cases start ms | p/one").unwrap();
+        let wanted = "| | start ms |\n| --- | --- |\n| nginx | 10.0 |\n| sekisho | 5.00 |";
+        assert_eq!(table, wanted);
+        assert!(figures().value("cases start ms; none | p/one").is_err());
     }
 
     #[test]
