@@ -96,11 +96,10 @@ impl Subject<'_> {
     /// Sends the signal on which this server reads its configuration anew.
     fn signal(&mut self, server: &Server) -> Result<()> {
         let name = match self.case.setup {
-            Setup::Nginx { .. } | Setup::Sekisho { .. } => "HUP",
+            Setup::Nginx { .. } | Setup::NginxNext { .. } | Setup::Sekisho { .. } => "HUP",
             Setup::Apache | Setup::Caddy => "USR1",
             Setup::HaProxy => "USR2",
             Setup::NginxLua
-            | Setup::NginxNext { .. }
             | Setup::NginxCosocket { .. }
             | Setup::CaddyHttp
             | Setup::Cache(_)

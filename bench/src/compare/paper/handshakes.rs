@@ -174,7 +174,7 @@ const READ: &[Case] = &[
     },
 ];
 
-const NEXT: Case = next("nginx 1.28, preloaded", Loaded::All, false);
+pub(super) const NEXT: Case = next("nginx 1.28, preloaded", Loaded::All, false);
 const LUA: Case = lua("nginx, Lua and Redis, not blocking", false);
 pub(super) const LUA_CACHED: Case = lua("nginx, Lua and Redis, not blocking, cached", true);
 const NEXT_VARIABLE: Case = next("nginx 1.28, files by variable", Loaded::ByVariable, false);

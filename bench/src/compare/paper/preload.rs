@@ -4,6 +4,7 @@
 use super::super::rows::{Asked, Case, Hosts, Loaded, Measure, Row, Setup};
 use super::super::sekisho::{Copies, Store};
 use super::super::table::{BASE, SEKISHO, nginx, sekisho};
+use super::handshakes;
 use super::part::{GIB, Part};
 use crate::fixtures::KeyKind;
 
@@ -41,7 +42,7 @@ pub(super) const PRELOAD: Part = Part {
         siege("siege-10000", 10_000, true),
     ],
     tests: &[],
-    minutes: [60, 2],
+    minutes: [70, 2],
     disk: [12 * GIB, GIB],
 };
 
@@ -115,6 +116,10 @@ const CADDY: Case = Case {
     label: "Caddy",
     ..PRELOADED
 };
+const NEXT: Case = Case {
+    label: "nginx 1.28",
+    ..handshakes::NEXT
+};
 const FILES: Case = sekisho("sekisho, files", Store::Files, "64MiB");
 const REDIS: Case = sekisho("sekisho, Redis", Store::Redis(Copies::None), "64MiB");
 const POSTGRES: Case = sekisho(
@@ -124,12 +129,12 @@ const POSTGRES: Case = sekisho(
 );
 const NGINX: &[Case] = &[PRELOADED, SEKISHO];
 const MOST: &[Case] = &[PRELOADED, HAPROXY, SEKISHO];
-const MOST_STORES: &[Case] = &[PRELOADED, HAPROXY, SEKISHO, REDIS, POSTGRES];
+const MOST_STORES: &[Case] = &[PRELOADED, HAPROXY, SEKISHO, REDIS, POSTGRES, NEXT];
 const OURS: &[Case] = &[SEKISHO];
-const PEERS: &[Case] = &[PRELOADED, APACHE, HAPROXY, CADDY, SEKISHO];
-const ALL: &[Case] = &[PRELOADED, APACHE, HAPROXY, CADDY, SEKISHO, FILES];
+const PEERS: &[Case] = &[PRELOADED, APACHE, HAPROXY, CADDY, SEKISHO, NEXT];
+const ALL: &[Case] = &[PRELOADED, APACHE, HAPROXY, CADDY, SEKISHO, FILES, NEXT];
 const ALL_STORES: &[Case] = &[
-    PRELOADED, APACHE, HAPROXY, CADDY, SEKISHO, FILES, REDIS, POSTGRES,
+    PRELOADED, APACHE, HAPROXY, CADDY, SEKISHO, FILES, REDIS, POSTGRES, NEXT,
 ];
 const SIEGED: &[Case] = &[
     Case {

@@ -4,6 +4,7 @@
 use super::super::rows::{Case, Hosts, Loaded, Measure, Row, Setup};
 use super::super::sekisho::{Copies, Store};
 use super::super::table::{BASE, SEKISHO, nginx, sekisho};
+use super::handshakes::NEXT;
 use super::part::{GIB, Part};
 use crate::fixtures::KeyKind;
 use sekisho_bench::tls::Version;
@@ -73,6 +74,7 @@ const CASES: &[Case] = &[
     SEKISHO,
     sekisho("sekisho, files", Store::Files, "64MiB"),
     sekisho("sekisho, Redis", Store::Redis(Copies::None), "64MiB"),
+    NEXT,
 ];
 const PRELOADED: Case = nginx("nginx, preloaded", Loaded::All);
 /// Requests of a round; a quick run asks for a fifth.
