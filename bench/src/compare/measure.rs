@@ -6,6 +6,7 @@ mod herd;
 mod hits;
 mod loaded;
 mod month;
+mod operations;
 mod propagation;
 mod reload;
 pub(crate) mod siege;
@@ -16,22 +17,18 @@ mod waiting;
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use tokio::time::sleep;
 
-use self::beside::Beside;
 use self::loaded::Rate;
 pub(crate) use self::month::{FAILED, Series};
 use super::client::{Client, Load, Work};
-use super::meter::{Meter, Used};
 use super::options::Binary;
-use super::pages;
 use super::rows::{Asked, Case, Content, Measure, Row, Setup, figure};
 use super::server::{Launch, Server};
 use super::setup::{self, Place};
 use crate::fixtures::HOST_PATTERN;
 use sekisho_bench::accounting::Memory;
-use sekisho_bench::load::Outcome;
 
 /// Figures by name, the most important first.
 pub(crate) type Sample = Vec<(&'static str, f64)>;
@@ -134,37 +131,6 @@ impl<'a> Subject<'a> {
             Measure::FirstPage => self.first_page().await,
             Measure::Siege { clients, each } => self.siege(clients, each).await,
         }
-    }
-
-    /// Measures CPU time per operation. The server is kept for the next sample.
-    async fn operations(&mut self, work: Work, warmup: u64) -> Result<Sample> {
-        let server = match self.server.take() {
-            Some(server) => server,
-            None => self.launch_filled().await?,
-        };
-        let load = self.load(work, warmup);
-        pages::read(self.place, self.row, self.case, self.binary, &load)?;
-        let mut client = self.client(&load, &server).await?;
-        let beside = Beside::read(self.place, self.case.setup, &server).await?;
-        let meter = Meter::start(server.pid(), self.place.support)?;
-        let outcome = client.go().await?;
-        let used = meter.stop()?;
-        // A server that serves some connections to their end first leaves others nothing to count.
-        ensure!(
-            2 * outcome.operations >= load.operations(),
-            "only {} of {} operations came after the warm-up of all connections",
-            outcome.operations,
-            load.operations()
-        );
-        let beside = beside
-            .figures(self.place, self.case.setup, &server, &outcome)
-            .await?;
-        client.finish().await?;
-        let memory = server.memory()?;
-        self.server = Some(server);
-        let mut figures = operation_figures(&outcome, &used, memory);
-        figures.splice(1..1, beside);
-        Ok(figures)
     }
 
     async fn idle_memory(&mut self, connections: usize, http2: bool) -> Result<Sample> {
@@ -328,32 +294,6 @@ impl<'a> Subject<'a> {
             count
         }
     }
-}
-
-fn operation_figures(outcome: &Outcome, used: &Used, memory: Memory) -> Sample {
-    let operations = outcome.operations.max(1) as f64;
-    let seconds = used.cpu.as_secs_f64();
-    let mut figures = vec![(figure::CPU, seconds * 1e6 / operations)];
-    let counted = used.counted.iter();
-    figures.extend(counted.map(|(name, sum)| (*name, sum / operations)));
-    figures.extend([
-        (figure::RATE, outcome.per_second),
-        (figure::BUSY, busy(used, outcome)),
-        (figure::P50, outcome.operation_us.p50 as f64),
-        (figure::P99, outcome.operation_us.p99 as f64),
-        (figure::RSS, mib(memory.rss)),
-        (figure::PSS, mib(memory.pss)),
-    ]);
-    if outcome.resumed > 0 {
-        let share = 100.0 * outcome.resumed as f64 / outcome.handshakes.max(1) as f64;
-        figures.push((figure::RESUMED, share));
-    }
-    figures
-}
-
-/// Returns the percentage of its core that a server used.
-fn busy(used: &Used, outcome: &Outcome) -> f64 {
-    100.0 * used.cpu.as_secs_f64() / outcome.seconds.max(1e-9)
 }
 
 /// Returns the growth of PSS, in which a page shared by two processes counts

@@ -3,7 +3,8 @@
 
 use anyhow::{Result, ensure};
 
-use super::{Memory, Sample, Subject, operation_figures};
+use super::operations::operation_figures;
+use super::{Memory, Sample, Subject};
 use crate::compare::client::CONCURRENCY;
 use crate::compare::meter::Meter;
 use crate::compare::rows::{Setup, figure};

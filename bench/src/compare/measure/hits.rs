@@ -3,7 +3,8 @@
 use anyhow::{Result, bail, ensure};
 use tokio::task::spawn_blocking;
 
-use super::{Load, Sample, Subject, Work, mib, operation_figures, walk};
+use super::operations::operation_figures;
+use super::{Load, Sample, Subject, Work, mib, walk};
 use crate::compare::meter::Meter;
 use crate::compare::pages;
 use crate::compare::rows::{Asked, Setup};

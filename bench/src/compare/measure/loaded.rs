@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result};
 
-use super::{HANDSHAKE_WARMUP, Load, Sample, Subject, Work, busy, walk};
+use super::operations::busy;
+use super::{HANDSHAKE_WARMUP, Load, Sample, Subject, Work, walk};
 use crate::compare::meter::Meter;
 use crate::compare::pages;
 use crate::compare::rows::figure;

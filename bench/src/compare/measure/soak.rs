@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 
-use super::{Meter, Sample, Subject, figure, operation_figures, walk};
+use super::operations::operation_figures;
+use super::{Sample, Subject, figure, walk};
+use crate::compare::meter::Meter;
 
 impl Subject<'_> {
     pub(super) async fn soak(&mut self, handshakes: u64) -> Result<Sample> {
