@@ -9,6 +9,7 @@ mod counters;
 mod hanging;
 mod left_out;
 mod machine;
+mod mark;
 mod markdown;
 mod measure;
 mod meter;

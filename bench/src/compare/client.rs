@@ -12,6 +12,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::server::{LARGE_FILE, PAGE, PROGRAM};
+use sekisho_bench::accounting::own_cpu;
 use sekisho_bench::load::Outcome;
 use sekisho_bench::load::gate::READY;
 use sekisho_bench::tls::{Group, Version};
@@ -281,10 +282,15 @@ impl Client {
     /// Runs the measured part, in which connections may fail. Kept connections
     /// stay open after it.
     pub(crate) async fn attempt(&mut self) -> Result<Outcome> {
+        let pid = self.pid()?;
+        let before = own_cpu(pid)?;
         self.input.write_all(b"\n").await?;
         let line = self.line().await?;
-        serde_json::from_str(&line)
-            .with_context(|| format!("cannot read the client's result {line:?}"))
+        let mut outcome: Outcome = serde_json::from_str(&line)
+            .with_context(|| format!("cannot read the client's result {line:?}"))?;
+        let used = own_cpu(pid)?.saturating_sub(before).as_secs_f64();
+        outcome.core_percent = 100.0 * used / outcome.seconds.max(1e-9);
+        Ok(outcome)
     }
 
     /// Runs the measured part, in which no connection may fail.

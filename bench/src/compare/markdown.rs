@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::mark;
 use super::report::{CaseResult, Figure, Grade, Report, RowResult, Verdict};
 
 pub(crate) fn render(report: &Report) -> String {
@@ -28,7 +29,7 @@ fn summary_line(row: &RowResult, case: &CaseResult) -> String {
     let (figure, ratio) = case.figures.first().map_or_else(
         || ("failed".to_owned(), String::new()),
         |figure| {
-            let value = format!("{} {}", number(figure.median), figure.name);
+            let value = format!("{} {}", number(figure.median), mark::name(case, figure));
             (value, ratio(figure))
         },
     );
@@ -77,7 +78,7 @@ fn details(row: &RowResult) -> String {
                 text,
                 "| {} | {} | {} | {} | {} |",
                 case.label,
-                figure.name,
+                mark::name(case, figure),
                 number(figure.median),
                 ratio(figure),
                 values.join(", ")
@@ -131,6 +132,8 @@ first. The files that a sample will read are read once before it, for both serve
 A ratio is the median of the ratios of all rounds. It is judged by cycles where this machine \
 counts them for both cases, else by CPU time. Instructions and cycles are counted by the \
 processor for all threads of the server (perf_event_open).\n\n\
+A rate is marked as the client's if the client used 70 % of its core or more: the server may be \
+able to do more than that.\n\n\
 CPU time is the time that all threads of all processes of the server were on a CPU, by their \
 `schedstat` in nanoseconds; `utime` and `stime` say the same in steps of 10 ms. Time that a \
 process waits for the CPU does not count. Memory is from `smaps_rollup`, summed over the \

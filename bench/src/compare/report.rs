@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 use super::left_out::LeftOut;
+use super::mark;
 use super::measure::{Sample, Series};
 use super::rows::{Goal, Scale, figure};
 
@@ -40,6 +41,9 @@ pub(crate) struct CaseResult {
     pub(crate) error: Option<String>,
     /// Label of the case by which the ratios divide.
     pub(crate) divisor: Option<String>,
+    /// Whether the client was so busy that the rates tell of it instead of the server.
+    #[serde(default)]
+    pub(crate) rates_of_client: bool,
     /// Readings over time, if the row has them.
     #[serde(default, skip_serializing_if = "Series::is_empty")]
     pub(crate) series: Series,
@@ -124,9 +128,10 @@ impl RowResult {
 impl CaseResult {
     pub(crate) fn new(label: impl Into<String>, samples: &[Sample], error: Option<String>) -> Self {
         let names = samples.first().into_iter().flatten().map(|(name, _)| *name);
-        let figures = names.map(|name| Figure::new(name, samples)).collect();
+        let figures: Vec<_> = names.map(|name| Figure::new(name, samples)).collect();
         Self {
             label: label.into(),
+            rates_of_client: mark::is_client_busy(&figures),
             figures,
             error,
             ..Self::default()

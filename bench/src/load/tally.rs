@@ -94,6 +94,7 @@ impl Tally {
             handshake_us: Latency::of(&self.handshakes),
             lag_us: (!self.lags.is_empty()).then(|| Latency::of(&self.lags)),
             counts: Vec::new(),
+            core_percent: 0.0,
             failed: self.errors.values().sum(),
             errors: self.errors,
         }
@@ -119,6 +120,9 @@ pub struct Outcome {
     /// number of operations; only with `--counts`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<(u64, u64)>,
+    /// Percentage of its core that the generator used. The comparison reads it from outside.
+    #[serde(skip)]
+    pub core_percent: f64,
     pub failed: u64,
     pub errors: BTreeMap<String, u64>,
 }

@@ -117,8 +117,9 @@ impl Subject<'_> {
         let redis = self.place.services.cpu(Service::Redis)?.since(&before);
         client.finish().await?;
         let mut figures = operation_figures(&outcome, &used, Memory::default());
-        let memory = [figure::RSS, figure::PSS];
-        figures.retain(|(name, _)| !memory.contains(name));
+        // The client itself is measured, on the server's core.
+        let of_servers = [figure::RSS, figure::PSS, figure::CLIENT_BUSY];
+        figures.retain(|(name, _)| !of_servers.contains(name));
         let each = redis.as_secs_f64() * 1e6 / outcome.operations.max(1) as f64;
         figures.insert(1, (figure::REDIS_CPU, each));
         Ok(figures)

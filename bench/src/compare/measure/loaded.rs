@@ -74,6 +74,7 @@ impl Subject<'_> {
             (figure::DUE, f64::from(rate.per_second)),
             (figure::RATE, outcome.per_second),
             (figure::BUSY, busy(&used, &outcome)),
+            (figure::CLIENT_BUSY, outcome.core_percent),
             (figure::SATURATED, rate.busy),
         ])
     }

@@ -53,6 +53,7 @@ pub(super) fn operation_figures(outcome: &Outcome, used: &Used, memory: Memory) 
     figures.extend([
         (figure::RATE, outcome.per_second),
         (figure::BUSY, busy(used, outcome)),
+        (figure::CLIENT_BUSY, outcome.core_percent),
         (figure::P50, outcome.operation_us.p50 as f64),
         (figure::P99, outcome.operation_us.p99 as f64),
         (figure::RSS, mib(memory.rss)),

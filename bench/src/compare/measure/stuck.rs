@@ -159,6 +159,10 @@ fn figures(well: &Phase, stuck: &Phase) -> Sample {
         (figure::STUCK_RATE, stuck.cached.per_second),
         (figure::WELL_RATE, well.cached.per_second),
         (figure::LOST, lost),
+        (
+            figure::CLIENT_BUSY,
+            well.core_percent().max(stuck.core_percent()),
+        ),
     ];
     if stuck.cached.operations == 0 {
         // 0 µs would look like the best of all. The rate is the main figure instead.
@@ -193,6 +197,12 @@ struct Phase {
 }
 
 impl Phase {
+    /// Returns the percentage of their core that both clients used.
+    fn core_percent(&self) -> f64 {
+        let uncached = self.uncached.as_ref();
+        self.cached.core_percent + uncached.map_or(0.0, |uncached| uncached.core_percent)
+    }
+
     /// Returns the percentage of uncached names that were answered.
     fn answered(&self) -> Option<f64> {
         let uncached = self.uncached.as_ref()?;

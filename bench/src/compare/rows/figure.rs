@@ -32,6 +32,7 @@ pub(crate) const SEEN_EACH: [[&str; 3]; 3] = [
 pub(crate) const SENT_P99: &str = "p99 ms from before the write";
 pub(crate) const WRITE_P50: &str = "write p50 ms";
 pub(crate) const BUSY: &str = "server core %";
+pub(crate) const CLIENT_BUSY: &str = "client core %";
 pub(crate) const RATE: &str = "per second";
 pub(crate) const P50: &str = "p50 µs";
 pub(crate) const P99: &str = "p99 µs";

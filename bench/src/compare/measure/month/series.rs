@@ -74,6 +74,8 @@ pub(super) struct Sums {
     /// Failures by their kinds.
     errors: BTreeMap<String, u64>,
     lag_p99: u64,
+    /// Largest percentage of its core that a client used.
+    core_percent: f64,
 }
 
 impl Sums {
@@ -83,6 +85,7 @@ impl Sums {
             failed: 0,
             errors: BTreeMap::new(),
             lag_p99: 0,
+            core_percent: 0.0,
         })
     }
 
@@ -101,6 +104,7 @@ impl Sums {
         }
         let lag = outcome.lag_us.as_ref().map_or(0, |lag| lag.p99);
         self.lag_p99 = self.lag_p99.max(lag);
+        self.core_percent = self.core_percent.max(outcome.core_percent);
         slow
     }
 
@@ -129,6 +133,7 @@ impl Sums {
             (SLOW_ONES, slow as f64),
             (figure::P99, self.times.value_at_quantile(0.99) as f64),
             (LAG, self.lag_p99 as f64),
+            (figure::CLIENT_BUSY, self.core_percent),
             (CERTIFICATES, last(|point| point.certificates as f64)),
             (HOSTS, last(|point| point.due as f64)),
             (RELOADS, reloads),
