@@ -3,6 +3,7 @@
 
 mod against;
 mod cache;
+mod claims;
 mod evaluation;
 mod fork;
 mod handshakes;

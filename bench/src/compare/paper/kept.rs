@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::markdown;
 use super::super::report::{Report, RowResult};
+use super::claims;
 use super::part::Part;
 
 /// Folder of results. Those of a part are of one machine and one set of versions.
@@ -102,7 +103,8 @@ impl Results {
             rows: kept.into_iter().map(|kept| kept.result).collect(),
         };
         let file = self.folder.join(format!("{}.md", part.id));
-        let text = markdown::render(&report) + &unsteady.concat();
+        let claims = claims::render(part, &report.rows);
+        let text = markdown::render(&report) + &unsteady.concat() + &claims;
         fs::write(&file, text)?;
         eprintln!("wrote {}", file.display());
         Ok(())
