@@ -312,7 +312,7 @@ bench-stores: trained ## Measure Redis and PostgreSQL as stores; writes such a r
 .PHONY: paper
 paper: WITHOUT ?=
 paper: $(if $(QUICK),,trained) ## Repeat the papers' evaluation; PART=…, QUICK=1, WITHOUT=caddy,nginx-1.28
-	@tools/need build nginx nginx-lua openssl redis postgresql apache haproxy php siege
+	@tools/need build nginx nginx-lua openssl redis postgresql apache haproxy php siege wrk
 	$(if $(findstring caddy,$(WITHOUT)),,@tools/caddy)
 	$(if $(findstring nginx-1.28,$(WITHOUT)),,@tools/nginx-1.28)
 	$(CARGO) build --release --locked --workspace
@@ -320,14 +320,14 @@ paper: $(if $(QUICK),,trained) ## Repeat the papers' evaluation; PART=…, QUICK
 		--sekisho target/$(if $(or $(QUICK),$(if $(TRAINED),,none)),release,trained/$(TRAINED))/sekisho \
 		$(if $(WITHOUT),--without $(WITHOUT)) --out target/paper$(if $(QUICK),-quick)
 
-# Peers that would be built first may be missing, and siege, whose namespaces a container may
-# forbid.
+# Peers that would be built first may be missing, and the clients siege and wrk, whose
+# namespaces a container may forbid.
 .PHONY: paper-quick
 paper-quick: # The small evaluation, unoptimized, in ten minutes
 	@tools/need build nginx nginx-lua openssl redis postgresql apache haproxy php
 	$(CARGO) build --locked --workspace
 	target/debug/sekisho-bench paper --quick --sekisho target/debug/sekisho \
-		--without caddy,nginx-1.28,siege --out target/paper-debug
+		--without caddy,nginx-1.28,siege,wrk --out target/paper-debug
 
 # RESULTS=… takes another folder than the one that is committed.
 .PHONY: evaluation

@@ -7,7 +7,7 @@ use std::process::Command;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::measure::siege;
+use super::measure::namespace;
 use super::options::Binary;
 use super::rows::{Case, Measure, Row, Setup};
 use super::setup::{HYBRID, Place, launch};
@@ -36,6 +36,8 @@ pub(crate) enum PeerKind {
     NginxNext,
     /// The client of some rows.
     Siege,
+    /// The client of others.
+    Wrk,
 }
 
 /// What a peer lacks.
@@ -49,10 +51,11 @@ pub(crate) enum Lack {
 impl LeftOut {
     /// Returns None if the case can run.
     pub(crate) fn find(place: Place<'_>, row: &Row, case: &Case) -> Option<Self> {
-        if matches!(row.measure, Measure::Siege { .. }) && !siege::is_installed() {
+        let client = PeerKind::of_client(row.measure);
+        if let Some((peer, program)) = client.filter(|(_, program)| !namespace::has(program)) {
             return Some(Self {
-                case: format!("siege for {}", case.label),
-                peer: PeerKind::Siege,
+                case: format!("{program} for {}", case.label),
+                peer,
                 lack: Lack::Program,
             });
         }
@@ -93,6 +96,15 @@ impl PeerKind {
         }
     }
 
+    /// Returns the client of a row that is not the harness's own, with its program.
+    fn of_client(measure: Measure) -> Option<(Self, &'static str)> {
+        match measure {
+            Measure::Siege { .. } => Some((Self::Siege, "siege")),
+            Measure::Wrk { .. } => Some((Self::Wrk, "wrk")),
+            _ => None,
+        }
+    }
+
     fn is_installed(self, place: Place<'_>) -> bool {
         let program = match self {
             Self::Apache => &place.options.apache,
@@ -100,7 +112,8 @@ impl PeerKind {
             Self::HaProxy => &place.options.haproxy,
             Self::Nginx => &place.options.nginx,
             Self::NginxNext => &place.options.nginx_next,
-            Self::Siege => return siege::is_installed(),
+            Self::Siege => return namespace::has("siege"),
+            Self::Wrk => return namespace::has("wrk"),
         };
         let run = Command::new(program).arg("-v").output();
         !run.is_err_and(|error| error.kind() == ErrorKind::NotFound)

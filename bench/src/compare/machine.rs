@@ -29,6 +29,8 @@ pub(crate) fn facts(options: &Options, support: &Support) -> Vec<(String, String
             output(Path::new("redis-server"), &["--version"], 1),
         ),
         ("PostgreSQL", postgres()),
+        ("siege", output(Path::new("siege"), &["-V"], 1)),
+        ("wrk", output(Path::new("wrk"), &["-v"], 1)),
         ("sekisho", build(Some(sekisho))),
         ("baseline", build(options.against.as_deref())),
         ("trained build", build(options.trained.as_deref())),

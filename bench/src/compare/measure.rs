@@ -6,14 +6,16 @@ mod herd;
 mod hits;
 mod loaded;
 mod month;
+pub(crate) mod namespace;
 mod operations;
 mod propagation;
 mod reload;
-pub(crate) mod siege;
+mod siege;
 mod soak;
 mod start_up;
 mod stuck;
 mod waiting;
+mod wrk;
 
 use std::time::Duration;
 
@@ -130,6 +132,10 @@ impl<'a> Subject<'a> {
             Measure::Reload => self.reload().await,
             Measure::FirstPage => self.first_page().await,
             Measure::Siege { clients, each } => self.siege(clients, each).await,
+            Measure::Wrk {
+                connections,
+                seconds,
+            } => self.wrk(connections, seconds).await,
         }
     }
 

@@ -75,7 +75,8 @@ impl Row {
             | Measure::Hits
             | Measure::Reload
             | Measure::FirstPage
-            | Measure::Siege { .. } => false,
+            | Measure::Siege { .. }
+            | Measure::Wrk { .. } => false,
         };
         // A build needs neither PHP nor peers.
         works && !self.heavy && !self.needs_php()
@@ -209,6 +210,8 @@ pub(crate) enum Measure {
     FirstPage,
     /// Seconds in which siege's clients have had this many pages each, of any hosts.
     Siege { clients: u64, each: u64 },
+    /// CPU time of the server per request that wrk sends on connections that stay open.
+    Wrk { connections: usize, seconds: u64 },
 }
 
 impl Measure {

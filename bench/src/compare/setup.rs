@@ -230,7 +230,9 @@ impl Frame<'_> {
             scratch: &self.scratch,
             address: self.address,
             connections: match self.row.measure {
-                Measure::Requests { connections, .. } => connections,
+                Measure::Requests { connections, .. } | Measure::Wrk { connections, .. } => {
+                    connections
+                }
                 _ => 0,
             },
         };

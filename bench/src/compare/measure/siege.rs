@@ -3,13 +3,13 @@
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use std::process::Command as Blocking;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::namespace::NAMESPACE;
 use super::{CLIENT_BOUND, OPERATION_BOUND, Sample, Subject, mib};
 use crate::compare::meter::Meter;
 use crate::compare::rows::figure;
@@ -58,16 +58,6 @@ impl Subject<'_> {
     }
 }
 
-/// Returns whether siege is there, and a namespace in which it has names of its own.
-pub(crate) fn is_installed() -> bool {
-    let mut namespace = Blocking::new(NAMESPACE[0]);
-    let there = namespace
-        .args(&NAMESPACE[1..])
-        .arg("command -v siege")
-        .output();
-    there.is_ok_and(|output| output.status.success())
-}
-
 /// Asks for pages of any hosts, without rests between them, and for figures as JSON. What
 /// siege says of its settings comes first.
 fn script(clients: u64, each: u64) -> String {
@@ -104,8 +94,6 @@ impl Said {
     }
 }
 
-/// Runs a script that sees other mounts: siege asks the system for the addresses of hosts.
-const NAMESPACE: [&str; 5] = ["unshare", "--map-root-user", "--mount", "sh", "-c"];
 /// A connection for each page, and no page within a page.
 const SETTINGS: &str = "\
 verbose = false

@@ -21,6 +21,10 @@ pub(super) const THROUGHPUT: Part = Part {
         tls12("tls12-100", 100),
         tls12("tls12-500", 500),
         tls12("tls12-1000", 1_000),
+        wrk("wrk-10", 10),
+        wrk("wrk-100", 100),
+        wrk("wrk-500", 500),
+        wrk("wrk-1000", 1_000),
     ],
     tests: &[],
     minutes: [35, 3],
@@ -53,6 +57,20 @@ const fn tls12(id: &'static str, connections: usize) -> Row {
         version: Version::Tls12,
         cases: CASES,
         ..tls13(id, connections)
+    }
+}
+
+/// The client of the papers, with their suite. It asks for one host alone.
+const fn wrk(id: &'static str, connections: usize) -> Row {
+    Row {
+        title: "TLS 1.2, ECDHE-RSA-AES128-GCM-SHA256, requests by wrk",
+        measure: Measure::Wrk {
+            connections,
+            seconds: 5,
+        },
+        heavy: connections != 100,
+        most_rounds: 3,
+        ..tls12(id, connections)
     }
 }
 
