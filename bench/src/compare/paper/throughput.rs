@@ -27,7 +27,7 @@ pub(super) const THROUGHPUT: Part = Part {
         wrk("wrk-1000", 1_000),
     ],
     tests: &[],
-    minutes: [35, 3],
+    minutes: [45, 4],
     disk: [GIB, GIB],
 };
 
@@ -66,10 +66,12 @@ const fn wrk(id: &'static str, connections: usize) -> Row {
         title: "TLS 1.2, ECDHE-RSA-AES128-GCM-SHA256, requests by wrk",
         measure: Measure::Wrk {
             connections,
-            seconds: 5,
+            seconds: 10,
         },
         heavy: connections != 100,
-        most_rounds: 3,
+        // Its handshakes are part of the work, which the papers' claim leaves out.
+        goals: &[],
+        most_rounds: 2,
         ..tls12(id, connections)
     }
 }
