@@ -72,7 +72,7 @@ enum Command {
     #[command(after_help = renewal_year::EXAMPLES)]
     RenewalYear(renewal_year::Options),
     /// Look up hosts among millions while others write, without and under a snapshot.
-    #[command(after_help = scale::EXAMPLES)]
+    #[command(after_help = scale::EXAMPLES, args_override_self = true)]
     Scale(scale::Options),
     /// Answer requests of a proxy, on many loopback addresses.
     #[command(after_help = upstream::EXAMPLES)]

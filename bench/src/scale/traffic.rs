@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use hdrhistogram::Histogram;
+use sekisho_bench::table::Figures;
 use sekisho_certs::seal::Sealer;
 use sekisho_certs::store::{BoxFuture, Document, DocumentId, DocumentKind, Precondition, Write};
 use sekisho_certs::{
@@ -60,6 +61,19 @@ impl Window {
     /// Returns the p99 of lookups, in microseconds.
     pub(super) fn p99(&self) -> f64 {
         self.lookups.value_at_quantile(0.99) as f64
+    }
+
+    pub(super) fn figures(&self) -> Figures {
+        let ms = |quantile| self.lookups.value_at_quantile(quantile) as f64 / 1000.0;
+        let rate = |count: u64| count as f64 / self.length.as_secs_f64();
+        vec![
+            ("lookup p99 ms", ms(0.99)),
+            ("lookup p50 ms", ms(0.5)),
+            ("lookup max ms", ms(1.0)),
+            ("lookups per second", rate(self.lookups.len())),
+            ("announced writes per second", rate(self.announced)),
+            ("unannounced writes per second", rate(self.unannounced)),
+        ]
     }
 
     pub(super) fn line(&self) -> String {

@@ -57,8 +57,23 @@ pub(super) const OTHERS: Part = Part {
             arguments: &["chaos"],
             quick: None,
         },
+        Test {
+            id: "scale",
+            program: BENCH,
+            arguments: &["scale", "--hosts=2000000", "--minutes=3"],
+            quick: Some(&[
+                "--hosts=20000",
+                "--minutes=0.03",
+                "--pairs=1",
+                "--lookups=100",
+                "--announced=8",
+                "--unannounced=24",
+                // A window of two seconds tells nothing of the p99.
+                "--most=50",
+            ]),
+        },
     ],
-    minutes: [60, 2],
+    minutes: [75, 2],
     disk: [4 * GIB, GIB],
 };
 
