@@ -200,7 +200,7 @@ def month(row_name, title):
                 points = [(point["day"], point[name]) for point in case["series"]["points"]]
                 look = style(case["label"], theme) | {"marker": ""}
                 axes.plot(*zip(*points), label=case["label"], linewidth=1.2, **look)
-                if case["series"]["ended"]:
+                if case["series"]["ended"] and points:
                     axes.plot(*points[-1], "x", color=look["color"], markersize=9)
             axes.set_title(y, loc="left", fontsize=9)
             axes.set_ylim(bottom=0)

@@ -142,6 +142,13 @@ pub fn address_space(root: u32) -> Result<u64> {
     Ok(sum)
 }
 
+/// Returns the most bytes of address space that one process has had.
+pub fn peak_address_space(pid: u32) -> Result<u64> {
+    let file = format!("/proc/{pid}/status");
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+    kib_of(&text, "VmPeak:")
+}
+
 /// Returns all threads of the process and of its descendants.
 pub fn threads(root: u32) -> Result<BTreeSet<u32>> {
     let mut threads = BTreeSet::new();
@@ -287,6 +294,7 @@ mod tests {
         assert!(Memory::read(id).unwrap().rss > 1024 * 1024);
         assert!(resident(id).unwrap() > 1024 * 1024);
         assert!(available_memory().unwrap() > 1024 * 1024);
+        assert!(peak_address_space(id).unwrap() >= resident(id).unwrap());
         assert!(own_cpu(id).unwrap() <= cpu_with_ended(id).unwrap());
         CpuTime::read(id).unwrap();
     }

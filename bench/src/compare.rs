@@ -8,6 +8,7 @@ mod client;
 mod counters;
 mod hanging;
 mod left_out;
+mod limit;
 mod machine;
 mod mark;
 mod markdown;

@@ -27,7 +27,11 @@ pub(crate) fn render(report: &Report) -> String {
 
 fn summary_line(row: &RowResult, case: &CaseResult) -> String {
     let (figure, ratio) = case.figures.first().map_or_else(
-        || ("failed".to_owned(), String::new()),
+        || {
+            let ended = case.series.ended.as_ref();
+            let ended = ended.map(|ended| format!("ended {ended}"));
+            (ended.unwrap_or_else(|| "failed".to_owned()), String::new())
+        },
         |figure| {
             let value = format!("{} {}", number(figure.median), mark::name(case, figure));
             (value, ratio(figure))

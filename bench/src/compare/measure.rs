@@ -1,6 +1,7 @@
 //! Measures samples of a case.
 
 mod beside;
+mod figures;
 mod first_byte;
 mod herd;
 mod hits;
@@ -19,12 +20,14 @@ mod wrk;
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use tokio::time::sleep;
 
+use self::figures::{growth, mib, millis};
 use self::loaded::Rate;
 pub(crate) use self::month::{FAILED, Series};
 use super::client::{Client, Load, Work};
+use super::limit;
 use super::options::Binary;
 use super::rows::{Asked, Case, Content, Measure, Row, Setup, figure};
 use super::server::{Launch, Server};
@@ -45,6 +48,8 @@ pub(crate) struct Subject<'a> {
     /// Name of the case's files: row and number.
     name: String,
     server: Option<Server>,
+    /// Command of the server that was started last.
+    launched: Option<Launch>,
     /// Number of hosts requested so far. Each walk continues there: no host
     /// repeats before all had a turn.
     walked: usize,
@@ -71,6 +76,7 @@ impl<'a> Subject<'a> {
             binary,
             name,
             server: None,
+            launched: None,
             walked: 0,
             rate: None,
             commands: Vec::new(),
@@ -137,6 +143,12 @@ impl<'a> Subject<'a> {
                 seconds,
             } => self.wrk(connections, seconds).await,
         }
+    }
+
+    /// Returns how the server ended if that was for lack of memory under its limit, which is a
+    /// result as well.
+    pub(crate) fn ending(&self, error: &Error) -> Option<String> {
+        limit::ending(error, self.launched.as_ref()?)
     }
 
     async fn idle_memory(&mut self, connections: usize, http2: bool) -> Result<Sample> {
@@ -290,6 +302,7 @@ impl<'a> Subject<'a> {
 
     async fn start(&mut self, launch: &Launch) -> Result<Server> {
         self.commands.push(launch.command());
+        self.launched = Some(launch.clone());
         Server::start(launch).await
     }
 
@@ -302,30 +315,11 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Returns the growth of PSS, in which a page shared by two processes counts
-/// once.
-fn growth(before: Memory, after: Memory, things: usize) -> Sample {
-    let grown = after.pss as f64 - before.pss as f64;
-    vec![
-        (figure::EACH, grown / 1024.0 / things as f64),
-        (figure::RSS, mib(after.rss)),
-        (figure::PSS, mib(after.pss)),
-    ]
-}
-
 fn walk(count: u64) -> Work {
     Work::Handshakes {
         count,
         resumed: false,
     }
-}
-
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / 1024.0 / 1024.0
-}
-
-fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
 }
 
 const HANDSHAKE_WARMUP: u64 = 500;

@@ -173,7 +173,7 @@ impl Running<'_> {
     }
 
     async fn sample(&mut self, progress: &str) {
-        if self.error.is_some() {
+        if self.error.is_some() || self.subject.series.ended.is_some() {
             return;
         }
         let label = self.label();
@@ -184,10 +184,16 @@ impl Running<'_> {
                 }
                 self.samples.push(sample);
             }
-            Err(error) => {
-                eprintln!("{progress} {label} failed: {error:#}");
-                self.error = Some(format!("{error:#}"));
-            }
+            Err(error) => match self.subject.ending(&error) {
+                Some(ended) => {
+                    eprintln!("{progress} {label} ended {ended}");
+                    self.subject.series.ended = Some(ended);
+                }
+                None => {
+                    eprintln!("{progress} {label} failed: {error:#}");
+                    self.error = Some(format!("{error:#}"));
+                }
+            },
         }
     }
 }

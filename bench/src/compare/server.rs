@@ -9,8 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
+use super::limit::{self, Room};
 use sekisho_bench::accounting::{CpuTime, Memory, address_space, tree};
 use sekisho_bench::load::client::Client;
 use sekisho_bench::metrics::Metrics;
@@ -42,6 +43,8 @@ pub(crate) struct Launch {
     /// Field of the request that tells whether the server serves, if it needs one.
     pub(crate) field: Option<&'static str>,
     pub(crate) bound: Duration,
+    /// Bytes that each process may have; None for a server without a limit.
+    pub(crate) limit: Option<u64>,
 }
 
 impl Server {
@@ -61,6 +64,9 @@ impl Server {
             .process_group(0)
             .spawn()
             .context("cannot run taskset")?;
+        if let Some(bytes) = launch.limit {
+            limit::set(child.id(), bytes)?;
+        }
         let mut server = Self {
             child,
             address: launch.address,
@@ -74,6 +80,7 @@ impl Server {
 
     async fn wait(&mut self, launch: &Launch, probe: &Client, begin: Instant) -> Result<()> {
         let mut buffer = Vec::new();
+        let mut room = Room::new(launch.limit);
         loop {
             let visit = probe.visit(&launch.first_host, Some(PAGE), &mut buffer);
             let Err(failure) = visit.await else {
@@ -81,8 +88,10 @@ impl Server {
             };
             let log = launch.log.display();
             if let Some(status) = self.child.try_wait()? {
-                bail!("ended at start ({status}); it wrote {log}");
+                let error = anyhow!("ended at start ({status}); it wrote {log}");
+                return Err(room.explain(error));
             }
+            room.look(self.child.id());
             if begin.elapsed() > launch.bound {
                 let seconds = launch.bound.as_secs();
                 let kind = failure.kind();
@@ -152,7 +161,9 @@ impl Launch {
     pub(crate) fn command(&self) -> String {
         let program = self.program.display();
         let arguments = self.arguments.join(" ");
-        let command = format!("taskset -c {} {program} {arguments}", self.core);
+        let limit = self.limit.map(|bytes| format!("prlimit --as={bytes} "));
+        let limit = limit.unwrap_or_default();
+        let command = format!("{limit}taskset -c {} {program} {arguments}", self.core);
         match env::current_dir() {
             Ok(here) => command.replace(&format!("{}/", here.display()), ""),
             Err(_) => command,

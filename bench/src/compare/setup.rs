@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use super::Options;
 use super::apache::Apache;
 use super::counters::Support;
+use super::limit;
 use super::nginx::{Certificates, Nginx};
 use super::options::Binary;
 use super::password;
@@ -76,6 +77,7 @@ pub(crate) fn launch(
         log: place.log(name, "server"),
         address: free_address()?,
         workers,
+        is_peer: !case.setup.is_sekisho(),
     };
     match case.setup {
         Setup::Nginx { loaded, file_cache } => frame.nginx(loaded, file_cache, preload),
@@ -119,6 +121,7 @@ struct Frame<'a> {
     log: PathBuf,
     address: SocketAddr,
     workers: usize,
+    is_peer: bool,
 }
 
 impl Frame<'_> {
@@ -348,6 +351,10 @@ impl Frame<'_> {
             version: self.row.version,
             field: self.row.field(),
             bound,
+            limit: match self.is_peer {
+                true => Some(limit::three_quarters()?),
+                false => None,
+            },
         })
     }
 }

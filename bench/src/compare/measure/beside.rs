@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::operations::operation_figures;
+use super::figures::operation_figures;
 use super::{Memory, Sample, Subject};
 use crate::compare::client::CONCURRENCY;
 use crate::compare::meter::Meter;

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail, ensure};
 use tokio::task::spawn_blocking;
 
-use super::operations::operation_figures;
+use super::figures::operation_figures;
 use super::{Load, Sample, Subject, Work, mib, walk};
 use crate::compare::meter::Meter;
 use crate::compare::pages;

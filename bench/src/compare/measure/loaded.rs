@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::operations::busy;
+use super::figures::busy;
 use super::{HANDSHAKE_WARMUP, Load, Sample, Subject, Work, walk};
 use crate::compare::meter::Meter;
 use crate::compare::pages;

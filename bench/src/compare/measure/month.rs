@@ -6,11 +6,11 @@ mod way;
 mod writer;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Error, Result, ensure};
+use anyhow::{Context, Result};
 use tokio::time::sleep;
 
 use self::plan::{Plan, Step};
@@ -19,11 +19,12 @@ pub(crate) use self::series::{FAILED, Series};
 use self::way::{Import, Reload, Way};
 use self::writer::Writer;
 use super::{Sample, Subject, mib};
+use crate::compare::limit;
 use crate::compare::rows::Setup;
 use crate::compare::server::{Launch, PAGE, Server};
 use crate::compare::setup;
 use crate::fixtures::{Folder, HOST_PATTERN, host_name};
-use sekisho_bench::accounting::{available_memory, cpu_with_ended, own_cpu};
+use sekisho_bench::accounting::{cpu_with_ended, own_cpu};
 use sekisho_bench::load::Outcome;
 
 impl Subject<'_> {
@@ -33,12 +34,8 @@ impl Subject<'_> {
         let short = self.place.options.is_short();
         let plan = Plan::new(self.row.hosts.count(short), times, short);
         let (place, row, case) = (self.place, self.row, self.case);
-        let mut launch = setup::launch(place, row, case, self.binary, &self.name, None, 1)?;
+        let launch = setup::launch(place, row, case, self.binary, &self.name, None, 1)?;
         let ground = self.lay_out(&launch, plan.from)?;
-        let limit = match case.setup {
-            Setup::Nginx { .. } => Some(limit(&mut launch)?),
-            _ => None,
-        };
         self.commands.push(launch.command());
         self.series = Series::default();
         let mut sums = Sums::new()?;
@@ -47,7 +44,7 @@ impl Subject<'_> {
         if let Err(error) = run.await {
             let point = self.series.points.last();
             let (day, hosts) = point.map_or((0.0, plan.from), |point| (point.day, point.due));
-            let ended = ending(&error, limit, &launch.log).ok_or(error)?;
+            let ended = limit::ending(&error, &launch).ok_or(error)?;
             self.series.ended = Some(format!("on day {day:.1}, of {hosts} hosts: {ended}"));
         }
         fs::remove_dir_all(&ground.folder)?;
@@ -215,28 +212,6 @@ fn link(from: Folder<'_>, to: Folder<'_>, hosts: usize) -> Result<()> {
     Ok(())
 }
 
-/// Lets each process of a server have three quarters of the memory that is free, so that it
-/// alone ends. Returns the bytes.
-fn limit(launch: &mut Launch) -> Result<u64> {
-    let bytes = available_memory()? / 4 * 3;
-    ensure!(bytes > 0, "no memory is free");
-    let program = launch.program.display().to_string();
-    launch
-        .arguments
-        .splice(0..0, [format!("--as={bytes}"), program]);
-    launch.program = "prlimit".into();
-    Ok(bytes)
-}
-
-/// Returns how a server with this limit ended; None if it had none, or ended otherwise.
-fn ending(error: &Error, limit: Option<u64>, log: &Path) -> Option<String> {
-    let limit = limit?;
-    let said = fs::read_to_string(log).unwrap_or_default();
-    let lacked = NO_MEMORY.iter().any(|text| said.contains(text));
-    let mib = limit >> 20;
-    lacked.then(|| format!("each process may have {mib} MiB; {error:#}"))
-}
-
 /// Returns the arguments of visitors that verify chain and name. They come by the clock, to
 /// hosts by their popularity.
 fn visitors(step: Step, hosts: usize, seed: usize) -> Vec<String> {
@@ -255,32 +230,8 @@ fn visitors(step: Step, hosts: usize, seed: usize) -> Vec<String> {
     ]
 }
 
-/// Texts of nginx and its OpenSSL for a lack of memory.
-const NO_MEMORY: [&str; 2] = ["Cannot allocate memory", "malloc failure"];
 /// Time between two readings of memory.
 const GLANCE: Duration = Duration::from_secs(1);
 const MOST_OPEN: usize = 1_000;
 /// Seconds after which a visitor leaves.
 const DEADLINE: u32 = 5;
-
-#[cfg(test)]
-mod tests {
-    use anyhow::anyhow;
-
-    use super::*;
-
-    #[test]
-    fn only_a_lack_of_memory_under_a_limit_is_a_result() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("log");
-        let ending = |said: &str, limit| {
-            fs::write(&log, said).unwrap();
-            ending(&anyhow!("it ended"), limit, &log)
-        };
-        let lack = "[emerg] malloc(16384) failed (12: Cannot allocate memory)";
-        let ended = ending(lack, Some(3 << 20)).unwrap();
-        assert_eq!(ended, "each process may have 3 MiB; it ended");
-        assert_eq!(ending(lack, None), None);
-        assert_eq!(ending("[emerg] no such file", Some(3 << 20)), None);
-    }
-}

@@ -3,13 +3,11 @@
 use anyhow::{Result, ensure};
 
 use super::beside::Beside;
-use super::{Sample, Subject, mib};
+use super::figures::operation_figures;
+use super::{Sample, Subject};
 use crate::compare::client::Work;
-use crate::compare::meter::{Meter, Used};
+use crate::compare::meter::Meter;
 use crate::compare::pages;
-use crate::compare::rows::figure;
-use sekisho_bench::accounting::Memory;
-use sekisho_bench::load::Outcome;
 
 impl Subject<'_> {
     /// Measures CPU time per operation. The server is kept for the next sample.
@@ -42,31 +40,4 @@ impl Subject<'_> {
         figures.splice(1..1, beside);
         Ok(figures)
     }
-}
-
-pub(super) fn operation_figures(outcome: &Outcome, used: &Used, memory: Memory) -> Sample {
-    let operations = outcome.operations.max(1) as f64;
-    let seconds = used.cpu.as_secs_f64();
-    let mut figures = vec![(figure::CPU, seconds * 1e6 / operations)];
-    let counted = used.counted.iter();
-    figures.extend(counted.map(|(name, sum)| (*name, sum / operations)));
-    figures.extend([
-        (figure::RATE, outcome.per_second),
-        (figure::BUSY, busy(used, outcome)),
-        (figure::CLIENT_BUSY, outcome.core_percent),
-        (figure::P50, outcome.operation_us.p50 as f64),
-        (figure::P99, outcome.operation_us.p99 as f64),
-        (figure::RSS, mib(memory.rss)),
-        (figure::PSS, mib(memory.pss)),
-    ]);
-    if outcome.resumed > 0 {
-        let share = 100.0 * outcome.resumed as f64 / outcome.handshakes.max(1) as f64;
-        figures.push((figure::RESUMED, share));
-    }
-    figures
-}
-
-/// Returns the percentage of its core that a server used.
-pub(super) fn busy(used: &Used, outcome: &Outcome) -> f64 {
-    100.0 * used.cpu.as_secs_f64() / outcome.seconds.max(1e-9)
 }

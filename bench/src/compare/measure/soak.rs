@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::operations::operation_figures;
+use super::figures::operation_figures;
 use super::{Sample, Subject, figure, walk};
 use crate::compare::meter::Meter;
 

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, ensure};
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::figures::operation_figures;
 use super::namespace::NAMESPACE;
-use super::operations::operation_figures;
 use super::{CLIENT_BOUND, Sample, Subject};
 use crate::compare::meter::Meter;
 use crate::compare::server::PAGE;
