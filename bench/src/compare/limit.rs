@@ -60,12 +60,16 @@ impl Room {
         }
     }
 
-    /// Adds to the error of a server that ended whether it had taken most of its room.
     pub(crate) fn explain(&self, error: Error) -> Error {
-        match self.limit {
-            Some(limit) if self.peak >= limit / 4 * 3 => error.context(Full(self.peak)),
-            _ => error,
-        }
+        explain(error, self.limit, self.peak)
+    }
+}
+
+/// Adds to the error of a server whether it had taken most of its room.
+pub(crate) fn explain(error: Error, limit: Option<u64>, peak: u64) -> Error {
+    match limit {
+        Some(limit) if peak >= limit / 4 * 3 => error.context(Full(peak)),
+        _ => error,
     }
 }
 
@@ -135,19 +139,15 @@ mod tests {
 
     #[test]
     fn a_server_that_took_most_of_its_room_ended_for_it() {
-        let room = |limit, peak| Room {
-            peak,
-            ..Room::new(limit)
-        };
         for (limit, peak, is_full) in [
             (Some(4 << 30), 3 << 30, true),
             (Some(4 << 30), 2 << 30, false),
             (None, 3 << 30, false),
         ] {
-            let error = room(limit, peak).explain(anyhow!("ended at start"));
+            let error = explain(anyhow!("ended at start"), limit, peak);
             assert_eq!(error.is::<Full>(), is_full, "{error:#}");
         }
-        let error = room(Some(4 << 30), 3 << 30).explain(anyhow!("ended at start"));
+        let error = explain(anyhow!("ended at start"), Some(4 << 30), 3 << 30);
         assert_eq!(
             format!("{error:#}"),
             "it had taken 3072 MiB: ended at start"

@@ -24,7 +24,7 @@ use crate::compare::rows::Setup;
 use crate::compare::server::{Launch, PAGE, Server};
 use crate::compare::setup;
 use crate::fixtures::{Folder, HOST_PATTERN, host_name};
-use sekisho_bench::accounting::{cpu_with_ended, own_cpu};
+use sekisho_bench::accounting::{cpu_with_ended, own_cpu, peak_address_space};
 use sekisho_bench::load::Outcome;
 
 impl Subject<'_> {
@@ -117,7 +117,10 @@ impl Subject<'_> {
             });
             (*cpu, read) = (used, at);
         }
-        writer.end()
+        // nginx refuses a reload for which it finds no memory, and often names another reason.
+        let peak = peak_address_space(server.pid())?;
+        let ended = writer.end();
+        ended.map_err(|error| limit::explain(error, launch.limit, peak))
     }
 
     fn cpu(&self, server: &Server) -> Result<Cpu> {
