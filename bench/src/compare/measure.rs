@@ -11,6 +11,7 @@ pub(crate) mod namespace;
 mod operations;
 mod propagation;
 mod reload;
+mod servers;
 mod siege;
 mod soak;
 mod start_up;
@@ -142,6 +143,7 @@ impl<'a> Subject<'a> {
                 connections,
                 seconds,
             } => self.wrk(connections, seconds).await,
+            Measure::Servers { servers, count } => self.servers(servers, count).await,
         }
     }
 

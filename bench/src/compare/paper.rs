@@ -12,6 +12,7 @@ mod month;
 mod others;
 mod part;
 mod preload;
+mod servers;
 mod stuck;
 mod test;
 mod throughput;

@@ -76,7 +76,8 @@ impl Row {
             | Measure::Reload
             | Measure::FirstPage
             | Measure::Siege { .. }
-            | Measure::Wrk { .. } => false,
+            | Measure::Wrk { .. }
+            | Measure::Servers { .. } => false,
         };
         // A build needs neither PHP nor peers.
         works && !self.heavy && !self.needs_php()
@@ -212,6 +213,8 @@ pub(crate) enum Measure {
     Siege { clients: u64, each: u64 },
     /// CPU time of the server per request that wrk sends on connections that stay open.
     Wrk { connections: usize, seconds: u64 },
+    /// Handshakes by servers of one store, and the time until all serve a new host.
+    Servers { servers: usize, count: u64 },
 }
 
 impl Measure {

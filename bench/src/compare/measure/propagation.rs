@@ -67,7 +67,11 @@ impl Subject<'_> {
 }
 
 /// Returns when a handshake first showed this certificate.
-async fn shows(client: &Client, host: &str, leaf: &CertificateDer<'_>) -> Result<Instant> {
+pub(super) async fn shows(
+    client: &Client,
+    host: &str,
+    leaf: &CertificateDer<'_>,
+) -> Result<Instant> {
     let begin = Instant::now();
     while begin.elapsed() < BOUND {
         // A new host is refused until the change arrives.
@@ -140,6 +144,6 @@ impl Seen {
 const SERVERS: usize = figure::SEEN_EACH.len();
 /// Pause between two handshakes with one server: 500 per second cost it little.
 const PAUSE: Duration = Duration::from_millis(1);
-const HANDSHAKE: Duration = Duration::from_secs(5);
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Far more than the promised 100 ms.
 const BOUND: Duration = Duration::from_secs(5);

@@ -8,6 +8,7 @@ use super::super::scripts::{HOOKED, HOOKED_REDIS};
 use super::super::sekisho::{Copies, Store};
 use super::super::table::{BASE, FULL, NGINX, NGINX_VARIABLE, SEKISHO, cold_from, nginx, sekisho};
 use super::part::{GIB, Part};
+use super::servers::servers;
 use crate::fixtures::KeyKind;
 use sekisho_bench::tls::{Group, Version};
 
@@ -68,9 +69,12 @@ pub(super) const HANDSHAKES: Part = Part {
         relay("relay-0ms", 0),
         relay("relay-1ms", 1),
         relay("relay-5ms", 5),
+        servers("servers-2", 2),
+        servers("servers-4", 4),
+        servers("servers-8", 8),
     ],
     tests: &[],
-    minutes: [90, 4],
+    minutes: [95, 5],
     disk: [4 * GIB, GIB],
 };
 

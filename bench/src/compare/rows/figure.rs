@@ -55,3 +55,4 @@ pub(crate) const FIRST_PAGE: &str = "first page ms";
 pub(crate) const PSS_BEFORE: &str = "PSS MiB before";
 pub(crate) const PSS_PEAK: &str = "PSS MiB at most";
 pub(crate) const SIEGE: &str = "siege s";
+pub(crate) const STORE_BUSY: &str = "store core %";
