@@ -7,6 +7,7 @@ mod catalog;
 mod client;
 mod counters;
 mod hanging;
+mod kernel;
 mod left_out;
 mod limit;
 mod machine;

@@ -92,6 +92,12 @@ pub(crate) enum Work {
     Herd {
         connections: usize,
     },
+    /// Connections with a request for a CGI program each, always some at a time or at a rate.
+    /// Their handshakes are resumed: a full one would be much of a program's time.
+    Programs {
+        count: u64,
+        rate: Option<u32>,
+    },
 }
 
 impl Load {
@@ -101,7 +107,8 @@ impl Load {
             | Work::Popular { count, .. }
             | Work::Streams { count, .. }
             | Work::Downloads { count }
-            | Work::FirstByte { count } => count,
+            | Work::FirstByte { count }
+            | Work::Programs { count, .. } => count,
             Work::Requests { connections, each }
             | Work::AnyHost { connections, each }
             | Work::Echoes { connections, each } => connections as u64 * each,
@@ -142,7 +149,7 @@ impl Load {
         match self.work {
             Work::Downloads { .. } => LARGE_FILE,
             Work::Echoes { .. } => "/ws",
-            Work::FirstByte { .. } => PROGRAM,
+            Work::FirstByte { .. } | Work::Programs { .. } => PROGRAM,
             _ => PAGE,
         }
     }
@@ -227,6 +234,13 @@ impl Work {
                 format!("--handshakes={connections}"),
                 format!("--concurrency={connections}"),
             ],
+            Self::Programs { count, rate } => {
+                let open = rate.map_or(CONCURRENCY, |_| MAX_OPEN);
+                let all = ["--resume=resumed".into(), format!("--handshakes={count}")];
+                let rate = rate.map(|rate| format!("--rate={rate}"));
+                let all = all.into_iter().chain(rate);
+                all.chain([format!("--concurrency={open}")]).collect()
+            }
         }
     }
 }

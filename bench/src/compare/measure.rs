@@ -9,6 +9,7 @@ mod loaded;
 mod month;
 pub(crate) mod namespace;
 mod operations;
+mod programs;
 mod propagation;
 mod reload;
 mod servers;
@@ -143,6 +144,7 @@ impl<'a> Subject<'a> {
                 connections,
                 seconds,
             } => self.wrk(connections, seconds).await,
+            Measure::Programs { count, seconds } => self.programs(count, seconds).await,
             Measure::Servers { servers, count } => self.servers(servers, count).await,
         }
     }

@@ -77,6 +77,7 @@ impl Row {
             | Measure::FirstPage
             | Measure::Siege { .. }
             | Measure::Wrk { .. }
+            | Measure::Programs { .. }
             | Measure::Servers { .. } => false,
         };
         // A build needs neither PHP nor peers.
@@ -213,6 +214,9 @@ pub(crate) enum Measure {
     Siege { clients: u64, each: u64 },
     /// CPU time of the server per request that wrk sends on connections that stay open.
     Wrk { connections: usize, seconds: u64 },
+    /// Kernel's part of the CPU time of CGI programs, for so many seconds at half of the rate
+    /// that saturates.
+    Programs { count: u64, seconds: u64 },
     /// Handshakes by servers of one store, and the time until all serve a new host.
     Servers { servers: usize, count: u64 },
 }

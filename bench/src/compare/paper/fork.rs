@@ -23,9 +23,14 @@ pub(super) const FORK: Part = Part {
             true,
         ),
         row("fork-1000000", const { &[ours(1_000_000)] }, true),
+        load("cgi-100", const { &[apache(100), ours(100)] }, false),
+        load("cgi-2456", const { &[apache(2_456), ours(2_456)] }, true),
+        load("cgi-13408", const { &[apache(13_408), ours(13_408)] }, true),
+        load("cgi-22259", const { &[apache(22_259), ours(22_259)] }, true),
+        load("cgi-1000000", const { &[ours(1_000_000)] }, true),
     ],
     tests: &[],
-    minutes: [20, 1],
+    minutes: [40, 1],
     disk: [3 * GIB, GIB],
 };
 
@@ -39,6 +44,19 @@ const fn row(id: &'static str, cases: &'static [Case], heavy: bool) -> Row {
         cases,
         heavy,
         ..BASE
+    }
+}
+
+/// Programs under load.
+const fn load(id: &'static str, cases: &'static [Case], heavy: bool) -> Row {
+    Row {
+        title: "CPU time of CGI programs at half of the rate that saturates",
+        measure: Measure::Programs {
+            count: 300,
+            seconds: 20,
+        },
+        most_rounds: 3,
+        ..row(id, cases, heavy)
     }
 }
 
