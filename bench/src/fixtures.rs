@@ -128,6 +128,14 @@ impl Folder<'_> {
     }
 }
 
+/// Writes a file whose presence shows that something is complete: whole, or not at all if this
+/// process is killed.
+fn write_whole(file: &Path, text: &str) -> Result<()> {
+    let begun = file.with_extension("begun");
+    std::fs::write(&begun, text)?;
+    Ok(std::fs::rename(begun, file)?)
+}
+
 pub(crate) fn host_name(number: usize) -> String {
     HOST_PATTERN.replace("{n}", &number.to_string())
 }
