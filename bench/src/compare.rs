@@ -36,6 +36,7 @@ mod simulation;
 mod sites;
 mod stores;
 mod table;
+mod tied;
 mod upstreams;
 mod workspace;
 

@@ -12,6 +12,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::server::{LARGE_FILE, PAGE, PROGRAM};
+use super::tied;
 use sekisho_bench::accounting::own_cpu;
 use sekisho_bench::load::Outcome;
 use sekisho_bench::load::gate::READY;
@@ -263,8 +264,7 @@ impl Client {
         bound: Duration,
     ) -> Result<Self> {
         let log = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
-        let mut child = Command::new("taskset")
-            .args(["-c", &core.to_string()])
+        let mut child = Command::from(tied::command_on(core))
             .arg(std::env::current_exe()?)
             .args(arguments)
             .args(["--json", "--gate"])
@@ -273,7 +273,7 @@ impl Client {
             .stderr(log)
             .kill_on_drop(true)
             .spawn()
-            .context("cannot run taskset")?;
+            .context("cannot run setpriv")?;
         let input = child.stdin.take().context("the client has no input")?;
         let output = child.stdout.take().context("the client has no output")?;
         let mut client = Self {

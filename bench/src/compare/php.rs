@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -10,6 +10,7 @@ use tokio::net::UnixStream;
 use tokio::time::sleep;
 
 use super::server::terminate;
+use super::tied;
 
 /// Running php-fpm with one pool. Dropping it ends the process and its children.
 #[derive(Debug)]
@@ -25,8 +26,7 @@ impl Php {
         fs::write(&config, text(folder))?;
         let _ = fs::remove_file(&socket);
         let log = fs::File::create(folder.join("fpm.log"))?;
-        let process = Command::new("taskset")
-            .args(["-c", &core.to_string()])
+        let process = tied::command_on(core)
             .arg(program()?)
             .args(["--nodaemonize", "--allow-to-run-as-root", "--fpm-config"])
             .arg(&config)
@@ -34,7 +34,7 @@ impl Php {
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
-            .context("cannot run taskset")?;
+            .context("cannot run setpriv")?;
         let begun = Instant::now();
         while UnixStream::connect(&socket).await.is_err() {
             ensure!(

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::limit::{self, Room};
+use super::tied;
 use sekisho_bench::accounting::{CpuTime, Memory, address_space, tree};
 use sekisho_bench::load::client::Client;
 use sekisho_bench::metrics::Metrics;
@@ -53,17 +54,16 @@ impl Server {
         let log = File::create(&launch.log)
             .with_context(|| format!("cannot write {}", launch.log.display()))?;
         let begin = Instant::now();
-        let child = Command::new("taskset")
-            .args(["-c", &launch.core.to_string()])
+        let mut command = tied::command();
+        command
             .arg(&launch.program)
             .args(&launch.arguments)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
             // Apache sends SIGTERM to the whole group that it ends in.
-            .process_group(0)
-            .spawn()
-            .context("cannot run taskset")?;
+            .process_group(0);
+        let child = tied::spawn_on(launch.core, &mut command)?;
         if let Some(bytes) = launch.limit {
             limit::set(child.id(), bytes)?;
         }

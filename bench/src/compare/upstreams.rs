@@ -27,6 +27,7 @@ use super::password;
 use super::php::{self, Php};
 use super::rows::{Content, Row};
 use super::server::PROGRAM;
+use super::tied;
 use super::workspace::Workspace;
 use crate::fixtures::{Authority, Folder, host_name};
 use crate::upstream;
@@ -162,8 +163,7 @@ fn program(workspace: &Workspace, number: usize) -> serde_json::Value {
 pub(crate) async fn launch(core: usize, more: &[OsString]) -> Result<(Child, u16)> {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port();
-    let mut child = Command::new("taskset")
-        .args(["-c", &core.to_string()])
+    let mut child = Command::from(tied::command_on(core))
         .arg(std::env::current_exe()?)
         .args(["upstream", "--port", &port.to_string()])
         .args(more)
@@ -171,7 +171,7 @@ pub(crate) async fn launch(core: usize, more: &[OsString]) -> Result<(Child, u16
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .context("cannot run taskset")?;
+        .context("cannot run setpriv")?;
     let output = child
         .stdout
         .take()

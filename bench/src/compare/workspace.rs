@@ -17,6 +17,7 @@ use super::rows::Content;
 use super::sekisho::{Copies, Sekisho, Store};
 use super::server::{LARGE_FILE, PROGRAM};
 use super::services::Remote;
+use super::tied;
 use crate::fixtures::{self, Folder, KeyKind};
 use crate::upstream::LARGE;
 
@@ -255,8 +256,9 @@ fn held_space(folder: &Path) -> Result<u64> {
 
 fn command(sekisho: &Path, config: &Path, arguments: &[&str], log: &Path) -> Result<Command> {
     let log = fs::File::create(log)?;
-    let mut command = Command::new(sekisho);
+    let mut command = Command::from(tied::command());
     command
+        .arg(sekisho)
         .arg("--config")
         .arg(config)
         .args(arguments)

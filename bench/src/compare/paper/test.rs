@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
 
 use super::super::options::Options;
+use super::super::tied;
 use super::kept::{Kept, read};
 
 /// Test of a part.
@@ -31,7 +32,10 @@ impl Test {
     pub(crate) async fn run(&self, options: &Options) -> Result<Kept> {
         let own = std::env::current_exe().context("this program has no path")?;
         let json = options.work.join(format!("{}.json", self.id));
-        let mut command = Command::new(own.with_file_name(self.program));
+        // Of a run that was killed; an old result is none of this one.
+        let _ = fs::remove_file(&json);
+        let mut command = Command::from(tied::command());
+        command.arg(own.with_file_name(self.program));
         command.args(self.arguments).arg("--json").arg(&json);
         if self.program == SYSTEM {
             let binary = options.trained.as_ref().unwrap_or(&options.sekisho);
@@ -41,6 +45,7 @@ impl Test {
             command.args(self.quick.unwrap_or_default());
         }
         let line = format!("{:?}", command.as_std()).replace('"', "");
+        let line = line.replace(&format!("{} ", tied::TIE.join(" ")), "");
         eprintln!("{}: {line}", self.id);
         let child = command.spawn();
         let mut child = child.with_context(|| format!("cannot run {}", self.program))?;
