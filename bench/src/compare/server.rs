@@ -95,7 +95,7 @@ impl Server {
             if begin.elapsed() > launch.bound {
                 let seconds = launch.bound.as_secs();
                 let kind = failure.kind();
-                bail!("serves nothing after {seconds} s ({kind}); it wrote {log}");
+                bail!("does not serve the page after {seconds} s ({kind}); it wrote {log}");
             }
             // The client's core is idle otherwise, and a timer would round to 1
             // ms.
@@ -144,6 +144,7 @@ impl Launch {
             resume: None,
         };
         let client = Client::new(self.address, &offer, PROBE_DEADLINE)?;
+        let client = client.with_length(PAGE_SIZE);
         Ok(match self.field {
             Some(field) => client.with_field(field),
             None => client,
@@ -212,6 +213,8 @@ fn is_alive(pid: u32) -> bool {
 
 /// Page that all measurements request.
 pub(crate) const PAGE: &str = "/index.html";
+/// Bytes of this page, from whatever server.
+pub(crate) const PAGE_SIZE: usize = 612;
 /// CGI program.
 pub(crate) const PROGRAM: &str = "/cgi-bin/hello";
 /// File of 100 MB.

@@ -15,7 +15,7 @@ use super::hanging::Hanging;
 use super::options::{Binary, Options};
 use super::rows::Content;
 use super::sekisho::{Copies, Sekisho, Store};
-use super::server::{LARGE_FILE, PROGRAM};
+use super::server::{LARGE_FILE, PAGE_SIZE, PROGRAM};
 use super::services::Remote;
 use super::tied;
 use crate::fixtures::{self, Folder, KeyKind};
@@ -303,7 +303,6 @@ fn page() -> String {
 /// Program that starts nothing: `printf` is part of the shell.
 const PROGRAM_TEXT: &str = "#!/bin/sh\n\
     printf 'Content-Type: text/plain\\r\\nContent-Length: 6\\r\\n\\r\\nhello\\n'\n";
-const PAGE_SIZE: usize = 612;
 const CHECK_BOUND: Duration = Duration::from_secs(20);
 /// Longest import: a million pairs, each checked and sealed, on a slow disk.
 const IMPORT_BOUND: Duration = Duration::from_secs(3_600);

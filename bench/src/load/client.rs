@@ -32,6 +32,8 @@ pub struct Client {
     net: u8,
     /// Lines that the head of each request has beside its host.
     fields: String,
+    /// Length of the page of each visit; None for any.
+    length: Option<usize>,
     opened: Cell<u32>,
 }
 
@@ -45,6 +47,7 @@ impl Client {
             sources: 0,
             net: 1,
             fields: String::new(),
+            length: None,
             opened: Cell::new(0),
         })
     }
@@ -73,6 +76,14 @@ impl Client {
         self
     }
 
+    /// Lets a visit fail if the page has another length.
+    pub fn with_length(self, length: usize) -> Self {
+        Self {
+            length: Some(length),
+            ..self
+        }
+    }
+
     /// Returns how long a connection or a request may take.
     pub fn deadline(&self) -> Duration {
         self.deadline
@@ -91,7 +102,10 @@ impl Client {
             let handshake = start.elapsed();
             if let Some(path) = path {
                 let request = http::request(path, host, Connection::Close, &self.fields);
-                exchange(&mut stream, &request, buffer).await?;
+                let (_, length) = exchange(&mut stream, &request, buffer).await?;
+                if self.length.is_some_and(|wanted| wanted != length) {
+                    return Err(Failure::Response("another page"));
+                }
             } else {
                 stream.shutdown().await.map_err(Failure::Exchange)?;
             }
@@ -138,7 +152,7 @@ impl Client {
         let start = Instant::now();
         let fields = format!("{}{fields}", self.fields);
         let request = http::request(path, host, Connection::KeepAlive, &fields);
-        let begun = self.bounded(exchange(stream, &request, buffer)).await?;
+        let (begun, _) = self.bounded(exchange(stream, &request, buffer)).await?;
         Ok(begun.saturating_duration_since(start))
     }
 
@@ -201,7 +215,7 @@ async fn exchange(
     stream: &mut TlsStream<TcpStream>,
     request: &[u8],
     buffer: &mut Vec<u8>,
-) -> Result<Instant, Failure> {
+) -> Result<(Instant, usize), Failure> {
     let sent = stream.write_all(request).await;
     sent.map_err(Failure::Exchange)?;
     stream.flush().await.map_err(Failure::Exchange)?;

@@ -22,11 +22,11 @@ pub(crate) enum Connection {
 }
 
 /// Reads one response, up to the last byte of its body. Its status must be 200. Returns when
-/// its first bytes came.
+/// its first bytes came, and the length of the body.
 pub(crate) async fn read_response<S: AsyncRead + Unpin>(
     stream: &mut S,
     buffer: &mut Vec<u8>,
-) -> Result<Instant, Failure> {
+) -> Result<(Instant, usize), Failure> {
     buffer.clear();
     read_more(stream, buffer).await?;
     let begun = Instant::now();
@@ -53,7 +53,7 @@ pub(crate) async fn read_response<S: AsyncRead + Unpin>(
     if received > length {
         return Err(Failure::Response("more bytes than the Content-Length"));
     }
-    Ok(begun)
+    Ok((begun, length))
 }
 
 /// Reads until the peer ends the connection.
@@ -126,7 +126,8 @@ mod tests {
     #[tokio::test]
     async fn complete_responses_pass() {
         let mut stream = &b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"[..];
-        assert!(read_response(&mut stream, &mut Vec::new()).await.is_ok());
+        let read = read_response(&mut stream, &mut Vec::new()).await;
+        assert_eq!(read.unwrap().1, 5);
     }
 
     #[tokio::test]
