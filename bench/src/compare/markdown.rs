@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::condition;
 use super::mark;
 use super::report::{CaseResult, Figure, Grade, Report, RowResult, Verdict};
 
@@ -96,6 +97,10 @@ fn details(row: &RowResult) -> String {
         if let Some(ended) = &case.series.ended {
             let _ = writeln!(text, "\n{} ended early: {ended}.", case.label);
         }
+    }
+    let conditions = row.cases.iter().flat_map(|case| &case.machine);
+    if let Some(machine) = condition::describe(&conditions.collect::<Vec<_>>()) {
+        let _ = writeln!(text, "\n{machine}");
     }
     for case in &row.left_out {
         let _ = writeln!(text, "\nLeft out: {case}.");

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
+use super::condition::Condition;
 use super::left_out::LeftOut;
 use super::mark;
 use super::measure::{Sample, Series};
@@ -47,6 +48,9 @@ pub(crate) struct CaseResult {
     /// Readings over time, if the row has them.
     #[serde(default, skip_serializing_if = "Series::is_empty")]
     pub(crate) series: Series,
+    /// Of each round.
+    #[serde(default)]
+    pub(crate) machine: Vec<Condition>,
 }
 
 /// Figure of a case, with its values in all rounds.

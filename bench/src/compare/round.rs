@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::condition::{Condition, Watch};
 use super::left_out::LeftOut;
 use super::machine;
 use super::markdown::number;
@@ -33,6 +34,7 @@ pub(crate) async fn measure(
             ),
             divisor: turn.divisor,
             samples: Vec::new(),
+            machine: Vec::new(),
             error: missing
                 .and_then(|missing| missing.reason(turn.case.setup))
                 .map(str::to_owned),
@@ -154,6 +156,7 @@ struct Running<'a> {
     subject: Subject<'a>,
     divisor: Option<usize>,
     samples: Vec<Sample>,
+    machine: Vec<Condition>,
     /// Error of a failed case, which is not tried again.
     error: Option<String>,
 }
@@ -177,7 +180,10 @@ impl Running<'_> {
             return;
         }
         let label = self.label();
-        match self.subject.sample().await {
+        let watch = Watch::start();
+        let sampled = self.subject.sample().await;
+        self.machine.extend(watch.and_then(Watch::stop));
+        match sampled {
             Ok(sample) => {
                 if let Some((name, value)) = sample.first() {
                     eprintln!("{progress} {label}: {} {name}", number(*value));
@@ -204,6 +210,7 @@ fn results(options: &Options, row: &Row, running: &[Running<'_>]) -> Vec<CaseRes
         let mut result = CaseResult::new(case.label(), &case.samples, case.error.clone());
         result.commands.clone_from(&case.subject.commands);
         result.series.clone_from(&case.subject.series);
+        result.machine.clone_from(&case.machine);
         if let Some(divisor) = case.divisor.filter(|divisor| *divisor < index) {
             result.divide_by(&cases[divisor]);
         }
