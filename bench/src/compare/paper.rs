@@ -9,6 +9,7 @@ mod fork;
 mod handshakes;
 mod kept;
 mod month;
+mod only;
 mod others;
 mod part;
 mod preload;
@@ -51,6 +52,10 @@ pub(crate) struct PaperOptions {
     /// List the parts with the time that each takes
     #[arg(long)]
     list: bool,
+
+    /// Only these rows of the parts, separated by commas
+    #[arg(long, value_name = "ROWS", value_delimiter = ',')]
+    rows: Vec<String>,
 
     /// Folder of the results. What it holds of this machine and these versions is kept, and not
     /// measured again
@@ -98,6 +103,7 @@ pub(crate) fn run(options: &PaperOptions) -> Result<()> {
         return against::compare(&options.out, other);
     }
     let parts = options.selected()?;
+    only::check(&options.rows, &parts, options.quick)?;
     super::block_on(evaluate(options, &parts))
 }
 
@@ -118,7 +124,8 @@ async fn evaluate(options: &PaperOptions, parts: &[&'static Part]) -> Result<()>
     };
     let mut tally = Tally::default();
     for part in parts {
-        for row in part.rows(options.quick) {
+        let wanted = |id: &str| only::has(&options.rows, id);
+        for row in part.rows(options.quick).filter(|row| wanted(row.id)) {
             if let Some(kept) = done(&results, part, row.id)? {
                 tally.add(&kept);
                 continue;
@@ -126,7 +133,7 @@ async fn evaluate(options: &PaperOptions, parts: &[&'static Part]) -> Result<()>
             let measured = bench.steady(row).await;
             tally.add(&results.keep(part.id, measured)?);
         }
-        for test in part.tests(options.quick) {
+        for test in part.tests(options.quick).filter(|test| wanted(test.id)) {
             if let Some(kept) = done(&results, part, test.id)? {
                 tally.add(&kept);
                 continue;
@@ -327,6 +334,8 @@ Examples:
     sekisho-bench paper --quick
   Start-up and memory against the number of hosts, without Caddy:
     sekisho-bench paper preload --without caddy
+  One row again, in a folder of its own:
+    sekisho-bench paper preload --rows ecdsa-1000 --out target/paper-again
   What differs by more than 10 % from an earlier run:
     sekisho-bench paper --out target/paper --against target/paper-before
 
