@@ -8,9 +8,11 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use aws_lc_rs::digest::{SHA256, digest};
 use rcgen::{KeyPair, SigningKey};
+use rustix::process::{Resource, getrlimit};
 
 use super::Options;
 use super::counters::Support;
+use sekisho_bench::accounting::available_memory;
 
 pub(crate) fn facts(options: &Options, support: &Support) -> Vec<(String, String)> {
     let sekisho = options.sekisho.as_path();
@@ -93,6 +95,13 @@ pub(crate) fn date() -> Result<String> {
 /// Returns the list of cores on which this process may run.
 pub(crate) fn allowed_cores() -> Result<String> {
     file_line("/proc/self/status", "Cpus_allowed_list:")
+}
+
+/// Returns the bytes of memory that a server may take: what is free, or the limit of an address
+/// space if it is less, which servers inherit from this process.
+pub(crate) fn free_memory() -> Result<u64> {
+    let limit = getrlimit(Resource::As).current.unwrap_or(u64::MAX);
+    Ok(limit.min(available_memory()?))
 }
 
 pub(crate) fn load_average() -> String {

@@ -179,7 +179,9 @@ fn announce(
         free >> 20,
         needed >> 20
     );
-    Ok(())
+    let memory = machine::free_memory()?;
+    left.iter()
+        .try_for_each(|part| part.check_memory(options.quick, memory))
 }
 
 /// Returns the bytes that a run still needs, of what all its parts need and what those need

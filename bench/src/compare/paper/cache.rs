@@ -23,6 +23,7 @@ pub(super) const CACHE: Part = Part {
     tests: &[],
     minutes: [30, 1],
     disk: [12 * GIB, GIB],
+    memory: [4 * GIB, GIB],
 };
 
 const fn hits(id: &'static str, hosts: usize, cases: &'static [Case]) -> Row {

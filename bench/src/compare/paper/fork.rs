@@ -32,6 +32,7 @@ pub(super) const FORK: Part = Part {
     tests: &[],
     minutes: [40, 1],
     disk: [3 * GIB, GIB],
+    memory: [4 * GIB, GIB],
 };
 
 const fn row(id: &'static str, cases: &'static [Case], heavy: bool) -> Row {

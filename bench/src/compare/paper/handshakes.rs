@@ -76,6 +76,7 @@ pub(super) const HANDSHAKES: Part = Part {
     tests: &[],
     minutes: [95, 5],
     disk: [4 * GIB, GIB],
+    memory: [10 * GIB, 2 * GIB],
 };
 
 /// All servers hold the certificates of a hundred hosts, which are asked for in turn.

@@ -26,6 +26,7 @@ pub(super) const MONTH: Part = Part {
     tests: &[],
     minutes: [120, 1],
     disk: [14 * GIB, GIB],
+    memory: [8 * GIB, GIB],
 };
 
 const ROW: Row = Row {

@@ -75,6 +75,7 @@ pub(super) const OTHERS: Part = Part {
     ],
     minutes: [75, 2],
     disk: [4 * GIB, GIB],
+    memory: [4 * GIB, 2 * GIB],
 };
 
 const fn heavy(row: &Row) -> Row {

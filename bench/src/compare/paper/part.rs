@@ -1,5 +1,7 @@
 //! Table of the parts.
 
+use anyhow::{Result, ensure};
+
 use super::super::rows::Row;
 use super::cache::CACHE;
 use super::fork::FORK;
@@ -23,6 +25,8 @@ pub(crate) struct Part {
     pub(crate) minutes: [u32; 2],
     /// Bytes of the work folder, likewise.
     pub(crate) disk: [u64; 2],
+    /// Bytes of memory that its largest row takes, likewise.
+    pub(crate) memory: [u64; 2],
 }
 
 impl Part {
@@ -51,6 +55,20 @@ impl Part {
     pub(crate) fn disk(&self, quick: bool) -> u64 {
         self.disk[usize::from(quick)]
     }
+
+    /// Refuses a part for which this many bytes of memory are too few.
+    pub(crate) fn check_memory(&self, quick: bool, free: u64) -> Result<()> {
+        let needed = self.memory[usize::from(quick)];
+        ensure!(
+            free >= needed,
+            "{} MiB of memory are free, and the part {} needs {} MiB; end other programs, or name \
+             the parts that fit",
+            free >> 20,
+            self.id,
+            needed >> 20
+        );
+        Ok(())
+    }
 }
 
 pub(crate) const PARTS: &[Part] = &[
@@ -77,6 +95,17 @@ mod tests {
                 part.id
             );
         }
+    }
+
+    #[test]
+    fn a_part_is_refused_if_its_memory_is_not_free() {
+        assert!(PRELOAD.check_memory(true, GIB).is_ok());
+        let refused = PRELOAD
+            .check_memory(false, 2 * GIB)
+            .unwrap_err()
+            .to_string();
+        let said = "2048 MiB of memory are free, and the part preload needs 12288 MiB;";
+        assert!(refused.starts_with(said), "{refused}");
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub(super) const PRELOAD: Part = Part {
     tests: &[],
     minutes: [70, 2],
     disk: [12 * GIB, GIB],
+    memory: [12 * GIB, GIB],
 };
 
 const fn start(id: &'static str, key: KeyKind, hosts: usize, cases: &'static [Case]) -> Row {

@@ -22,6 +22,7 @@ pub(super) const STUCK: Part = Part {
     tests: &[],
     minutes: [15, 2],
     disk: [2 * GIB, GIB],
+    memory: [2 * GIB, GIB],
 };
 
 /// sekisho has no case here: it reads nothing but regular files.

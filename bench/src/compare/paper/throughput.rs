@@ -29,6 +29,7 @@ pub(super) const THROUGHPUT: Part = Part {
     tests: &[],
     minutes: [45, 4],
     disk: [GIB, GIB],
+    memory: [2 * GIB, GIB],
 };
 
 const fn tls13(id: &'static str, connections: usize) -> Row {
