@@ -17,6 +17,7 @@ use super::hanging::Hung;
 use super::options::{Binary, Options};
 use super::relay::Relay;
 use super::rows::figure;
+use super::tied::Tie;
 use super::upstreams;
 use super::workspace::Workspace;
 use crate::fixtures::{Folder, KeyKind, host_name};
@@ -53,6 +54,8 @@ pub(crate) struct Remote {
 /// Filled services of a run. Dropping them ends the services.
 #[derive(Default)]
 pub(crate) struct Services {
+    /// Dropped before Redis: no other process gets its id meanwhile.
+    redis_tie: Option<Tie>,
     redis: Option<RedisServer>,
     postgres: Option<Database>,
     /// Process and port.
@@ -87,6 +90,7 @@ impl Services {
         let mut services = Self::default();
         if wanted.contains(&Service::Redis) {
             let redis = RedisServer::start();
+            services.redis_tie = Some(Tie::new(redis.pid())?);
             pin(redis.pid(), core)?;
             fill(&redis, Folder(&workspace.fixture(key, hosts)), hosts)?;
             services.redis = Some(redis);

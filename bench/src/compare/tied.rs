@@ -1,6 +1,7 @@
 //! Child processes that end with this one, even if it is killed.
 
-use std::process::{Child, Command};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -33,12 +34,52 @@ pub(crate) fn spawn_on(core: usize, command: &mut Command) -> Result<Child> {
     child.context("cannot run setpriv, of util-linux")
 }
 
+/// Tie of a process that another crate started. Dropping it leaves the process alone.
+#[derive(Debug)]
+pub(crate) struct Tie(Child);
+
+impl Tie {
+    /// Lets a shell kill the process, even a stopped one, once this process has ended: the
+    /// shell's input ends then.
+    pub(crate) fn new(pid: u32) -> Result<Self> {
+        let shell = Command::new("sh")
+            .args(["-c", "cat >/dev/null; kill -KILL $0", &pid.to_string()])
+            .stdin(Stdio::piped())
+            // Ctrl-C ends this process, not the shell before it.
+            .process_group(0)
+            .spawn();
+        Ok(Self(shell.context("cannot run sh")?))
+    }
+}
+
+impl Drop for Tie {
+    fn drop(&mut self) {
+        // It has ended if someone killed it.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Beginning of each command.
 pub(crate) const TIE: [&str; 3] = ["setpriv", "--pdeathsig", "TERM"];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tied_process_ends_with_its_tie_s_input() {
+        let start = || Command::new("sleep").arg("600").spawn().unwrap();
+        let mut process = start();
+        let mut tie = Tie::new(process.id()).unwrap();
+        drop(tie.0.stdin.take());
+        assert!(!process.wait().unwrap().success());
+        let mut process = start();
+        drop(Tie::new(process.id()).unwrap());
+        assert!(process.try_wait().unwrap().is_none());
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
 
     #[test]
     fn a_child_runs_on_its_core_and_this_thread_goes_on_as_before() {
