@@ -107,6 +107,11 @@ impl Server {
         self.child.id()
     }
 
+    /// Returns whether it still runs.
+    pub(crate) fn is_alive(&self) -> bool {
+        is_alive(self.child.id())
+    }
+
     pub(crate) fn cpu(&self) -> Result<CpuTime> {
         CpuTime::read(self.child.id())
     }

@@ -93,6 +93,12 @@ impl Subject<'_> {
         if let Some(uncached) = uncached {
             uncached.finish().await?;
         }
+        // Failed connections are figures here; that the server died is none.
+        ensure!(
+            server.is_alive(),
+            "the server ended in the middle of the case; it wrote {}",
+            self.place.log(&self.name, "server").display()
+        );
         let (cached, uncached) = outcomes?;
         Ok(Phase { cached, uncached })
     }
