@@ -148,7 +148,7 @@ CPU time is the time that all threads of all processes of the server were on a C
 process waits for the CPU does not count. Memory is from `smaps_rollup`, summed over the \
 server's processes; growth is taken from PSS, in which a page shared by two counts once. \
 Start-up is the time from before the fork to the first answered request, with about 1 ms for \
-`taskset`.\n\n\
+`setpriv`.\n\n\
 Redis and PostgreSQL run on the client's core; what they use themselves stands beside the server \
 as Redis CPU and PostgreSQL CPU. A bound that depends on other figures of the row stands there as it came out. \
 [bench/README.md](../README.md) says what the rows of the stores and some others do.\n";
