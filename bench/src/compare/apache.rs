@@ -66,6 +66,7 @@ impl Apache<'_> {
              ThreadLimit {threads}\n\
              ThreadsPerChild {threads}\n\
              MaxRequestWorkers {threads}\n\
+             ThreadStackSize {STACK}\n\
              AsyncRequestWorkerFactor 40\n"
         )
     }
@@ -125,6 +126,8 @@ SetEnv ap_trust_cgilike_cl 1
 ";
 
 const LEAST_THREADS: usize = 64;
+/// Bytes of a thread: the 8 MiB that are usual count against a limit of the address space.
+const STACK: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

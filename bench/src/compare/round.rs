@@ -11,6 +11,7 @@ use super::options::{Binary, Options};
 use super::prepare::Unprepared;
 use super::report::{CaseResult, RowResult, TRAINED};
 use super::rows::{Case, Goal, Measure, Row, Scale, figure};
+use super::server::relative;
 use super::setup::Place;
 
 pub(crate) async fn measure(
@@ -207,8 +208,10 @@ impl Running<'_> {
 fn results(options: &Options, row: &Row, running: &[Running<'_>]) -> Vec<CaseResult> {
     let mut cases: Vec<CaseResult> = Vec::new();
     for (index, case) in running.iter().enumerate() {
-        let mut result = CaseResult::new(case.label(), &case.samples, case.error.clone());
-        result.commands.clone_from(&case.subject.commands);
+        let error = case.error.as_deref().map(relative);
+        let mut result = CaseResult::new(case.label(), &case.samples, error);
+        let commands = case.subject.commands.iter();
+        result.commands = commands.map(|command| relative(command)).collect();
         result.series.clone_from(&case.subject.series);
         result.machine.clone_from(&case.machine);
         if let Some(divisor) = case.divisor.filter(|divisor| *divisor < index) {

@@ -162,18 +162,21 @@ impl Launch {
         file.context("a server is given its configuration last")
     }
 
-    /// Returns the command with paths relative to the current folder, as one
-    /// would type it there.
+    /// Returns the command.
     pub(crate) fn command(&self) -> String {
         let program = self.program.display();
         let arguments = self.arguments.join(" ");
         let limit = self.limit.map(|bytes| format!("prlimit --as={bytes} "));
         let limit = limit.unwrap_or_default();
-        let command = format!("{limit}taskset -c {} {program} {arguments}", self.core);
-        match env::current_dir() {
-            Ok(here) => command.replace(&format!("{}/", here.display()), ""),
-            Err(_) => command,
-        }
+        format!("{limit}taskset -c {} {program} {arguments}", self.core)
+    }
+}
+
+/// Returns a text whose paths are relative to the current folder.
+pub(crate) fn relative(text: &str) -> String {
+    match env::current_dir() {
+        Ok(here) => text.replace(&format!("{}/", here.display()), ""),
+        Err(_) => text.to_owned(),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Tests whose result is a table of their own: programs of this workspace that judge
 //! themselves, and write figures as JSON.
 
-use std::fs;
+use std::ffi::OsStr;
+use std::{fs, iter};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
@@ -44,7 +45,10 @@ impl Test {
         if options.quick {
             command.args(self.quick.unwrap_or_default());
         }
-        let line = format!("{:?}", command.as_std()).replace('"', "");
+        let arguments = command.as_std().get_args();
+        let words = iter::once(OsStr::new(self.program)).chain(arguments);
+        let words: Vec<_> = words.map(OsStr::to_string_lossy).collect();
+        let line = words.join(" ");
         let line = line.replace(&format!("{} ", tied::TIE.join(" ")), "");
         eprintln!("{}: {line}", self.id);
         let child = command.spawn();
