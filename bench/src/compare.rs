@@ -7,6 +7,7 @@ mod catalog;
 mod client;
 mod condition;
 mod counters;
+mod creation;
 mod hanging;
 mod kernel;
 mod left_out;
