@@ -1,13 +1,14 @@
 //! Work of a server per operation, and the rate.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use super::beside::Beside;
 use super::figures::operation_figures;
 use super::{Sample, Subject};
-use crate::compare::client::Work;
+use crate::compare::client::{Load, Work};
 use crate::compare::meter::Meter;
 use crate::compare::pages;
+use crate::compare::server::PAGE;
 
 impl Subject<'_> {
     /// Measures CPU time per operation. The server is kept for the next sample.
@@ -34,10 +35,25 @@ impl Subject<'_> {
             .figures(self.place, self.case.setup, &server, &outcome)
             .await?;
         client.finish().await?;
+        self.check_others(&load).await?;
         let memory = server.memory()?;
         self.server = Some(server);
         let mut figures = operation_figures(&outcome, &used, memory);
         figures.splice(1..1, beside);
         Ok(figures)
+    }
+
+    /// Asks for the page of further hosts, with their certificates verified: a server that
+    /// gives one certificate to all hosts has less to do.
+    async fn check_others(&self, load: &Load) -> Result<()> {
+        let launched = self.launched.as_ref().context("a server runs")?;
+        let probe = launched.probe()?;
+        let mut buffer = Vec::new();
+        for number in [load.hosts / 2, load.hosts - 1] {
+            let host = load.pattern.replace("{n}", &number.to_string());
+            let visit = probe.visit(&host, Some(PAGE), &mut buffer).await;
+            visit.map_err(|failure| anyhow!("{host} is not served: {}", failure.kind()))?;
+        }
+        Ok(())
     }
 }
