@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use tokio::process::{Child, Command};
 
 use super::rows::figure;
+use super::tied;
 
 /// CPU time of a core, in its kernel's ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -63,8 +64,16 @@ pub(crate) struct Profile {
 
 impl Profile {
     pub(crate) fn start(core: usize, seconds: u64, file: &Path) -> Result<Self> {
-        let child = Command::new("perf")
-            .args(["record", "-q", "-F", "999", "-g", "--kernel-callchains"])
+        let child = Command::from(tied::command())
+            .args([
+                "perf",
+                "record",
+                "-q",
+                "-F",
+                "999",
+                "-g",
+                "--kernel-callchains",
+            ])
             .args(["-e", "cycles:k", "-C", &core.to_string(), "-o"])
             .arg(file)
             .args(["--", "sleep", &seconds.to_string()])

@@ -14,6 +14,7 @@ use super::{CLIENT_BOUND, OPERATION_BOUND, Sample, Subject, mib};
 use crate::compare::meter::Meter;
 use crate::compare::rows::figure;
 use crate::compare::server::PAGE;
+use crate::compare::tied;
 use crate::fixtures::host_name;
 
 impl Subject<'_> {
@@ -31,8 +32,8 @@ impl Subject<'_> {
         let hosts = self.row.hosts.count(self.place.options.is_short());
         write_files(&folder, hosts, server.address.port())?;
         let core = self.place.options.client_core;
-        let mut siege = Command::new("taskset");
-        siege.args(["-c", &core.to_string()]).args(NAMESPACE);
+        let mut siege = Command::from(tied::command_on(core));
+        siege.args(NAMESPACE);
         siege.arg(script(clients, each)).current_dir(&folder);
         siege.env("HOME", &folder).kill_on_drop(true);
         self.commands.push(format!("{:?}", siege.as_std()));

@@ -12,6 +12,7 @@ use super::namespace::NAMESPACE;
 use super::{CLIENT_BOUND, Sample, Subject};
 use crate::compare::meter::Meter;
 use crate::compare::server::PAGE;
+use crate::compare::tied;
 use crate::fixtures::host_name;
 use sekisho_bench::load::{Outcome, Tally};
 use sekisho_bench::tls::Version;
@@ -34,8 +35,8 @@ impl Subject<'_> {
         fs::write(folder.join("openssl.cnf"), settings(self.row.version))?;
         let url = format!("https://{host}:{}{PAGE}", server.address.port());
         let core = self.place.options.client_core;
-        let mut wrk = Command::new("taskset");
-        wrk.args(["-c", &core.to_string()]).args(NAMESPACE);
+        let mut wrk = Command::from(tied::command_on(core));
+        wrk.args(NAMESPACE);
         wrk.arg(script(connections, seconds, &url));
         wrk.current_dir(&folder).kill_on_drop(true);
         self.commands.push(format!("{:?}", wrk.as_std()));
@@ -68,7 +69,8 @@ fn settings(version: Version) -> String {
         Version::Tls13 => "TLSv1.3",
     };
     format!(
-        "openssl_conf = modules\n\
+        "config_diagnostics = 1\n\
+         openssl_conf = modules\n\
          [modules]\n\
          ssl_conf = ssl\n\
          [ssl]\n\
