@@ -16,14 +16,24 @@ pub(crate) fn is_client_busy(figures: &[Figure]) -> bool {
 /// Returns the name of a figure, with the mark of a rate that may be the client's.
 pub(crate) fn name<'a>(case: &CaseResult, figure: &'a Figure) -> Cow<'a, str> {
     let name = &figure.name;
-    if case.rates_of_client && RATES.contains(&&**name) {
+    if is_of_client(case, name) {
         return format!("{name} (**the client's**)").into();
     }
     Cow::Borrowed(name)
 }
 
+/// Returns whether a figure is a rate that may be the client's.
+pub(crate) fn is_of_client(case: &CaseResult, name: &str) -> bool {
+    case.rates_of_client && RATES.contains(&name)
+}
+
 const BUSY: f64 = 70.0;
-const RATES: [&str; 3] = [figure::RATE, figure::STUCK_RATE, figure::WELL_RATE];
+const RATES: [&str; 4] = [
+    figure::RATE,
+    figure::MOST_RATE,
+    figure::STUCK_RATE,
+    figure::WELL_RATE,
+];
 
 #[cfg(test)]
 mod tests {

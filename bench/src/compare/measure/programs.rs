@@ -38,6 +38,7 @@ impl Subject<'_> {
             (figure::BUSY, spent.busy),
             (figure::CORE, spent.core),
             (figure::RATE, spent.outcome.per_second),
+            (figure::CLIENT_BUSY, most.outcome.core_percent),
             (figure::MOST_RATE, most.outcome.per_second),
             (figure::MOST_BUSY, most.busy),
             (figure::P50, spent.outcome.operation_us.p50 as f64),
@@ -61,8 +62,8 @@ impl Subject<'_> {
         let core = self.place.options.server_core;
         let file = self.place.log(&self.name, "perf");
         let mut client = self.client(&load, server).await?;
-        let seconds = rate.map_or(1, |rate| count / u64::from(rate));
-        let profile = Profile::start(core, seconds, &file);
+        // What saturates is soon over, and not what counts.
+        let profile = rate.map(|rate| Profile::start(core, count / u64::from(rate), &file));
         let before = (CoreTime::read(core)?, cpu_with_ended(server.pid())?);
         let outcome = client.go().await?;
         let [kernel, all] = CoreTime::read(core)?.percentages(before.0);
@@ -73,8 +74,9 @@ impl Subject<'_> {
             core: all,
             busy: 100.0 * used.as_secs_f64() / outcome.seconds.max(1e-9),
             profile: match profile {
-                Ok(profile) => profile.figures().await,
-                Err(error) => Err(error),
+                Some(Ok(profile)) => profile.figures().await,
+                Some(Err(error)) => Err(error),
+                None => Ok(Vec::new()),
             },
             outcome,
         })
