@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use futures_util::future::try_join_all;
 use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
 
@@ -56,11 +57,12 @@ impl Subject<'_> {
                 anyhow::Ok(outcome)
             });
         }
-        let (mut operations, mut seconds) = (0.0, 1e-9_f64);
+        let (mut operations, mut seconds, mut client) = (0.0, 1e-9_f64, 0.0);
         while let Some(outcome) = loads.join_next().await {
             let outcome = outcome??;
             operations += outcome.operations as f64;
             seconds = seconds.max(outcome.seconds);
+            client += outcome.core_percent;
         }
         let store = self.place.services.cpu(service)?.since(&store);
         let used = times()?.into_iter().zip(before);
@@ -72,6 +74,8 @@ impl Subject<'_> {
             (figure::RATE, operations / seconds),
             (figure::BUSY, 100.0 * used / seconds),
             (figure::STORE_BUSY, 100.0 * store / seconds),
+            // They share their core with the store.
+            (figure::CLIENT_BUSY, client + 100.0 * store / seconds),
         ])
     }
 
@@ -102,11 +106,10 @@ impl Subject<'_> {
             let (host, leaf) = (change.host.clone(), change.leaf.clone());
             writer.write(change).await?;
             let committed = Instant::now();
-            let mut shown = committed;
-            for client in &clients {
-                shown = shows(client, &host, &leaf).await?;
-            }
-            let micros = (shown - committed).as_micros();
+            let all = clients.iter().map(|client| shows(client, &host, &leaf));
+            let shown = try_join_all(all).await?;
+            let last = shown.into_iter().max().unwrap_or(committed);
+            let micros = (last - committed).as_micros();
             times.saturating_record(u64::try_from(micros)?);
         }
         let at = |share| times.value_at_quantile(share) as f64 / 1e3;
