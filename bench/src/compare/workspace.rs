@@ -123,9 +123,7 @@ impl Workspace {
             dir: self.fixture(key, hosts),
             hosts,
             key,
-            // Finding a key of 4096 bits takes a second, and one row with 100
-            // hosts uses such keys.
-            pool: (key == KeyKind::Rsa4096).then_some(20),
+            pool: None,
         };
         let begin = Instant::now();
         let made = tokio::task::spawn_blocking(move || fixtures::prepare(&options)).await??;
