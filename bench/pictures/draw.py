@@ -48,6 +48,7 @@ class Results:
     def rows(self, part, prefix=""):
         """Yields the rows of a part, by the number of hosts."""
         files = (self.folder / part).glob(f"{prefix}*.json")
+        files = [file for file in files if file.name != "run.json"]
         yield from sorted((json.loads(file.read_text()) for file in files), key=hosts)
 
     def lines(self, part, prefix, figure):
@@ -133,10 +134,12 @@ def bars(part, prefix, name, title, y):
             places = [place + turn * width for place in range(len(rows))]
             look = style(label, theme)
             hatch = "" if look["linestyle"] == "-" else "//" if turn % 2 else ".."
-            axes.bar(
+            drawn = axes.bar(
                 places, values, width * 0.9, label=label, color=look["color"],
                 edgecolor=THEMES[theme]["page"], hatch=hatch, linewidth=0,
             )
+            marks = ["c" if is_of_client(row, label) else "" for row in rows]
+            axes.bar_label(drawn, marks, fontsize=7)
         middle = 0.4 - width / 2
         axes.set_xticks([place + middle for place in range(len(rows))], [row["id"] for row in rows])
         axes.tick_params(axis="x", labelsize=8)
@@ -173,6 +176,11 @@ def listed(part, row_name, name, title, x):
         return figure
 
     return draw
+
+
+def is_of_client(row, label):
+    """Returns whether the client was the slower one."""
+    return any(case["label"] == label and case.get("rates_of_client") for case in row["cases"])
 
 
 def value_of(row, label, name):

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::super::super::mark;
 use super::super::super::markdown::number;
 use super::super::super::report::{CaseResult, Figure};
 use super::super::kept::{Kept, Run, read};
@@ -67,6 +68,9 @@ impl Figures {
     /// Returns a line for each row, and a column for each of their cases.
     fn table(&self, name: &str, rows: &str) -> Result<String> {
         let rows = self.named(rows)?;
+        for (id, row) in &rows {
+            has_figure(row, name).with_context(|| (*id).to_owned())?;
+        }
         let mut labels: Vec<&str> = Vec::new();
         for case in rows.iter().flat_map(|(_, row)| &row.result.cases) {
             if !labels.contains(&&*case.label) {
@@ -89,9 +93,7 @@ impl Figures {
         let row = self.row(row)?;
         let names: Vec<&str> = names.split(';').map(str::trim).collect();
         for name in &names {
-            let mut cases = row.result.cases.iter();
-            let has = cases.any(|case| case.figure(name).is_some());
-            ensure!(has, "no case has a figure {name:?}");
+            has_figure(row, name)?;
         }
         let mut text = format!("| | {} |\n|", names.join(" | "));
         text.push_str(&" --- |".repeat(names.len() + 1));
@@ -147,24 +149,39 @@ impl Figures {
     }
 }
 
+fn has_figure(row: &Kept, name: &str) -> Result<()> {
+    let mut cases = row.result.cases.iter();
+    let has = cases.any(|case| case.figure(name).is_some());
+    ensure!(has, "no case has a figure {name:?}");
+    Ok(())
+}
+
 fn figure<'a>(case: &'a CaseResult, name: &str) -> Result<&'a Figure> {
+    ensure!(case.error.is_none(), "{} failed", case.label);
+    ensure!(case.series.ended.is_none(), "{} ended early", case.label);
     let figure = case.figure(name);
     figure.with_context(|| format!("{} has no figure {name:?}", case.label))
 }
 
-/// Returns a cell of a table: the median, with a mark if the rounds differed too much.
+/// Returns a cell of a table: the median, with marks if the rounds differed too much, if the
+/// client was the slower one, and if the server had ended before.
 fn cell(row: &Kept, label: &str, name: &str) -> String {
     let Some(case) = row.result.cases.iter().find(|case| case.label == label) else {
         return String::new();
     };
-    let mark = match row.unsteady.iter().any(|unsteady| unsteady == label) {
-        true => " ±",
-        false => "",
-    };
+    let marks = [
+        (row.unsteady.iter().any(|unsteady| unsteady == label), " ±"),
+        (mark::is_of_client(case, name), " ᶜ"),
+        (case.series.ended.is_some(), " †"),
+    ];
+    let marks: String = marks
+        .iter()
+        .filter_map(|(is_marked, mark)| is_marked.then_some(*mark))
+        .collect();
     match (case.figure(name), &case.error) {
         (_, Some(_)) => "failed".to_owned(),
-        (Some(figure), None) => format!("{}{mark}", number(figure.median)),
-        (None, None) => String::new(),
+        (Some(figure), None) => format!("{}{marks}", number(figure.median)),
+        (None, None) => marks.trim_start().to_owned(),
     }
 }
 
