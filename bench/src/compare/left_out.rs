@@ -21,7 +21,7 @@ pub(crate) struct LeftOut {
     pub(crate) lack: Lack,
 }
 
-/// Server beside which sekisho is measured.
+/// What may be missing: a server beside which sekisho is measured, or a client of others.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lower")]
@@ -34,9 +34,7 @@ pub(crate) enum PeerKind {
     #[serde(rename = "nginx-1.28")]
     #[value(name = "nginx-1.28")]
     NginxNext,
-    /// The client of some rows.
     Siege,
-    /// The client of others.
     Wrk,
 }
 

@@ -63,16 +63,15 @@ impl Server {
             .stderr(log)
             // Apache sends SIGTERM to the whole group that it ends in.
             .process_group(0);
-        let child = tied::spawn_on(launch.core, &mut command)?;
-        if let Some(bytes) = launch.limit {
-            limit::set(child.id(), bytes)?;
-        }
         let mut server = Self {
-            child,
+            child: tied::spawn_on(launch.core, &mut command)?,
             address: launch.address,
             admin: launch.admin,
             start_up: Duration::ZERO,
         };
+        if let Some(bytes) = launch.limit {
+            limit::set(server.pid(), bytes)?;
+        }
         server.wait(launch, &probe, begin).await?;
         server.start_up = begin.elapsed();
         Ok(server)

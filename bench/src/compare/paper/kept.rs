@@ -37,31 +37,23 @@ pub(crate) struct Kept {
 }
 
 impl Results {
-    /// Opens a folder for results of these parts.
+    /// Opens a folder for results of these parts. It is made with the first of them.
     ///
     /// # Errors
     /// If it holds results of such a part from another machine or of other versions: these are
     /// never mixed.
     pub(crate) fn open(folder: &Path, parts: &[&Part], run: Run) -> Result<Self> {
         for part in parts {
-            let folder = folder.join(part.id);
-            let file = folder.join(RUN);
-            match read::<Run>(&file)? {
-                None => {
-                    fs::create_dir_all(&folder)
-                        .with_context(|| format!("cannot make {}", folder.display()))?;
-                    write(&file, &run)?;
-                }
-                Some(there) => {
-                    let names = there.differs(&run);
-                    ensure!(
-                        names.is_empty(),
-                        "{} holds results of another run ({names}); name another folder by \
-                         --out, or remove it",
-                        folder.display(),
-                    );
-                }
-            }
+            let Some(there) = Run::of_part(folder, part)? else {
+                continue;
+            };
+            let names = there.differs(&run);
+            ensure!(
+                names.is_empty(),
+                "{} holds results of another run ({names}); name another folder by --out, or \
+                 remove it",
+                folder.join(part.id).display(),
+            );
         }
         Ok(Self {
             folder: folder.to_owned(),
@@ -86,6 +78,12 @@ impl Results {
     }
 
     pub(crate) fn keep(&self, part: &str, kept: Kept) -> Result<RowResult> {
+        let folder = self.folder.join(part);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let run = folder.join(RUN);
+        if !run.exists() {
+            write(&run, &self.run)?;
+        }
         write(&self.file(part, &kept.result.id), &kept)?;
         Ok(kept.result)
     }
@@ -250,7 +248,9 @@ mod tests {
     fn results_of_another_machine_are_never_mixed_in() {
         let folder = tempfile::tempdir().unwrap();
         let open = |part, run| Results::open(folder.path(), &[part], run);
-        drop(open(&CACHE, run("6.1")).unwrap());
+        let results = open(&CACHE, run("6.1")).unwrap();
+        assert!(!folder.path().join("cache").exists());
+        results.keep("cache", kept(None)).unwrap();
         let mut later = run("6.1");
         later.facts[1].1 = "another time".to_owned();
         assert!(open(&CACHE, later).is_ok());

@@ -1,14 +1,15 @@
 //! Tests whose result is a table of their own: programs of this workspace that judge
 //! themselves, and write figures as JSON.
 
-use std::ffi::OsStr;
-use std::{fs, iter};
+use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
 
 use super::super::options::Options;
+use super::super::server::relative;
 use super::super::tied;
 use super::kept::{Kept, read};
 
@@ -33,24 +34,15 @@ impl Test {
     pub(crate) async fn run(&self, options: &Options) -> Result<Kept> {
         let own = std::env::current_exe().context("this program has no path")?;
         let json = options.work.join(format!("{}.json", self.id));
-        // Of a run that was killed; an old result is none of this one.
+        // A killed run may have left one, which is not of this run.
         let _ = fs::remove_file(&json);
-        let mut command = Command::from(tied::command());
-        command.arg(own.with_file_name(self.program));
-        command.args(self.arguments).arg("--json").arg(&json);
-        if self.program == SYSTEM {
-            let binary = options.trained.as_ref().unwrap_or(&options.sekisho);
-            command.arg("--sekisho").arg(binary);
-        }
-        if options.quick {
-            command.args(self.quick.unwrap_or_default());
-        }
-        let arguments = command.as_std().get_args();
-        let words = iter::once(OsStr::new(self.program)).chain(arguments);
-        let words: Vec<_> = words.map(OsStr::to_string_lossy).collect();
-        let line = words.join(" ");
-        let line = line.replace(&format!("{} ", tied::TIE.join(" ")), "");
+        let arguments = self.arguments(options, &json);
+        let line = relative(&format!("{} {}", self.program, arguments.join(" ")));
         eprintln!("{}: {line}", self.id);
+        let mut command = Command::from(tied::command());
+        command
+            .arg(own.with_file_name(self.program))
+            .args(&arguments);
         let child = command.spawn();
         let mut child = child.with_context(|| format!("cannot run {}", self.program))?;
         // A signal that ends this run ends the test, which ends its servers.
@@ -70,6 +62,20 @@ impl Test {
             case.commands = vec![line.clone()];
         }
         Ok(kept)
+    }
+
+    fn arguments(&self, options: &Options, json: &Path) -> Vec<String> {
+        let mut arguments: Vec<String> = self.arguments.iter().map(ToString::to_string).collect();
+        arguments.extend(["--json".to_owned(), json.display().to_string()]);
+        if self.program == SYSTEM {
+            let binary = options.trained.as_ref().unwrap_or(&options.sekisho);
+            arguments.extend(["--sekisho".to_owned(), binary.display().to_string()]);
+        }
+        if options.quick {
+            let further = self.quick.unwrap_or_default().iter();
+            arguments.extend(further.map(ToString::to_string));
+        }
+        arguments
     }
 }
 
