@@ -32,7 +32,7 @@ fn a_missing_peer_is_named_and_fails_unless_it_may_be_missing() {
     assert_eq!(ended.code, Some(1));
     let named = "1 parts, 3 cases, 0 failed, 4 left out: Apache: it is not installed; \
                  Caddy: it is not installed; HAProxy: it is not installed; \
-                 nginx 1.28, preloaded: it is not installed";
+                 nginx 1.28: it is not installed";
     assert_eq!(ended.last_line, named);
     assert!(
         ended
@@ -74,7 +74,7 @@ fn a_peer_that_does_not_start_fails_alone() {
     let ended = day.run(&[&START[..], &["--without", "caddy,haproxy,nginx-1.28"]].concat());
     assert_eq!(ended.code, Some(1));
     let failed = "1 parts, 4 cases, 1 failed, 3 left out: Caddy: it is not installed; \
-                  HAProxy: it is not installed; nginx 1.28, preloaded: it is not installed";
+                  HAProxy: it is not installed; nginx 1.28: it is not installed";
     assert_eq!(ended.last_line, failed);
     let error = |label| day.error("preload/ecdsa-1", label);
     let apache = error("Apache").unwrap();
@@ -215,7 +215,7 @@ fn too_little_memory_or_disk_is_found_before_a_part_begins() {
     if may_mount() {
         let ended = Ended::of(day.command_by(&namespace, &START));
         assert_eq!(ended.code, Some(1));
-        let said = "work has 63 MiB left, and the parts need 1023 MiB; name another folder";
+        let said = "work has 63 MiB left, and the parts need 511 MiB; name another folder";
         assert!(ended.errors.contains(said), "{}", ended.errors);
     }
     assert!(!day.path("out/preload").exists(), "a row was measured");

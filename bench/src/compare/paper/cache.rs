@@ -22,7 +22,7 @@ pub(super) const CACHE: Part = Part {
     ],
     tests: &[],
     minutes: [30, 1],
-    disk: [12 * GIB, GIB],
+    disk: [12 * GIB, GIB / 2],
     memory: [4 * GIB, GIB],
 };
 

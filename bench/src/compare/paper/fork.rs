@@ -31,7 +31,7 @@ pub(super) const FORK: Part = Part {
     ],
     tests: &[],
     minutes: [40, 1],
-    disk: [3 * GIB, GIB],
+    disk: [3 * GIB, GIB / 2],
     memory: [4 * GIB, GIB],
 };
 

@@ -74,8 +74,8 @@ pub(super) const HANDSHAKES: Part = Part {
         servers("servers-8", 8),
     ],
     tests: &[],
-    minutes: [95, 5],
-    disk: [4 * GIB, GIB],
+    minutes: [95, 1],
+    disk: [4 * GIB, GIB / 2],
     memory: [10 * GIB, 2 * GIB],
 };
 

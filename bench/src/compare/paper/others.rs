@@ -73,8 +73,8 @@ pub(super) const OTHERS: Part = Part {
             ]),
         },
     ],
-    minutes: [75, 2],
-    disk: [4 * GIB, GIB],
+    minutes: [75, 1],
+    disk: [4 * GIB, GIB / 2],
     memory: [4 * GIB, 2 * GIB],
 };
 

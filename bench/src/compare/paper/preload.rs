@@ -42,8 +42,8 @@ pub(super) const PRELOAD: Part = Part {
         siege("siege-10000", 10_000, true),
     ],
     tests: &[],
-    minutes: [70, 2],
-    disk: [12 * GIB, GIB],
+    minutes: [70, 1],
+    disk: [12 * GIB, GIB / 2],
     memory: [12 * GIB, GIB],
 };
 

@@ -20,8 +20,8 @@ pub(super) const STUCK: Part = Part {
         STUCK_FILES,
     ],
     tests: &[],
-    minutes: [15, 2],
-    disk: [2 * GIB, GIB],
+    minutes: [15, 1],
+    disk: [2 * GIB, GIB / 2],
     memory: [2 * GIB, GIB],
 };
 

@@ -27,8 +27,8 @@ pub(super) const THROUGHPUT: Part = Part {
         wrk("wrk-1000", 1_000),
     ],
     tests: &[],
-    minutes: [45, 4],
-    disk: [GIB, GIB],
+    minutes: [45, 2],
+    disk: [GIB, GIB / 2],
     memory: [2 * GIB, GIB],
 };
 
