@@ -323,7 +323,7 @@ paper: $(if $(QUICK),,trained) ## Repeat the papers' evaluation; PART=…, QUICK
 # Peers that would be built first may be missing, and the clients siege and wrk, whose
 # namespaces a container may forbid.
 .PHONY: paper-quick
-paper-quick: # The small evaluation, unoptimized, in ten minutes
+paper-quick: # The small evaluation, unoptimized, in eight minutes
 	@tools/need build nginx nginx-lua openssl redis postgresql apache haproxy php
 	$(CARGO) build --locked --workspace
 	target/debug/sekisho-bench paper --quick --sekisho target/debug/sekisho \
