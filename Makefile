@@ -312,7 +312,7 @@ bench-stores: trained ## Measure Redis and PostgreSQL as stores; writes such a r
 .PHONY: paper
 paper: WITHOUT ?=
 paper: $(if $(QUICK),,trained) ## Repeat the papers' evaluation; PART=…, QUICK=1, WITHOUT=caddy,nginx-1.28
-	@tools/need build nginx nginx-lua openssl redis postgresql apache haproxy php siege wrk strace
+	@tools/need build nginx nginx-lua openssl redis postgresql apache haproxy php siege wrk
 	$(if $(findstring caddy,$(WITHOUT)),,@tools/caddy)
 	$(if $(findstring nginx-1.28,$(WITHOUT)),,@tools/nginx-1.28)
 	$(CARGO) build --release --locked --workspace

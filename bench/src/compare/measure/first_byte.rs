@@ -29,13 +29,12 @@ impl Subject<'_> {
         Ok(sample)
     }
 
-    /// Measures the creation of processes, apart from the times of answers: a traced call takes
-    /// longer.
+    /// Measures the creation of processes, apart from the times of answers.
     async fn creation(&mut self, server: &Server) -> Result<Sample> {
-        let file = self.place.log(&self.name, "strace");
+        let file = self.place.log(&self.name, "calls");
         let load = self.load(Work::FirstByte { count: TRACED }, 0);
         let mut client = self.client(&load, server).await?;
-        let trace = Trace::start(server.pid(), &file).await?;
+        let trace = Trace::start(self.place.options.server_core, &file).await?;
         client.go().await?;
         client.finish().await?;
         trace.figures().await
