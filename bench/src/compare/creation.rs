@@ -24,7 +24,7 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub(crate) async fn start(core: usize, file: &Path) -> Result<Self> {
-        // One of an earlier run would seem to be this one's.
+        // A file of an earlier run would be taken for that of this one.
         let _ = fs::remove_file(file);
         let events =
             CALLS.map(|call| format!("syscalls:sys_enter_{call},syscalls:sys_exit_{call}"));
@@ -111,7 +111,7 @@ struct Event<'a> {
     thread: i64,
     micros: f64,
     call: &'a str,
-    /// None for an entry.
+    /// What the call returned; no result for an entry.
     result: Option<i64>,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct LeftOut {
     pub(crate) lack: Lack,
 }
 
-/// What may be missing: a server beside which sekisho is measured, or a client of others.
+/// Program that may be missing: a server beside which sekisho is measured, or a client.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lower")]

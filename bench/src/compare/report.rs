@@ -44,7 +44,7 @@ pub(crate) struct CaseResult {
     pub(crate) error: Option<String>,
     /// Label of the case by which the ratios divide.
     pub(crate) divisor: Option<String>,
-    /// Whether the client was so busy that the rates tell of it instead of the server.
+    /// Mark of a client that was so busy that the rates may be its own.
     #[serde(default)]
     pub(crate) rates_of_client: bool,
     /// Readings over time, if the row has them.

@@ -54,7 +54,7 @@ impl Tie {
 
 impl Drop for Tie {
     fn drop(&mut self) {
-        // It has ended if someone killed it.
+        // The process has ended if someone killed it.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -139,7 +139,7 @@ fn program(name: &str) -> PathBuf {
 }
 
 const BENCH: &str = env!("CARGO_BIN_EXE_sekisho-bench");
-/// What the benchmark and the doubles run.
+/// Programs that the benchmark and the doubles run.
 const PROGRAMS: [&str; 16] = [
     "cat", "date", "git", "kill", "mkdir", "mount", "nginx", "prlimit", "rm", "sed", "setpriv",
     "sh", "sleep", "taskset", "unshare", "true",

@@ -1,9 +1,23 @@
 //! Namespace for clients that ask the system for the addresses of hosts.
 
+use std::path::Path;
 use std::process::Command;
 
-/// Runs a script that sees other mounts than the harness: it may have an `/etc/hosts` of its own.
-pub(super) const NAMESPACE: [&str; 5] = ["unshare", "--map-root-user", "--mount", "sh", "-c"];
+use tokio::process;
+
+use crate::compare::tied;
+
+/// Returns a command that runs a script in a folder, on a core. The script sees other mounts than
+/// the harness: its `/etc/hosts` is the folder's file `hosts`.
+pub(super) fn command(core: usize, folder: &Path, script: &str) -> process::Command {
+    let mut command = process::Command::from(tied::command_on(core));
+    command
+        .args(NAMESPACE)
+        .arg(format!("mount --bind hosts /etc/hosts && {script}"))
+        .current_dir(folder)
+        .kill_on_drop(true);
+    command
+}
 
 /// Returns whether such a namespace can be made, and whether it has this program.
 pub(crate) fn has(program: &str) -> bool {
@@ -14,3 +28,5 @@ pub(crate) fn has(program: &str) -> bool {
         .output();
     there.is_ok_and(|output| output.status.success())
 }
+
+const NAMESPACE: [&str; 5] = ["unshare", "--map-root-user", "--mount", "sh", "-c"];

@@ -62,7 +62,7 @@ impl Subject<'_> {
         let core = self.place.options.server_core;
         let file = self.place.log(&self.name, "perf");
         let mut client = self.client(&load, server).await?;
-        // What saturates is soon over, and not what counts.
+        // The load that saturates is soon over, and its profile is not shown.
         let profile = rate.map(|rate| Profile::start(core, count / u64::from(rate), &file));
         let before = (CoreTime::read(core)?, cpu_with_ended(server.pid())?);
         let outcome = client.go().await?;

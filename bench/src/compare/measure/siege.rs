@@ -6,15 +6,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
-use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::namespace::NAMESPACE;
-use super::{CLIENT_BOUND, OPERATION_BOUND, Sample, Subject, mib};
+use super::{CLIENT_BOUND, OPERATION_BOUND, Sample, Subject, mib, namespace};
 use crate::compare::meter::Meter;
 use crate::compare::rows::figure;
 use crate::compare::server::PAGE;
-use crate::compare::tied;
 use crate::fixtures::host_name;
 
 impl Subject<'_> {
@@ -32,10 +29,8 @@ impl Subject<'_> {
         let hosts = self.row.hosts.count(self.place.options.is_short());
         write_files(&folder, hosts, server.address.port())?;
         let core = self.place.options.client_core;
-        let mut siege = Command::from(tied::command_on(core));
-        siege.args(NAMESPACE);
-        siege.arg(script(clients, each)).current_dir(&folder);
-        siege.env("HOME", &folder).kill_on_drop(true);
+        let mut siege = namespace::command(core, &folder, &script(clients, each));
+        siege.env("HOME", &folder);
         self.commands.push(format!("{:?}", siege.as_std()));
         let meter = Meter::start(server.pid(), self.place.support)?;
         let bound = CLIENT_BOUND + OPERATION_BOUND * u32::try_from(clients * each)?;
@@ -63,7 +58,7 @@ impl Subject<'_> {
 /// siege says of its settings comes first.
 fn script(clients: u64, each: u64) -> String {
     format!(
-        "mount --bind hosts /etc/hosts && siege -C >/dev/null && \
+        "siege -C >/dev/null && \
          exec siege -R siegerc -c {clients} -r {each} -b -i -j -f urls"
     )
 }

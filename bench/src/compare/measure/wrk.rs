@@ -4,15 +4,12 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::figures::operation_figures;
-use super::namespace::NAMESPACE;
-use super::{CLIENT_BOUND, Sample, Subject};
+use super::{CLIENT_BOUND, Sample, Subject, namespace};
 use crate::compare::meter::Meter;
 use crate::compare::server::PAGE;
-use crate::compare::tied;
 use crate::fixtures::host_name;
 use sekisho_bench::load::{Outcome, Tally};
 use sekisho_bench::tls::Version;
@@ -35,10 +32,7 @@ impl Subject<'_> {
         fs::write(folder.join("openssl.cnf"), settings(self.row.version))?;
         let url = format!("https://{host}:{}{PAGE}", server.address.port());
         let core = self.place.options.client_core;
-        let mut wrk = Command::from(tied::command_on(core));
-        wrk.args(NAMESPACE);
-        wrk.arg(script(connections, seconds, &url));
-        wrk.current_dir(&folder).kill_on_drop(true);
+        let mut wrk = namespace::command(core, &folder, &script(connections, seconds, &url));
         self.commands.push(format!("{:?}", wrk.as_std()));
         let meter = Meter::start(server.pid(), self.place.support)?;
         let bound = CLIENT_BOUND + Duration::from_secs(seconds);
@@ -53,12 +47,9 @@ impl Subject<'_> {
     }
 }
 
-/// Gives wrk's URL an address, and asks the shell for the CPU time that wrk took.
+/// Runs wrk, and asks the shell for the CPU time that it took.
 fn script(connections: usize, seconds: u64, url: &str) -> String {
-    format!(
-        "mount --bind hosts /etc/hosts && \
-         OPENSSL_CONF=openssl.cnf wrk -t1 -c{connections} -d{seconds}s --latency {url}; times"
-    )
+    format!("OPENSSL_CONF=openssl.cnf wrk -t1 -c{connections} -d{seconds}s --latency {url}; times")
 }
 
 /// Returns OpenSSL's settings for wrk, which has no options for TLS: one version, and the suite

@@ -18,7 +18,7 @@ use crate::fixtures::{Authority, Folder, host_name};
 /// Running thread. Dropping it asks the thread to end.
 pub(super) struct Writer {
     progress: Arc<Progress>,
-    /// None once the thread was waited for.
+    /// Thread that writes; none once it was waited for.
     thread: Option<JoinHandle<Result<()>>>,
 }
 
