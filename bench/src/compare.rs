@@ -136,7 +136,9 @@ async fn compare(options: &Options) -> Result<()> {
             support: &support,
         };
         let missing = unprepared.get(&store_of(options, row));
-        report.rows.push(round::measure(place, row, missing).await);
+        report
+            .rows
+            .push(round::measure(place, row, missing, None).await);
         // The report is written after every row: an aborted run keeps its
         // finished rows.
         if !options.train {

@@ -4,6 +4,7 @@ mod verdict;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::mem;
 
 use serde::{Deserialize, Serialize};
 
@@ -90,9 +91,36 @@ impl RowResult {
         failed.count()
     }
 
+    /// Takes what is better of another attempt at the whole row or, of one at some cases, at
+    /// those whose rounds differed. The case that divides them keeps its first attempt, which
+    /// the others were measured beside.
+    pub(crate) fn improve(&mut self, unsteady: &[String], mut again: Self) {
+        let seconds = self.seconds + again.seconds;
+        if again.cases.len() == self.cases.len() {
+            if again.is_better(self) {
+                *self = again;
+            }
+        } else {
+            let cases = self.cases.iter_mut();
+            for case in cases.filter(|case| unsteady.contains(&case.label)) {
+                let other = again
+                    .cases
+                    .iter_mut()
+                    .find(|other| other.label == case.label);
+                if let Some(other) = other
+                    && other.error.is_none()
+                    && other.spread() < case.spread()
+                {
+                    *case = mem::take(other);
+                }
+            }
+        }
+        self.seconds = seconds;
+    }
+
     /// Returns whether more cases succeeded than in another attempt or, of as many, whether the
     /// rounds differ less.
-    pub(crate) fn is_better(&self, other: &Self) -> bool {
+    fn is_better(&self, other: &Self) -> bool {
         let whole = |row: &Self| row.cases.len() - row.failures();
         match whole(self).cmp(&whole(other)) {
             Ordering::Equal => self.spread() < other.spread(),
@@ -214,6 +242,45 @@ mod tests {
         assert!(row(busy, None).is_better(&row(steady, Some("it died"))));
         let none = RowResult::failed("row", "a row", "it died");
         assert!(!none.is_better(&row(busy, Some("it died"))));
+    }
+
+    #[test]
+    fn an_attempt_at_some_cases_mends_those_that_were_unsteady() {
+        let row = |cases: &[(&str, [f64; 3])]| {
+            let cases = cases.iter().map(|(label, values)| CaseResult {
+                label: (*label).into(),
+                ..case_of(CPU, *values)
+            });
+            RowResult {
+                seconds: 10.0,
+                cases: cases.collect(),
+                ..RowResult::failed("row", "a row", "")
+            }
+        };
+        let firsts = |row: &RowResult| -> Vec<f64> {
+            let cases = row.cases.iter();
+            cases.map(|case| case.figures[0].values[0]).collect()
+        };
+        let steady = ("a", [10.0, 10.0, 11.0]);
+        let mut kept = row(&[steady, ("b", [20.0, 20.0, 40.0]), ("c", [30.0, 30.0, 60.0])]);
+        let unsteady = kept.unsteady(0.25);
+        assert_eq!(unsteady, ["b", "c"]);
+        // Fewer cases: the first one divides again, and stays as it was.
+        let unsteadier = ("c", [31.0, 31.0, 93.0]);
+        kept.improve(&unsteady, row(&[("a", [12.0; 3]), unsteadier]));
+        kept.improve(&unsteady, row(&[("a", [12.0; 3]), ("b", [21.0; 3])]));
+        assert_eq!(firsts(&kept), [10.0, 21.0, 30.0]);
+        assert_eq!(kept.seconds, 30.0);
+        // All cases: one attempt or the other.
+        let busy = row(&[("a", [13.0; 3]), ("b", [22.0; 3]), ("c", [1.0, 2.0, 9.0])]);
+        kept.improve(&unsteady, busy);
+        assert_eq!(firsts(&kept), [10.0, 21.0, 30.0]);
+        kept.improve(
+            &unsteady,
+            row(&[("a", [13.0; 3]), ("b", [22.0; 3]), ("c", [32.0; 3])]),
+        );
+        assert_eq!(firsts(&kept), [13.0, 22.0, 32.0]);
+        assert_eq!(kept.seconds, 50.0);
     }
 
     fn case_of(name: &'static str, values: [f64; 3]) -> CaseResult {

@@ -14,15 +14,18 @@ use super::rows::{Case, Goal, Measure, Row, Scale, figure};
 use super::server::relative;
 use super::setup::Place;
 
+/// Measures all cases of a row, or those with these labels.
 pub(crate) async fn measure(
     place: Place<'_>,
     row: &Row,
     missing: Option<&Unprepared>,
+    only: Option<&[&str]>,
 ) -> RowResult {
     let options = place.options;
     eprintln!("{}: {}", row.id, row.title);
     let begin = Instant::now();
-    let (cases, left_out) = cases(place, row);
+    let (mut cases, left_out) = cases(place, row);
+    cases.retain(|case| only.is_none_or(|only| only.contains(&case.label)));
     let turns = turns(options, row, &cases).into_iter().enumerate();
     let mut running: Vec<Running<'_>> = turns
         .map(|(index, turn)| Running {

@@ -24,7 +24,7 @@ pub(super) const MONTH: Part = Part {
         },
     ],
     tests: &[],
-    minutes: [120, 1],
+    minutes: [70, 1],
     disk: [14 * GIB, GIB / 2],
     memory: [8 * GIB, GIB],
 };

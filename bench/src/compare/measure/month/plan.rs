@@ -97,8 +97,8 @@ impl Plan {
     }
 }
 
-/// Days of a month, and the length of each: the certificates of 20 minutes are those of 30 days.
-const FULL: (u32, Duration) = (30, Duration::from_secs(40));
+/// Days of a month, and the length of each: the certificates of 10 minutes are those of 30 days.
+const FULL: (u32, Duration) = (30, Duration::from_secs(20));
 const SHORT: (u32, Duration) = (3, Duration::from_secs(5));
 /// Steps of a day.
 const STEPS: u32 = 8;
@@ -119,10 +119,13 @@ mod tests {
     #[test]
     fn visitors_come_by_day() {
         let plan = Plan::new(100, 2, false);
-        let rate = |seconds| plan.step(Duration::from_secs(seconds)).unwrap().rate;
+        let rate = |ms| plan.step(Duration::from_millis(ms)).unwrap().rate;
         // The first step lies between 0:00 and 3:00, the fourth one between 9:00 and 12:00.
-        assert_eq!([rate(0), rate(15), rate(20), rate(35)], [59, 290, 290, 59]);
-        assert_eq!(rate(40), rate(0));
+        assert_eq!(
+            [rate(0), rate(7_500), rate(10_000), rate(17_500)],
+            [59, 290, 290, 59]
+        );
+        assert_eq!(rate(20_000), rate(0));
     }
 
     #[test]
@@ -132,20 +135,20 @@ mod tests {
             let step = plan.step(Duration::from_millis(ms));
             step.map(|step| step.length.as_millis())
         };
-        assert_eq!(length(0), Some(5_000));
-        assert_eq!(length(3_000), Some(2_000));
-        assert_eq!(length(4_900), Some(5_100));
-        assert_eq!(length(1_198_000), Some(2_000));
-        assert_eq!(length(1_199_000), None);
-        assert_eq!(length(1_300_000), None);
+        assert_eq!(length(0), Some(2_500));
+        assert_eq!(length(1_500), Some(1_000));
+        assert_eq!(length(2_450), Some(2_550));
+        assert_eq!(length(599_000), Some(1_000));
+        assert_eq!(length(599_500), None);
+        assert_eq!(length(650_000), None);
     }
 
     #[test]
     fn each_first_host_is_renewed_within_60_days() {
         let plan = Plan::new(10_000, 2, false);
         let begin = plan.due(Duration::ZERO);
-        let half = plan.due(Duration::from_secs(600));
-        let end = plan.due(Duration::from_secs(2_000));
+        let half = plan.due(Duration::from_secs(300));
+        let end = plan.due(Duration::from_secs(1_000));
         assert_eq!(
             (begin.hosts, half.hosts, end.hosts),
             (10_000, 15_000, 20_000)
