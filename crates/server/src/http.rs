@@ -28,7 +28,7 @@ use crate::connection::request::{Refused, RequestContext, framing};
 use crate::limits::timeouts::ConnTimeouts;
 use crate::lookup::challenge;
 use crate::observe::access_log::{Entry, Logged};
-use crate::site::body::Body;
+use crate::site::body::{self, Body};
 use crate::tls::SEND_LIMIT;
 use crate::tls::frames::CONNECTION_WINDOW;
 use answer::{Answer, RequestGuard};
@@ -105,6 +105,7 @@ async fn answer(
     let guard = RequestGuard::new(context.timeouts(), has_body);
     let last = is_last(request);
     let connect = request.method() == Method::CONNECT;
+    let is_head = request.method() == Method::HEAD;
     let http1 = request.version() < Version::HTTP_2;
     let client = context.client(request.headers());
     let mut entry = context.entry(request, client.address);
@@ -121,6 +122,9 @@ async fn answer(
             refuse(&refused, http1, context.timeouts())
         }
     };
+    if is_head {
+        response = body::without_content(response);
+    }
     context.metrics().request(response.status());
     let leaves = connect || response.status() == StatusCode::SWITCHING_PROTOCOLS;
     // After CONNECT, the client may send bytes that are not HTTP.

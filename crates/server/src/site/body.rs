@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::Full;
@@ -54,6 +54,22 @@ impl Body {
 pub(crate) fn plain(status: StatusCode) -> Response<Body> {
     let reason = status.canonical_reason().unwrap_or("Error");
     Body::plain(status, format!("{} {reason}\n", status.as_u16()))
+}
+
+/// Leaves the content out of an answer to HEAD, and tells its length where that is known. Over
+/// HTTP/2, hyper would send it, and clients take DATA behind such a head for an error (RFC 9113,
+/// section 8.1.1).
+pub(crate) fn without_content(mut response: Response<Body>) -> Response<Body> {
+    if response.body().is_end_stream() {
+        return response;
+    }
+    if let Some(length) = response.body().size_hint().exact() {
+        let headers = response.headers_mut();
+        headers
+            .entry(CONTENT_LENGTH)
+            .or_insert_with(|| length.into());
+    }
+    response.map(|_| Body::empty())
 }
 
 /// Returns whether a method reads: GET or HEAD.

@@ -15,6 +15,7 @@ mod fastcgi;
 mod fastcgi_server;
 mod fields;
 mod files;
+mod heads;
 mod pages;
 mod paths;
 mod script_faults;

@@ -155,7 +155,7 @@ pub(crate) fn write(folder: &TempDir, name: &str, text: &str) {
 /// Client with one connection.
 pub(crate) struct Client {
     sender: Sender,
-    host: String,
+    pub(crate) host: String,
 }
 
 pub(crate) type Upload = BoxBody<Bytes, io::Error>;
