@@ -49,7 +49,10 @@ impl Subject<'_> {
         let launched = self.launched.as_ref().context("a server runs")?;
         let probe = launched.probe()?;
         let mut buffer = Vec::new();
+        // Hosts that run programs may use certificates in turn, which are those of the first ones.
+        let own = self.row.hosts.count(self.place.options.is_short());
         for number in [load.hosts / 2, load.hosts - 1] {
+            let number = number % own;
             let host = load.pattern.replace("{n}", &number.to_string());
             let visit = probe.visit(&host, Some(PAGE), &mut buffer).await;
             visit.map_err(|failure| anyhow!("{host} is not served: {}", failure.kind()))?;
