@@ -2,14 +2,12 @@
 //! the same names, strangers flood them, the CA hangs, one tenant orders very many
 //! names, hosts lead elsewhere for a while. Real servers on SQLite catalogs order at a real CA (Pebble).
 
-mod catalog;
 mod floods;
 mod hang;
 mod kills;
 mod mended;
 pub(crate) mod neighbours;
 mod orders;
-mod setting;
 mod tenants;
 mod together;
 
@@ -24,7 +22,7 @@ use tokio::time::Instant;
 
 use self::kills::Kills;
 use self::mended::Mended;
-use self::setting::Setting;
+use crate::acme::Setting;
 use crate::chaos::interrupted;
 
 /// What to run, and how much of it.

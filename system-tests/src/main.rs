@@ -2,6 +2,7 @@
 //! ordered, attacks, and requests that servers read differently.
 #![forbid(unsafe_code)]
 
+mod acme;
 mod acme_faults;
 mod chaos;
 mod flood;

@@ -10,10 +10,9 @@ use anyhow::Result;
 
 use self::stranger::{Kind, Stranger};
 use super::Counts;
-use super::catalog::{Catalog, Issuance};
 use super::neighbours::{complaint, visit};
 use super::orders::Orders;
-use super::setting::Setting;
+use crate::acme::{Catalog, Issuance, Setting};
 use crate::server::Server;
 use sekisho_bench::accounting::Memory;
 use sekisho_bench::load::client::Client;

@@ -11,10 +11,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::Counts;
-use super::catalog::{Catalog, Issuance};
 use super::neighbours::{complaint, visit};
 use super::orders::Orders;
-use super::setting::Setting;
+use crate::acme::{Catalog, Issuance, Setting};
 use crate::server::Server;
 use sekisho_bench::load::Outcome;
 use sekisho_bench::load::client::Client;

@@ -14,8 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use self::point::{Point, Watch};
 use super::Counts;
-use super::catalog::{Catalog, Issuance};
-use super::setting::Setting;
+use crate::acme::{Catalog, Issuance, Setting};
 
 /// Kills of a server at each request of an order, before the CA is asked and before the
 /// server has the answer, and around the storing of the certificate: all at once, each

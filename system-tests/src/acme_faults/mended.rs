@@ -15,8 +15,7 @@ use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Instant, sleep};
 
 use super::Counts;
-use super::catalog::{Catalog, Issuance};
-use super::setting::Setting;
+use crate::acme::{Catalog, Issuance, Setting};
 use sekisho_bench::load::client::Client;
 
 /// Hosts that are mended after [`WRONG`]: one half is renewed by hand at once, the other

@@ -9,9 +9,8 @@ use sekisho_certs::Clock;
 use tokio::time::{Instant, sleep};
 
 use super::Counts;
-use super::catalog::{Catalog, Issuance};
 use super::orders::Orders;
-use super::setting::Setting;
+use crate::acme::{Catalog, Issuance, Setting};
 
 /// Lets one tenant have so many names that wait for their first certificates. A name of
 /// another tenant that is visited, and one that waits too, have theirs soon.

@@ -9,9 +9,8 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
 use super::Counts;
-use super::catalog::{Catalog, Issuance};
 use super::orders::Orders;
-use super::setting::Setting;
+use crate::acme::{Catalog, Issuance, Setting};
 use sekisho_bench::load::client::Client;
 
 /// Visits each name at both servers, twice at each, all at once.

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_rustls::TlsConnector;
 
-use crate::acme_faults::setting::Setting;
+use crate::acme::Setting;
 use sekisho_bench::tls::{Group, Offer, Trust, Version};
 
 /// Way to ask for a name.

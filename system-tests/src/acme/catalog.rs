@@ -1,4 +1,4 @@
-//! Catalog of a part, its hosts, and the servers on it.
+//! Catalog, its hosts, and the servers on it.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -23,7 +23,7 @@ use super::setting::Setting;
 use crate::server::Server;
 
 /// Catalog whose servers order at one CA.
-pub(super) struct Catalog<'a> {
+pub(crate) struct Catalog<'a> {
     setting: &'a Setting,
     folder: PathBuf,
     sealer: Sealer,
@@ -32,21 +32,21 @@ pub(super) struct Catalog<'a> {
 
 /// `[acme]` of a catalog's servers.
 #[derive(Clone, Debug)]
-pub(super) struct Issuance {
+pub(crate) struct Issuance {
     /// Port of the CA on 127.0.0.1.
-    pub(super) ca: u16,
-    pub(super) solvers: &'static [&'static str],
+    pub(crate) ca: u16,
+    pub(crate) solvers: &'static [&'static str],
     /// Limits of the CA, as the servers know them.
-    pub(super) quotas: Option<CaLimits>,
-    pub(super) orders: usize,
-    pub(super) waiting: usize,
+    pub(crate) quotas: Option<CaLimits>,
+    pub(crate) orders: usize,
+    pub(crate) waiting: usize,
     /// Seconds.
-    pub(super) wait: u64,
+    pub(crate) wait: u64,
 }
 
 impl Issuance {
     /// Orders at the CA of this port, and is bounded as by default.
-    pub(super) fn at(ca: u16) -> Self {
+    pub(crate) fn at(ca: u16) -> Self {
         Self {
             ca,
             solvers: &["tls-alpn-01"],
@@ -59,7 +59,7 @@ impl Issuance {
 }
 
 impl<'a> Catalog<'a> {
-    pub(super) async fn new(setting: &'a Setting, name: &str, issuance: Issuance) -> Result<Self> {
+    pub(crate) async fn new(setting: &'a Setting, name: &str, issuance: Issuance) -> Result<Self> {
         let folder = setting.folder.path().join(name);
         fs::create_dir(&folder)?;
         let catalog = Sqlite::open(&folder.join("hosts.db"), Mode::Create)?;
@@ -73,7 +73,7 @@ impl<'a> Catalog<'a> {
     }
 
     /// Makes a server at an address of this machine; the caller starts it.
-    pub(super) fn server(&self, address: Ipv4Addr) -> Result<Server> {
+    pub(crate) fn server(&self, address: Ipv4Addr) -> Result<Server> {
         let folder = self.folder.join(address.to_string());
         fs::create_dir(&folder)?;
         fs::write(folder.join("sekisho.toml"), self.config(address))?;
@@ -81,7 +81,7 @@ impl<'a> Catalog<'a> {
     }
 
     /// Stores hosts without a certificate.
-    pub(super) async fn put_hosts(&self, tenant: &str, names: &[String]) -> Result<()> {
+    pub(crate) async fn put_hosts(&self, tenant: &str, names: &[String]) -> Result<()> {
         let tenant = self::tenant(tenant)?;
         for some in names.chunks(CHUNK) {
             let puts = some.iter().map(|name| {
@@ -95,7 +95,7 @@ impl<'a> Catalog<'a> {
     }
 
     /// Stores lineages that are due, each with its turn.
-    pub(super) async fn put_lineages(
+    pub(crate) async fn put_lineages(
         &self,
         tenant: &str,
         names: &[String],
@@ -117,7 +117,7 @@ impl<'a> Catalog<'a> {
     }
 
     /// Stores hosts with certificates.
-    pub(super) async fn import(&self, names: &[String]) -> Result<()> {
+    pub(crate) async fn import(&self, names: &[String]) -> Result<()> {
         let pairs = self.folder.join("pairs");
         fs::create_dir(&pairs)?;
         for name in names {
@@ -129,7 +129,7 @@ impl<'a> Catalog<'a> {
     }
 
     /// Renews the certificates of these names by hand.
-    pub(super) async fn renew(&self, names: &[String]) -> Result<()> {
+    pub(crate) async fn renew(&self, names: &[String]) -> Result<()> {
         let names = names.iter().map(String::as_str);
         let arguments: Vec<_> = ["cert", "renew"].into_iter().chain(names).collect();
         self.command(&arguments).await
@@ -137,7 +137,7 @@ impl<'a> Catalog<'a> {
 
     /// Divides the pause after the failure of this second by `scale`. Tells whether it
     /// did: a process may work on the lineage.
-    pub(super) async fn shorten_pause(&self, name: &str, at: i64, scale: u32) -> Result<bool> {
+    pub(crate) async fn shorten_pause(&self, name: &str, at: i64, scale: u32) -> Result<bool> {
         let named = LineageName::from(&pattern(name)?);
         let catalog = self.sealer.catalog();
         let to_claim = ToClaim::Named(vec![named.clone()]);
@@ -180,7 +180,7 @@ impl<'a> Catalog<'a> {
     }
 
     /// Reads the lineage of a name.
-    pub(super) async fn lineage(&self, name: &str) -> Result<Option<Lineage<SealedBytes>>> {
+    pub(crate) async fn lineage(&self, name: &str) -> Result<Option<Lineage<SealedBytes>>> {
         let name = LineageName::from(&pattern(name)?);
         let found = self.sealer.catalog().lineages(&[name]).await;
         Ok(found?.pop())
@@ -188,7 +188,7 @@ impl<'a> Catalog<'a> {
 
     /// Tells whether the lineage of a name has its certificate, and nothing is left to
     /// do for it.
-    pub(super) async fn is_settled(&self, name: &str) -> Result<bool> {
+    pub(crate) async fn is_settled(&self, name: &str) -> Result<bool> {
         let lineage = self.lineage(name).await?;
         Ok(lineage.is_some_and(|one| {
             one.credential.is_some() && one.claim.is_none() && one.order.is_none()

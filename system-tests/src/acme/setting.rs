@@ -1,4 +1,4 @@
-//! Setting of all parts: the CA, the binary, pages and trust.
+//! Setting of a run: the CA, the binary, pages and trust.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,19 +16,19 @@ use sekisho_bench::load::client::Client;
 use sekisho_bench::tls::{Group, Offer, Trust, Version};
 
 /// Setting of a run. Its folder is removed when it is dropped.
-pub(super) struct Setting {
-    pub(super) folder: TempDir,
-    pub(super) binary: PathBuf,
-    pub(super) pebble: Arc<Pebble>,
+pub(crate) struct Setting {
+    pub(crate) folder: TempDir,
+    pub(crate) binary: PathBuf,
+    pub(crate) pebble: Arc<Pebble>,
     /// Signs the certificates that are there from the start.
-    pub(super) ca: TestCa,
+    pub(crate) ca: TestCa,
     /// Ports at which Pebble validates, at whatever address a name leads to.
-    pub(super) https: u16,
-    pub(super) http: u16,
+    pub(crate) https: u16,
+    pub(crate) http: u16,
 }
 
 impl Setting {
-    pub(super) async fn new(binary: &Path) -> Result<Self> {
+    pub(crate) async fn new(binary: &Path) -> Result<Self> {
         let [https, http] = free_ports();
         let options = PebbleOptions {
             tls_port: Some(https),
@@ -37,9 +37,7 @@ impl Setting {
         };
         let pebble = spawn_blocking(move || Pebble::start(&options)).await;
         let setting = Self {
-            folder: tempfile::Builder::new()
-                .prefix("sekisho-acme-faults-")
-                .tempdir()?,
+            folder: tempfile::Builder::new().prefix("sekisho-acme-").tempdir()?,
             binary: fs::canonicalize(binary).with_context(|| binary.display().to_string())?,
             pebble: Arc::new(pebble.context("Pebble does not start")?),
             ca: TestCa::new(),
@@ -54,13 +52,13 @@ impl Setting {
     }
 
     /// Returns the folder of the pages.
-    pub(super) fn pages(&self) -> PathBuf {
+    pub(crate) fn pages(&self) -> PathBuf {
         self.folder.path().join("pages")
     }
 
     /// Makes a client that trusts Pebble and the CA of the run. Its connections come
     /// from 127.NET.0.1 and up, 250 of each /24.
-    pub(super) fn client(&self, server: Ipv4Addr, net: u8) -> Result<Client> {
+    pub(crate) fn client(&self, server: Ipv4Addr, net: u8) -> Result<Client> {
         let offer = Offer {
             version: Version::Tls13,
             group: Group::X25519,
@@ -73,7 +71,7 @@ impl Setting {
     }
 
     /// Lets a name lead to a server: Pebble validates there.
-    pub(super) fn lead(&self, name: &str, server: Ipv4Addr) {
+    pub(crate) fn lead(&self, name: &str, server: Ipv4Addr) {
         let name = format!("{name}.");
         self.pebble.challenges().set_address(&name, server);
     }

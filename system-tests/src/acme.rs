@@ -1,0 +1,8 @@
+//! What tests share whose servers order certificates: a CA (Pebble), and catalogs with
+//! servers that order there.
+
+mod catalog;
+mod setting;
+
+pub(crate) use self::catalog::{Catalog, Issuance};
+pub(crate) use self::setting::Setting;
