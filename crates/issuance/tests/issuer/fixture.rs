@@ -170,7 +170,7 @@ impl Fixture {
 
     /// Returns how many orders the CA was asked for.
     pub(crate) fn orders(&self) -> usize {
-        self.pebble.log().matches("orders in the db").count()
+        self.pebble.orders()
     }
 
     /// Returns the time of the catalog, Unix seconds.

@@ -100,6 +100,12 @@ impl Pebble {
         format!("https://127.0.0.1:{}/dir", self.port)
     }
 
+    /// Returns the port of ACME on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Returns the file with the root of Pebble's own HTTPS certificate. It is none of
     /// the roots that issue.
     #[must_use]
@@ -151,6 +157,12 @@ impl Pebble {
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.join("pebble.log")).unwrap_or_default()
+    }
+
+    /// Returns how many orders Pebble has accepted, by its log.
+    #[must_use]
+    pub fn orders(&self) -> usize {
+        self.log().matches("Added order ").count()
     }
 
     async fn managed(&self, method: &str, target: &str, body: &str) -> String {
