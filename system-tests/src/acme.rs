@@ -5,4 +5,4 @@ mod catalog;
 mod setting;
 
 pub(crate) use self::catalog::{Catalog, Issuance};
-pub(crate) use self::setting::Setting;
+pub(crate) use self::setting::{PAGE, Setting};

@@ -1,10 +1,11 @@
 //! Tests of promises with the real binary: outages under load, faults while certificates are
-//! ordered, attacks, and requests that servers read differently.
+//! ordered, first visits, attacks, and requests that servers read differently.
 #![forbid(unsafe_code)]
 
 mod acme;
 mod acme_faults;
 mod chaos;
+mod first_access;
 mod flood;
 mod floods;
 mod h2spec;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         Command::Flood(options) => flood::run(&options),
         Command::Chaos(options) => chaos::run(&options),
         Command::AcmeFaults(options) => acme_faults::run(&options),
+        Command::FirstAccess(options) => first_access::run(&options),
         Command::H2spec(options) => h2spec::run(&options),
         Command::Smuggling(options) => smuggling::run(&options),
         Command::Sites(options) => sites::run(&options),
@@ -61,6 +63,9 @@ enum Command {
     /// Kill servers, flood them and stop the CA while certificates are ordered.
     #[command(after_help = acme_faults::EXAMPLES)]
     AcmeFaults(acme_faults::Options),
+    /// Visit hosts without a certificate, at sekisho and at Caddy, and measure the wait.
+    #[command(after_help = first_access::EXAMPLES)]
+    FirstAccess(first_access::Options),
     /// Run h2spec on files and through the proxy.
     #[command(after_help = h2spec::EXAMPLES)]
     H2spec(h2spec::Options),

@@ -47,7 +47,7 @@ impl Setting {
         let issuer = setting.pebble.issuer(0).await;
         fs::write(setting.roots(), issuer + &setting.ca.root_pem())?;
         fs::create_dir(setting.pages())?;
-        fs::write(setting.pages().join("index.html"), "here")?;
+        fs::write(setting.pages().join("index.html"), PAGE)?;
         Ok(setting)
     }
 
@@ -81,6 +81,8 @@ impl Setting {
     }
 }
 
+/// Page of all hosts.
+pub(crate) const PAGE: &str = "here";
 /// Prefixes (/24) of clients: 40.
 const SOURCES: u32 = 10_000;
 /// Longer than a visitor may wait for a certificate.
