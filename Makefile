@@ -190,6 +190,16 @@ acme-faults-quick: deps ## Do a little of that, unoptimized, in two minutes
 	$(CARGO) build --workspace --locked --bins --test sizes
 	target/debug/sekisho-system-tests acme-faults --quick --sekisho target/debug/sekisho
 
+# WITHOUT=caddy builds no Caddy, whose cases are left out then.
+.PHONY: first-access
+first-access: WITHOUT ?=
+first-access: ## Measure first visits of hosts without a certificate, beside Caddy; WITHOUT=caddy
+	@tools/need build go patch
+	@tools/pebble
+	$(if $(findstring caddy,$(WITHOUT)),,@tools/caddy)
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-system-tests first-access --sekisho $(SEKISHO)
+
 # Binaries for the system tests below, built as for the tests.
 SYSTEM_TESTS := $(CARGO) build --workspace --locked --bins --test sizes
 
