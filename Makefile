@@ -322,7 +322,8 @@ bench-stores: trained ## Measure Redis and PostgreSQL as stores; writes such a r
 .PHONY: paper
 paper: WITHOUT ?=
 paper: $(if $(QUICK),,trained) ## Repeat the papers' evaluation; PART=…, QUICK=1, WITHOUT=caddy,nginx-1.28
-	@tools/need build nginx nginx-lua openssl redis postgresql apache haproxy php siege wrk
+	@tools/need build nginx nginx-lua openssl redis postgresql apache haproxy php siege wrk go patch
+	@tools/pebble
 	$(if $(findstring caddy,$(WITHOUT)),,@tools/caddy)
 	$(if $(findstring nginx-1.28,$(WITHOUT)),,@tools/nginx-1.28)
 	$(CARGO) build --release --locked --workspace
@@ -334,7 +335,8 @@ paper: $(if $(QUICK),,trained) ## Repeat the papers' evaluation; PART=…, QUICK
 # namespaces a container may forbid.
 .PHONY: paper-quick
 paper-quick: # The small evaluation, unoptimized, in eight minutes
-	@tools/need build nginx nginx-lua openssl redis postgresql apache haproxy php
+	@tools/need build nginx nginx-lua openssl redis postgresql apache haproxy php go patch
+	@tools/pebble
 	$(CARGO) build --locked --workspace
 	target/debug/sekisho-bench paper --quick --sekisho target/debug/sekisho \
 		--without caddy,nginx-1.28,siege,wrk --out target/paper-debug
