@@ -1,6 +1,7 @@
 //! The evaluation of the papers, part by part: each part is rows of this comparison, whose
 //! results are kept in files of their own, so that a run that ended goes on where it stopped.
 
+mod again;
 mod against;
 mod cache;
 mod claims;
@@ -15,13 +16,13 @@ mod part;
 mod preload;
 mod servers;
 mod stuck;
+mod tally;
 mod test;
 mod throughput;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 pub(crate) use self::evaluation::{
@@ -30,13 +31,14 @@ pub(crate) use self::evaluation::{
 
 use self::kept::{Kept, Results, Run};
 use self::part::{PARTS, Part};
+use self::tally::Tally;
 use self::test::Test;
 use super::counters::Support;
-use super::left_out::{Lack, LeftOut, PeerKind};
+use super::left_out::PeerKind;
 use super::options::Options;
 use super::prepare::{prepare, store_of};
-use super::report::{RowResult, TRAINED};
-use super::rows::{Case, Goal, Row, Scale};
+use super::report::RowResult;
+use super::rows::Row;
 use super::setup::Place;
 use super::upstreams::Upstreams;
 use super::workspace::Workspace;
@@ -210,7 +212,9 @@ impl Bench {
                 break;
             }
             eprintln!("  rounds differ: {}; again", unsteady.join(", "));
-            let again = self.attempt(row, Some(&beside(row, &unsteady))).await;
+            let again = self
+                .attempt(row, Some(&again::beside(row, &unsteady)))
+                .await;
             result.improve(&unsteady, again);
         }
         let unsteady = result.unsteady(SPREAD);
@@ -253,20 +257,6 @@ impl Bench {
     }
 }
 
-/// Returns the cases to measure again for those whose rounds differ: these, and the first one,
-/// which divides them round by round. All, if that one is among them or goals name others.
-fn beside(row: &'static Row, unsteady: &[String]) -> Vec<&'static str> {
-    let is_unsteady = |case: &Case| {
-        let mut labels = unsteady.iter();
-        labels.any(|label| label.strip_suffix(TRAINED).unwrap_or(label) == case.label)
-    };
-    let names_others = |goal: &Goal| matches!(goal.scale, Scale::Over(_));
-    let all = is_unsteady(&row.cases[0]) || row.goals.iter().any(names_others);
-    let cases = row.cases.iter().enumerate();
-    let again = cases.filter(|(index, case)| all || *index == 0 || is_unsteady(case));
-    again.map(|(_, case)| case.label).collect()
-}
-
 /// Returns the result of a row none of whose cases could begin.
 fn failed(id: &'static str, title: &'static str, error: &anyhow::Error) -> RowResult {
     eprintln!("  {id} failed: {error:#}");
@@ -298,45 +288,6 @@ impl PaperOptions {
     }
 }
 
-/// Cases of a run, by how they ended.
-#[derive(Debug, Default)]
-struct Tally {
-    cases: usize,
-    failed: usize,
-    left_out: BTreeSet<LeftOut>,
-}
-
-impl Tally {
-    fn add(&mut self, result: &RowResult) {
-        self.cases += result.cases.len();
-        self.failed += result.failures();
-        self.left_out.extend(result.left_out.iter().cloned());
-    }
-
-    /// Prints the sums.
-    ///
-    /// # Errors
-    /// If a case failed, or a peer is missing that `without` does not name.
-    fn judge(&self, parts: usize, without: &[PeerKind]) -> Result<()> {
-        let names: Vec<String> = self.left_out.iter().map(LeftOut::to_string).collect();
-        println!(
-            "{parts} parts, {} cases, {} failed, {} left out: {}",
-            self.cases,
-            self.failed,
-            names.len(),
-            names.join("; ")
-        );
-        ensure!(self.failed == 0, "{} cases failed", self.failed);
-        let missing = self.left_out.iter();
-        let missing = missing.filter(|case| case.lack == Lack::Program);
-        let mut missing = missing.filter(|case| !without.contains(&case.peer));
-        if let Some(case) = missing.next() {
-            bail!("{case}; install it, or leave it out by --without");
-        }
-        Ok(())
-    }
-}
-
 /// Part of the median by which the rounds of a case may differ.
 const SPREAD: f64 = 0.25;
 const ATTEMPTS: usize = 3;
@@ -361,8 +312,6 @@ that was ended goes on where it stopped, if it is given the same folder.
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::ROWS;
-    use super::throughput::THROUGHPUT;
     use super::*;
 
     #[test]
@@ -379,58 +328,5 @@ mod tests {
         ] {
             assert_eq!(needed(20, left, held), wanted);
         }
-    }
-
-    #[test]
-    fn cases_are_measured_again_beside_the_one_that_divides_them() {
-        let again = |row: &'static Row, unsteady: &[&str]| {
-            let unsteady: Vec<String> = unsteady.iter().map(|label| (*label).into()).collect();
-            beside(row, &unsteady)
-        };
-        let nginx = ROWS[0].cases[0].label;
-        assert_eq!(again(&ROWS[0], &["sekisho"]), [nginx, "sekisho"]);
-        let row = &THROUGHPUT.rows[0];
-        let first = row.cases[0].label;
-        assert_eq!(again(row, &["Apache"]), [first, "Apache"]);
-        assert_eq!(again(row, &["sekisho (trained)"]), [first, "sekisho"]);
-        assert_eq!(again(row, &["Apache", first]).len(), row.cases.len());
-        let over = ROWS.iter().find(|row| {
-            let mut goals = row.goals.iter();
-            goals.any(|goal| matches!(goal.scale, Scale::Over(_)))
-        });
-        let over = over.expect("a row has such a goal");
-        let last = over.cases[over.cases.len() - 1].label;
-        assert_eq!(again(over, &[last]).len(), over.cases.len());
-    }
-
-    #[test]
-    fn a_missing_peer_fails_unless_it_is_named() {
-        let caddy = LeftOut {
-            case: "a case".to_owned(),
-            peer: PeerKind::Caddy,
-            lack: Lack::Program,
-        };
-        let tally = Tally {
-            left_out: [caddy].into(),
-            ..Tally::default()
-        };
-        assert!(tally.judge(1, &[]).is_err());
-        assert!(tally.judge(1, &[PeerKind::HaProxy]).is_err());
-        assert!(tally.judge(1, &[PeerKind::Caddy]).is_ok());
-        let old = LeftOut {
-            case: "another case".to_owned(),
-            peer: PeerKind::Nginx,
-            lack: Lack::Group,
-        };
-        let tally = Tally {
-            left_out: [old].into(),
-            ..Tally::default()
-        };
-        assert!(tally.judge(1, &[]).is_ok());
-        let failed = Tally {
-            failed: 1,
-            ..Tally::default()
-        };
-        assert!(failed.judge(1, &[]).is_err());
     }
 }
