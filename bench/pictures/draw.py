@@ -15,7 +15,7 @@ import matplotlib
 matplotlib.use("svg")
 
 from matplotlib import pyplot
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 # Figures of the papers, drawn beside ours. JIP 2019, section 2; Peschel 2015; IPSJ 2017,
 # table 3.
@@ -31,6 +31,7 @@ THEMES = {
 # Colours that differ in lightness too, and markers: a reader may not tell hues apart.
 STYLES = {
     "sekisho": ("#0969da", "#58a6ff", "o"),
+    "nginx 1.28": ("#7a9a01", "#a5d65a", "P"),
     "nginx": ("#1a7f37", "#3fb950", "s"),
     "Apache": ("#bc4c00", "#f0883e", "^"),
     "HAProxy": ("#8250df", "#bc8cff", "D"),
@@ -46,10 +47,10 @@ class Results:
         self.folder = folder
 
     def rows(self, part, prefix=""):
-        """Yields the rows of a part, by the number of hosts."""
+        """Yields the rows of a part, by the number of hosts and that of their name."""
         files = (self.folder / part).glob(f"{prefix}*.json")
         files = [file for file in files if file.name != "run.json"]
-        yield from sorted((json.loads(file.read_text()) for file in files), key=hosts)
+        yield from sorted((json.loads(file.read_text()) for file in files), key=place)
 
     def lines(self, part, prefix, figure):
         """Returns for each case its points: hosts, and the median of a figure."""
@@ -61,8 +62,14 @@ class Results:
         return lines
 
 
-def hosts(row):
-    return row["hosts"]
+def place(row):
+    return row["hosts"], number(row)
+
+
+def number(row):
+    """Returns the number at the end of a row's name."""
+    end = row["id"].rsplit("-", 1)[-1]
+    return int(end) if end.isdigit() else 0
 
 
 def median(case, name):
@@ -113,6 +120,9 @@ def against_hosts(part, prefix, name, title, y, papers):
         figure, axes = frame(title, "hosts", y)
         draw_lines(axes, lines, theme)
         draw_lines(axes, papers, theme)
+        low, high = axes.get_ylim()
+        if high < 1_000 * low:
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.legend(frameon=False, fontsize=8, ncols=2)
         return figure
 
@@ -120,7 +130,7 @@ def against_hosts(part, prefix, name, title, y, papers):
 
 
 def bars(part, prefix, name, title, y):
-    """Returns a function that draws a group of bars for each row, one for each case."""
+    """Returns a function that draws a group of bars for each number of connections."""
 
     def draw(results, theme):
         rows = list(results.rows(part, prefix))
@@ -141,7 +151,8 @@ def bars(part, prefix, name, title, y):
             marks = ["c" if is_of_client(row, label) else "" for row in rows]
             axes.bar_label(drawn, marks, fontsize=7)
         middle = 0.4 - width / 2
-        axes.set_xticks([place + middle for place in range(len(rows))], [row["id"] for row in rows])
+        names = [f"{number(row):,} connections" for row in rows]
+        axes.set_xticks([place + middle for place in range(len(rows))], names)
         axes.tick_params(axis="x", labelsize=8)
         axes.grid(False, axis="x")
         axes.legend(frameon=False, fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.1))
@@ -167,7 +178,7 @@ def listed(part, row_name, name, title, x):
         labels, values = zip(*reversed(cases))
         bars = axes.barh(labels, values, color=[style(label, theme)["color"] for label in labels])
         axes.bar_label(bars, [plain(value) for value in values], padding=3, fontsize=8)
-        axes.set_title(title, loc="left", fontsize=12)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=12)
         axes.set_xlabel(x)
         axes.tick_params(axis="y", labelsize=8, length=0)
         axes.spines["left"].set_visible(False)
