@@ -65,7 +65,8 @@ impl Figures {
         Ok(value.clone())
     }
 
-    /// Returns a line for each row, and a column for each of their cases.
+    /// Returns a line for each row and a column for each of their cases, or the other way
+    /// round if there are more cases than rows.
     fn table(&self, name: &str, rows: &str) -> Result<String> {
         let rows = self.named(rows)?;
         for (id, row) in &rows {
@@ -77,15 +78,17 @@ impl Figures {
                 labels.push(&case.label);
             }
         }
-        let mut text = format!("| {name} | {} |\n|", labels.join(" | "));
-        text.push_str(&" --- |".repeat(labels.len() + 1));
-        for (id, row) in rows {
-            let _ = write!(text, "\n| `{id}` |");
-            for label in &labels {
-                let _ = write!(text, " {} |", cell(row, label, name));
-            }
+        let ids: Vec<String> = rows.iter().map(|(id, _)| format!("`{id}`")).collect();
+        if labels.len() <= rows.len() {
+            let of_row =
+                |(_, row): &(_, &Kept)| labels.iter().map(|l| cell(row, l, name)).collect();
+            let lines = ids.iter().map(String::as_str).zip(rows.iter().map(of_row));
+            return Ok(lines_below(name, &labels, lines));
         }
-        Ok(text)
+        let of_case = |label: &&str| rows.iter().map(|(_, row)| cell(row, label, name)).collect();
+        let lines = labels.iter().copied().zip(labels.iter().map(of_case));
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        Ok(lines_below(name, &ids, lines))
     }
 
     /// Returns a line for each case of a row, and a column for each figure.
@@ -95,15 +98,9 @@ impl Figures {
         for name in &names {
             has_figure(row, name)?;
         }
-        let mut text = format!("| | {} |\n|", names.join(" | "));
-        text.push_str(&" --- |".repeat(names.len() + 1));
-        for case in &row.result.cases {
-            let _ = write!(text, "\n| {} |", case.label);
-            for name in &names {
-                let _ = write!(text, " {} |", cell(row, &case.label, name));
-            }
-        }
-        Ok(text)
+        let cases = row.result.cases.iter().map(|case| &*case.label);
+        let lines = cases.map(|label| (label, names.iter().map(|n| cell(row, label, n)).collect()));
+        Ok(lines_below("", &names, lines))
     }
 
     /// Returns the line by least squares through a figure of all rows that have it.
@@ -161,6 +158,20 @@ fn figure<'a>(case: &'a CaseResult, name: &str) -> Result<&'a Figure> {
     ensure!(case.series.ended.is_none(), "{} ended early", case.label);
     let figure = case.figure(name);
     figure.with_context(|| format!("{} has no figure {name:?}", case.label))
+}
+
+/// Returns a table of these lines, each with a name before its cells.
+fn lines_below<'a>(
+    corner: &str,
+    heads: &[&str],
+    lines: impl Iterator<Item = (&'a str, Vec<String>)>,
+) -> String {
+    let mut text = format!("| {corner} | {} |\n|", heads.join(" | "));
+    text.push_str(&" --- |".repeat(heads.len() + 1));
+    for (name, cells) in lines {
+        let _ = write!(text, "\n| {name} | {} |", cells.join(" | "));
+    }
+    text
 }
 
 /// Returns a cell of a table: the median, with marks if the rounds differed too much, if the
@@ -275,12 +286,15 @@ mod tests {
         let wanted = "| start ms | nginx | sekisho |\n| --- | --- | --- |\n\
                       | `one` | 10.0 | 5.00 |\n| `many` | 260 ± |  |";
         assert_eq!(table, wanted);
+        let turned = figures().value("table start ms | p/one").unwrap();
+        let wanted = "| start ms | `one` |\n| --- | --- |\n| nginx | 10.0 |\n| sekisho | 5.00 |";
+        assert_eq!(turned, wanted);
     }
 
     #[test]
     fn cases_of_a_row_stand_below_each_other() {
         let table = figures().value("cases start ms | p/one").unwrap();
-        let wanted = "| | start ms |\n| --- | --- |\n| nginx | 10.0 |\n| sekisho | 5.00 |";
+        let wanted = "|  | start ms |\n| --- | --- |\n| nginx | 10.0 |\n| sekisho | 5.00 |";
         assert_eq!(table, wanted);
         assert!(figures().value("cases start ms; none | p/one").is_err());
     }
