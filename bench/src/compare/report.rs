@@ -179,7 +179,7 @@ impl CaseResult {
 
 impl Figure {
     /// Returns by which part of the median the rounds differ.
-    fn spread(&self) -> f64 {
+    pub(crate) fn spread(&self) -> f64 {
         let (least, most) = self
             .values
             .iter()

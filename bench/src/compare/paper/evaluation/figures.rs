@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::super::super::mark;
 use super::super::super::markdown::number;
 use super::super::super::report::{CaseResult, Figure};
+use super::super::SPREAD;
 use super::super::kept::{Kept, Run, read};
 use super::super::part::PARTS;
 
@@ -174,14 +175,17 @@ fn lines_below<'a>(
     text
 }
 
-/// Returns a cell of a table: the median, with marks if the rounds differed too much, if the
+/// Returns a cell of a table: the median, with marks if the rounds differ too much, if the
 /// client was the slower one, and if the server had ended before.
 fn cell(row: &Kept, label: &str, name: &str) -> String {
     let Some(case) = row.result.cases.iter().find(|case| case.label == label) else {
         return String::new();
     };
+    let differs = case
+        .figure(name)
+        .is_some_and(|figure| figure.spread() > SPREAD);
     let marks = [
-        (row.unsteady.iter().any(|unsteady| unsteady == label), " ±"),
+        (differs, " ±"),
         (mark::is_of_client(case, name), " ᶜ"),
         (case.series.ended.is_some(), " †"),
     ];
@@ -227,27 +231,31 @@ mod tests {
     use crate::compare::report::RowResult;
     use crate::compare::rows::figure;
 
-    fn kept(hosts: usize, medians: &[(&str, f64)], unsteady: &[&str]) -> Kept {
+    fn kept(hosts: usize, rounds: &[(&str, &[f64])]) -> Kept {
         let mut result = RowResult::failed("row", "a row", "");
         result.hosts = hosts;
-        let case = |(label, value): &(&str, f64)| {
-            CaseResult::new(*label, &[vec![(figure::START, *value)]], None)
+        let case = |(label, values): &(&str, &[f64])| {
+            let samples: Vec<_> = values
+                .iter()
+                .map(|value| vec![(figure::START, *value)])
+                .collect();
+            CaseResult::new(*label, &samples, None)
         };
-        result.cases = medians.iter().map(case).collect();
-        let first = CaseResult::new("", &[vec![(figure::START, medians[0].1)]], None);
+        let first = case(&rounds[0]);
+        result.cases = rounds.iter().map(case).collect();
         result.cases[1..]
             .iter_mut()
             .for_each(|case| case.divide_by(&first));
         Kept {
             result,
-            unsteady: unsteady.iter().map(|label| (*label).to_owned()).collect(),
+            unsteady: Vec::new(),
         }
     }
 
     fn figures() -> Figures {
-        let one = kept(1, &[("nginx", 10.0), ("sekisho", 5.0)], &[]);
+        let one = kept(1, &[("nginx", &[10.0]), ("sekisho", &[5.0])]);
         let facts = vec![("CPU".to_owned(), "fast".to_owned())];
-        let many = kept(1_001, &[("nginx", 260.0)], &["nginx"]);
+        let many = kept(1_001, &[("nginx", &[220.0, 260.0, 290.0])]);
         Figures {
             rows: [("p/one".to_owned(), one), ("p/many".to_owned(), many)].into(),
             runs: [("p", Run::new(false, 1, facts))].into(),
@@ -281,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_mark_unsteady_cases_and_leave_others_empty() {
+    fn tables_mark_unsteady_figures_and_leave_others_empty() {
         let table = figures().value("table start ms | p/one p/many").unwrap();
         let wanted = "| start ms | nginx | sekisho |\n| --- | --- | --- |\n\
                       | `one` | 10.0 | 5.00 |\n| `many` | 260 ± |  |";
