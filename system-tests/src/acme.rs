@@ -1,5 +1,5 @@
-//! What tests share whose servers order certificates: a CA (Pebble), and catalogs with
-//! servers that order there.
+//! Setting of tests whose servers order certificates: a CA (Pebble), and catalogs with servers
+//! that order there.
 
 mod catalog;
 mod setting;

@@ -111,7 +111,7 @@ struct Event<'a> {
     thread: i64,
     micros: f64,
     call: &'a str,
-    /// What the call returned; no result for an entry.
+    /// Result of a return; None for an entry.
     result: Option<i64>,
 }
 

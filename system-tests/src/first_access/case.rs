@@ -20,7 +20,7 @@ pub(super) struct Case {
     pub(super) at_once: Option<usize>,
 }
 
-/// What is visited.
+/// Servers that are visited.
 pub(super) enum System {
     Sekisho,
     /// Two servers on one store, both of which are asked for each host.
