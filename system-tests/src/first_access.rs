@@ -7,9 +7,8 @@ mod visits;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
-use tokio::runtime;
 
 use self::caddy::is_installed;
 use self::case::{Case, System};
@@ -68,11 +67,7 @@ impl Options {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     raise_open_files()?;
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    runtime.block_on(async {
+    crate::block_on(async {
         tokio::select! {
             ended = measure(options) => ended,
             interrupted = interrupted() => interrupted,

@@ -10,9 +10,8 @@ pub(crate) mod attacker;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::Args;
-use tokio::runtime;
 use tokio::time::{MissedTickBehavior, interval};
 
 use self::attacker::{Flooding, Kind, Target};
@@ -54,11 +53,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         target.ip().to_canonical().is_loopback(),
         "{target} is not on this machine: floods are sent to loopback addresses alone"
     );
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    runtime.block_on(measure(options))
+    crate::block_on(measure(options))
 }
 
 async fn measure(options: &Options) -> Result<()> {

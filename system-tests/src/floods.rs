@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use tokio::runtime;
 use tokio::time::sleep;
 
 use self::hostile::Hostile;
@@ -54,11 +53,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     // For 6,000 attackers.
     raise_open_files()?;
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    runtime.block_on(attack(options))
+    crate::block_on(attack(options))
 }
 
 async fn attack(options: &Options) -> Result<()> {

@@ -10,7 +10,6 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tokio::process::Command;
-use tokio::runtime;
 use tokio::time::timeout;
 
 use crate::hosting::{Host, Hosting, Kind, Upstream};
@@ -44,11 +43,7 @@ impl Answering {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    runtime.block_on(conform(options))
+    crate::block_on(conform(options))
 }
 
 async fn conform(options: &Options) -> Result<()> {

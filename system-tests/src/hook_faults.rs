@@ -6,9 +6,8 @@ mod setting;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
-use tokio::runtime;
 
 use self::attack::{Told, attack};
 use self::setting::Setting;
@@ -69,11 +68,7 @@ impl Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    runtime.block_on(each(options))
+    crate::block_on(each(options))
 }
 
 /// Way in which a script goes wrong, chosen by the first label of the server name.

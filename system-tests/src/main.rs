@@ -19,7 +19,9 @@ mod upgrade;
 
 use std::process::ExitCode;
 
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+use tokio::runtime;
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
@@ -42,6 +44,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Does the work of a command on this thread.
+fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(work)
 }
 
 /// Breaks servers, stores, CAs and clients, and judges what others notice.

@@ -12,9 +12,8 @@ mod visits;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
-use tokio::runtime;
 
 use self::counts::Counts;
 use self::setting::Setting;
@@ -66,11 +65,7 @@ impl Scale {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     raise_open_files()?;
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    runtime.block_on(prove(options))
+    crate::block_on(prove(options))
 }
 
 async fn prove(options: &Options) -> Result<()> {

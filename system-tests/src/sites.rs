@@ -9,10 +9,9 @@ mod websocket;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::runtime;
 
 /// Which server, and how many hosts.
 #[derive(Args, Clone, Debug)]
@@ -45,11 +44,7 @@ impl Part {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    runtime.block_on(prove(options))
+    crate::block_on(prove(options))
 }
 
 async fn prove(options: &Options) -> Result<()> {

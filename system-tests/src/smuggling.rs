@@ -19,7 +19,6 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
-use tokio::runtime;
 
 use self::attack::{Attack, Attacker, source};
 use self::case::{Case, HOSTS, LOCKED, PROGRAMS, Request, SCRIPT_LIAR, SCRIPTS, STRANGER, id};
@@ -51,11 +50,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    runtime.block_on(smuggle(options))
+    crate::block_on(smuggle(options))
 }
 
 async fn smuggle(options: &Options) -> Result<()> {
