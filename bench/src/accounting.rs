@@ -182,9 +182,25 @@ pub fn tree(root: u32) -> Result<Vec<u32>> {
     Ok(found)
 }
 
+/// Returns the processes of a group that have memory: a zombie has none.
+pub fn group(id: u32) -> Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for pid in numbers_in(Path::new("/proc"))? {
+        if let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) {
+            let stat = parse_stat(&text)?;
+            if stat.group == id && !stat.is_zombie {
+                found.push(pid);
+            }
+        }
+    }
+    Ok(found)
+}
+
 #[derive(Debug, PartialEq)]
 struct Stat {
+    is_zombie: bool,
     parent: u32,
+    group: u32,
     cpu: Duration,
     /// CPU time of children that have ended.
     ended: Duration,
@@ -201,7 +217,9 @@ fn parse_stat(text: &str) -> Result<Stat> {
         Ok(Duration::from_millis(ticks * MS_PER_TICK))
     };
     Ok(Stat {
+        is_zombie: fields[STATE] == "Z",
         parent: fields[PARENT].parse()?,
+        group: fields[GROUP].parse()?,
         cpu: sum(UTIME, STIME)?,
         ended: sum(CUTIME, CSTIME)?,
     })
@@ -240,7 +258,9 @@ fn numbers_in(folder: &Path) -> Result<Vec<u32>> {
 }
 
 /// Positions of fields after the name's closing bracket.
+const STATE: usize = 0;
 const PARENT: usize = 1;
+const GROUP: usize = 2;
 const UTIME: usize = 11;
 const STIME: usize = 12;
 const CUTIME: usize = 13;
@@ -258,6 +278,7 @@ mod tests {
         let line = "42 (a (b) c) S 7 42 42 0 -1 4194560 100 0 0 0 150 50 80 20 20 0 1 0 9 0 0";
         let stat = parse_stat(line).unwrap();
         assert_eq!((stat.parent, stat.cpu), (7, Duration::from_secs(2)));
+        assert_eq!((stat.group, stat.is_zombie), (42, false));
         assert_eq!(stat.ended, Duration::from_secs(1));
         assert!(parse_stat("42 (a) S 7").is_err());
     }

@@ -10,10 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::limit::{self, Room};
 use super::tied;
-use sekisho_bench::accounting::{CpuTime, Memory, address_space, tree};
+use sekisho_bench::accounting::{CpuTime, Memory, address_space, group, tree};
 use sekisho_bench::load::client::Client;
 use sekisho_bench::metrics::Metrics;
 use sekisho_bench::tls::{Group, Offer, Trust, Version};
@@ -185,8 +186,9 @@ pub(crate) fn free_address() -> Result<SocketAddr> {
     Ok(listener.local_addr()?)
 }
 
-/// Sends SIGTERM to a process, waits for its end, and kills what is left of it and of its
-/// children.
+/// Sends SIGTERM to a process, waits for its end, and kills what is left of it, of its children
+/// and of its group: a master of nginx that starts 24 workers ends before it has all. Waits
+/// until all have freed their memory, which takes a core that the next server needs.
 pub(crate) fn terminate(child: &mut Child) {
     let family = tree(child.id()).unwrap_or_default();
     signal("-TERM", &[child.id()]);
@@ -201,7 +203,12 @@ pub(crate) fn terminate(child: &mut Child) {
     if !left.is_empty() {
         signal("-KILL", &left);
     }
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     let _ = child.wait();
+    let patience = Instant::now() + END_TIMEOUT;
+    while Instant::now() < patience && group(child.id()).is_ok_and(|left| !left.is_empty()) {
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 pub(crate) fn signal(signal: &str, pids: &[u32]) {
@@ -228,4 +235,28 @@ pub(crate) const PROGRAM: &str = "/cgi-bin/hello";
 pub(crate) const LARGE_FILE: &str = "/large.bin";
 const POLL: Duration = Duration::from_micros(200);
 const START_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time in which a killed process frees some gigabytes.
+const END_TIMEOUT: Duration = Duration::from_secs(60);
 const PROBE_DEADLINE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_process_of_a_group_is_left() {
+        let mut shell = Command::new("sh")
+            .args(["-c", "sleep 60 & sleep 60"])
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        while group(shell.id()).unwrap().len() < 2 {
+            thread::sleep(POLL);
+        }
+        // Its children have no parent then by which they are found.
+        signal("-KILL", &[shell.id()]);
+        shell.wait().unwrap();
+        terminate(&mut shell);
+        assert!(group(shell.id()).unwrap().is_empty());
+    }
+}
