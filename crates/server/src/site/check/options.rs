@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
+use super::action::root_of;
 use super::auth::auth;
 use super::fields::{pairs, request_fields, response_fields};
-use super::root_of;
 use crate::limits::network::{Network, Networks};
 use crate::site::document::{Pairs, RawHsts, RawRate, RawSite};
 use crate::site::error::{Below, Checked, Wrong, at_most, checked, each};
