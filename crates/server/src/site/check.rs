@@ -5,6 +5,7 @@ mod auth;
 mod fastcgi;
 mod fields;
 mod options;
+mod paths;
 mod servers;
 mod upstream;
 
@@ -14,12 +15,12 @@ use std::sync::Arc;
 use serde::de::IgnoredAny;
 
 use super::document::RawSite;
-use super::error::{Below, Checked, Wrong, at_most, checked, each};
-use super::path::SitePath;
-use super::rule::{Action, Candidate, Rule, RuleOptions};
-use action::{action, error_status};
+use super::error::{Below, Checked, Wrong, at_most, checked};
+use super::rule::{Action, Rule, RuleOptions};
+use action::action;
 pub(super) use auth::check_user;
 pub(super) use fields::field_name;
+use paths::{candidates, plain_prefix, prefix};
 
 /// Checks all keys. `base` is the configuration's folder for `[site]`, None for
 /// a host record; relative folders lie below it.
@@ -148,39 +149,6 @@ fn reach_upstreams(rules: &[Rule], shared: Option<&RuleOptions>) -> Checked<()> 
     Ok(())
 }
 
-/// Checks `path` of a rule, and returns it without the slash of `/`.
-fn prefix(path: Option<&str>) -> Checked<Box<str>> {
-    let path = path.ok_or_else(|| Wrong::new("is missing; write a path such as \"/api\""))?;
-    if path == "/" {
-        return Ok(Box::default());
-    }
-    plain_prefix(path)
-}
-
-/// Checks a decoded path that begins with a slash and ends without.
-fn plain_prefix(path: &str) -> Checked<Box<str>> {
-    if path.ends_with('/') {
-        return Err(Wrong::new(format!(
-            "{path:?} ends with a slash; leave that out"
-        )));
-    }
-    if !is_plain(path) {
-        return Err(Wrong::new(format!(
-            "{path:?} is no plain path; write it decoded, from its first slash, without \
-             `%`, `\\`, `//`, `.` and `..`"
-        )));
-    }
-    Ok(path.into())
-}
-
-/// Returns whether a decoded path is the one that requests for it have.
-fn is_plain(path: &str) -> bool {
-    let is_same = |found: SitePath<'_>| found.as_str() == path;
-    path.starts_with('/')
-        && !path.contains(char::is_control)
-        && SitePath::of_text(path).is_some_and(is_same)
-}
-
 impl<I> RawSite<I> {
     /// Returns whether a key says how requests are answered.
     fn has_action(&self) -> bool {
@@ -225,40 +193,6 @@ impl<I> RawSite<I> {
     }
 }
 
-fn candidates(texts: &[String]) -> Checked<Box<[Candidate]>> {
-    if texts.is_empty() || texts.len() > MAX_CANDIDATES {
-        let text =
-            format!("write 1 to {MAX_CANDIDATES} paths, such as [\"{{path}}\", \"/index.html\"]");
-        return Err(Wrong::new(text));
-    }
-    if let Some(at) = texts.iter().position(|text| text.starts_with('='))
-        && at + 1 < texts.len()
-    {
-        return Err(Wrong::new("only the last may be a status"));
-    }
-    each(texts, |text| candidate(text))
-}
-
-fn candidate(text: &str) -> Checked<Candidate> {
-    if let Some(status) = text.strip_prefix('=') {
-        return error_status(status.parse().unwrap_or_default()).map(Candidate::Status);
-    }
-    let plain = |path: &str| !path.contains(['{', '}']) && is_plain(path);
-    let is_before = |text: &str| text.is_empty() || !text.ends_with('/') && plain(text);
-    // Behind a path stands more of its last name, or further segments.
-    let is_after = |text: &str| plain(&format!("/a{text}"));
-    match text.split_once(PATH) {
-        None if plain(text) => Ok(Candidate::Fixed(text.into())),
-        Some((before, after)) if is_before(before) && is_after(after) => Ok(Candidate::Path {
-            before: before.into(),
-            after: after.into(),
-        }),
-        _ => Err(Wrong::new(format!(
-            "{text:?} is no path to try; write \"{PATH}\", \"{PATH}.html\" or \"/index.html\""
-        ))),
-    }
-}
-
 /// Keys that say how requests are answered.
 const ANSWER_KEYS: [&str; 7] = [
     "root", "fastcgi", "cgi", "upstream", "redirect", "status", "text",
@@ -267,10 +201,6 @@ const ANSWER_KEYS: [&str; 7] = [
 /// Keys about the path that files or upstream get. No path takes them from the top level.
 const REWRITES: [&str; 3] = ["strip", "add", "try"];
 
-/// Placeholder of the request's path in `try`.
-const PATH: &str = "{path}";
 /// Paths of one site.
 pub(super) const MAX_PATHS: usize = 64;
-/// Paths that are tried for one request.
-const MAX_CANDIDATES: usize = 8;
 const TWICE: &str = "the path stands twice; the top level stands for \"/\"";

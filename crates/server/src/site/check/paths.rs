@@ -1,0 +1,79 @@
+//! Checks paths: `path`, `add` and `try`.
+
+use super::action::error_status;
+use crate::site::error::{Checked, Wrong, each};
+use crate::site::path::SitePath;
+use crate::site::rule::Candidate;
+
+/// Checks `path` of a rule, and returns it without the slash of `/`.
+pub(super) fn prefix(path: Option<&str>) -> Checked<Box<str>> {
+    let path = path.ok_or_else(|| Wrong::new("is missing; write a path such as \"/api\""))?;
+    if path == "/" {
+        return Ok(Box::default());
+    }
+    plain_prefix(path)
+}
+
+/// Checks a decoded path that begins with a slash and ends without.
+pub(super) fn plain_prefix(path: &str) -> Checked<Box<str>> {
+    if path.ends_with('/') {
+        return Err(Wrong::new(format!(
+            "{path:?} ends with a slash; leave that out"
+        )));
+    }
+    if !is_plain(path) {
+        return Err(Wrong::new(format!(
+            "{path:?} is no plain path; write it decoded, from its first slash, without \
+             `%`, `\\`, `//`, `.` and `..`"
+        )));
+    }
+    Ok(path.into())
+}
+
+/// Returns whether a decoded path is the one that requests for it have.
+fn is_plain(path: &str) -> bool {
+    let is_same = |found: SitePath<'_>| found.as_str() == path;
+    path.starts_with('/')
+        && !path.contains(char::is_control)
+        && SitePath::of_text(path).is_some_and(is_same)
+}
+
+/// Checks `try`.
+pub(super) fn candidates(texts: &[String]) -> Checked<Box<[Candidate]>> {
+    if texts.is_empty() || texts.len() > MAX_CANDIDATES {
+        let text =
+            format!("write 1 to {MAX_CANDIDATES} paths, such as [\"{{path}}\", \"/index.html\"]");
+        return Err(Wrong::new(text));
+    }
+    if let Some(at) = texts.iter().position(|text| text.starts_with('='))
+        && at + 1 < texts.len()
+    {
+        return Err(Wrong::new("only the last may be a status"));
+    }
+    each(texts, |text| candidate(text))
+}
+
+fn candidate(text: &str) -> Checked<Candidate> {
+    if let Some(status) = text.strip_prefix('=') {
+        return error_status(status.parse().unwrap_or_default()).map(Candidate::Status);
+    }
+    let plain = |path: &str| !path.contains(['{', '}']) && is_plain(path);
+    let is_before = |text: &str| text.is_empty() || !text.ends_with('/') && plain(text);
+    // Behind a path stands more of its last name, or further segments.
+    let is_after = |text: &str| plain(&format!("/a{text}"));
+    match text.split_once(PATH) {
+        None if plain(text) => Ok(Candidate::Fixed(text.into())),
+        Some((before, after)) if is_before(before) && is_after(after) => Ok(Candidate::Path {
+            before: before.into(),
+            after: after.into(),
+        }),
+        _ => Err(Wrong::new(format!(
+            "{text:?} is no path to try; write \"{PATH}\", \"{PATH}.html\" or \"/index.html\""
+        ))),
+    }
+}
+
+/// Placeholder of the request's path in `try`.
+const PATH: &str = "{path}";
+/// Paths that are tried for one request.
+const MAX_CANDIDATES: usize = 8;
