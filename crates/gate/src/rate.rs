@@ -20,7 +20,7 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub struct Rate<K> {
     epoch: Instant,
-    /// Nanoseconds in which an empty bucket becomes full.
+    /// Nanoseconds in which an empty bucket becomes full, unless it holds a burst.
     period: u64,
     /// Made by the first bucket.
     shards: OnceLock<Box<[Mutex<Shard<K>>]>>,
@@ -46,12 +46,26 @@ impl<K: Eq + Hash> Rate<K> {
     /// # Errors
     /// The wait until there is one.
     pub fn take(&self, key: K, most: NonZeroU32) -> Result<(), Duration> {
+        self.take_burst(key, most, most)
+    }
+
+    /// Takes a token of a bucket that gets `rate` in a period, and holds `burst`: with 1, tokens
+    /// are a period's part apart.
+    ///
+    /// # Errors
+    /// The wait until there is one.
+    pub fn take_burst(&self, key: K, rate: NonZeroU32, burst: NonZeroU32) -> Result<(), Duration> {
+        let room = match burst == rate {
+            // Not tokens, each of which is rounded down.
+            true => self.period,
+            false => self.token(rate).saturating_mul(burst.get().into()),
+        };
         let mut shard = self.shard(&key);
         if let Some(mut full_at) = shard.get_mut(&key) {
-            *full_at = self.taken(*full_at, most)?;
+            *full_at = self.taken(*full_at, rate, room)?;
             return Ok(());
         }
-        shard.insert(key, self.taken(0, most)?);
+        shard.insert(key, self.taken(0, rate, room)?);
         Ok(())
     }
 
@@ -61,7 +75,7 @@ impl<K: Eq + Hash> Rate<K> {
     /// The wait until there is one.
     pub fn check(&self, key: &K, most: NonZeroU32) -> Result<(), Duration> {
         let full_at = self.shard(key).get(key).copied().unwrap_or_default();
-        self.taken(full_at, most).map(drop)
+        self.taken(full_at, most, self.period).map(drop)
     }
 
     /// Takes a token of a bucket that holds `most`, also of an empty one, which owes it then.
@@ -78,11 +92,12 @@ impl<K: Eq + Hash> Rate<K> {
         }
     }
 
-    /// Returns when a bucket will be full again after one more token, or the wait for that.
-    fn taken(&self, full_at: u64, most: NonZeroU32) -> Result<u64, Duration> {
+    /// Returns when a bucket that fills within `room` will be full again after one more token,
+    /// or the wait for that.
+    fn taken(&self, full_at: u64, rate: NonZeroU32, room: u64) -> Result<u64, Duration> {
         let now = self.now();
-        let full_at = full_at.max(now) + self.token(most);
-        match (full_at - now).checked_sub(self.period) {
+        let full_at = full_at.max(now) + self.token(rate);
+        match (full_at - now).checked_sub(room) {
             None | Some(0) => Ok(full_at),
             Some(wait) => Err(Duration::from_nanos(wait)),
         }
@@ -162,6 +177,31 @@ mod tests {
         assert_eq!(burst(&per_minute, 1, 3), 3);
         advance(Duration::from_secs(40)).await;
         assert_eq!(burst(&per_minute, 1, 3), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_may_be_smaller_and_larger_than_the_rate() {
+        let buckets = per_second();
+        let burst = |key, per_second, most| {
+            let take = |_: &u32| buckets.take_burst(key, rate(per_second), rate(most)).is_ok();
+            (0..10_000).take_while(take).count()
+        };
+        assert_eq!(burst(1, 10, 1), 1);
+        assert_eq!(burst(2, 10, 25), 25);
+        assert_eq!(burst(3, 7, 1), 1);
+        assert_eq!(burst(4, 1, 600), 600);
+        advance(Duration::from_millis(100)).await;
+        assert_eq!(burst(1, 10, 1), 1);
+        assert_eq!(burst(2, 10, 25), 1);
+        let refused = buckets.take_burst(1, rate(10), rate(1));
+        assert_eq!(refused, Err(Duration::from_millis(100)));
+        advance(Duration::from_mins(10)).await;
+        assert_eq!(burst(1, 10, 1), 1);
+        assert_eq!(burst(2, 10, 25), 25);
+        assert_eq!(burst(4, 1, 600), 600);
+        // The same bucket after its rule was edited.
+        assert_eq!(burst(2, 10, 1), 0);
+        assert_eq!(burst(2, 10, 30), 5);
     }
 
     #[tokio::test(start_paused = true)]
