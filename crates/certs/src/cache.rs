@@ -318,7 +318,9 @@ pub fn records<K: Eq + Hash, T: Clone, W: Weighter<K, T> + Clone>(
     weighter: W,
     memory: usize,
 ) -> Region<K, T, W, RandomState> {
-    bounded(weighter, memory - memory / 16, USUAL_RECORD, MAX_SHARDS)
+    let capacity = memory - memory / 16;
+    let most_shards = (capacity / RECORD_SHARD).clamp(1, MAX_SHARDS);
+    bounded(weighter, capacity, USUAL_RECORD, most_shards)
 }
 
 /// Makes a scan-resistant cache (S3-FIFO) that is bounded by weight. `usual` is the weight of
@@ -363,8 +365,10 @@ fn wildcard_key(name: &str) -> Option<&str> {
     name.find('.').map(|dot| &name[dot..])
 }
 
-/// Bytes of a shard: room for the heaviest record, with a chain of 64 KiB for
-/// each key type.
+/// Bytes of a shard of records: room for the heaviest, with a site of 256 KiB, its 1,000
+/// redirects as rules, and a chain of 64 KiB for each key type.
+const RECORD_SHARD: usize = 1024 * 1024;
+/// Bytes of a shard of lighter entries.
 const MIN_SHARD: usize = 512 * 1024;
 /// More shards than the threads that write at once.
 pub const MAX_SHARDS: usize = 32;
