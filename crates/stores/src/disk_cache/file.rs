@@ -86,6 +86,11 @@ impl CacheFile {
         (self.size - self.wal_bytes()) / PAGE
     }
 
+    /// Bytes of copies that one transaction may add: as much as the write-ahead log has for it.
+    pub(super) fn batch_bytes(&self) -> usize {
+        usize::try_from(self.wal_bytes() / 2).unwrap_or(usize::MAX)
+    }
+
     /// The write-ahead log's part of the size, and twice what may stand in it before
     /// it is moved into the file: the second half is for the transaction at the time.
     fn wal_bytes(&self) -> u64 {

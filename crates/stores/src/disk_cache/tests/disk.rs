@@ -12,11 +12,16 @@ use sekisho_testkit::contract::fixture::put_host;
 
 /// A host whose copy takes some kilobytes.
 async fn put_large(rig: &Rig, number: usize) -> String {
+    put_site(rig, number, 3000).await
+}
+
+/// A host whose site has so many bytes.
+async fn put_site(rig: &Rig, number: usize, length: usize) -> String {
     let name = format!("h{number}.example");
     let mut record = HostRecord::new(HostPattern::parse(&name).unwrap());
     record.site = Some(Site {
         format: 1,
-        json: "x".repeat(3000).into(),
+        json: "x".repeat(length).into(),
     });
     rig.write(vec![put_host(record)]).await;
     name
@@ -75,6 +80,34 @@ async fn the_file_stays_within_its_size_and_the_oldest_go() {
     server.settled().await;
     assert_eq!(server.disk.stats().copies.get(), 0);
     assert!(bytes(&rig.path()) < 1 << 20);
+}
+
+/// A host with 1,000 redirects must be there after a restart in an outage, too.
+#[tokio::test]
+async fn copies_of_the_largest_sites_make_room_for_each_other() {
+    let mut rig = Rig::new();
+    rig.size = 4 << 20;
+    let server = rig.following().await;
+    let mut most = 0;
+    for number in 0..40 {
+        let name = put_site(&rig, number, 256 << 10).await;
+        assert_eq!(server.who(&name).await, name);
+        most = most.max(bytes(&rig.path()));
+        // No more than the queue takes.
+        if number % 8 == 7 {
+            server.settled().await;
+        }
+    }
+    server.settled().await;
+    let stats = server.disk.stats();
+    assert_eq!(stats.dropped.get(), 0, "{stats:?}");
+    assert!((5..12).contains(&stats.copies.get()), "{stats:?}");
+    most = most.max(bytes(&rig.path()));
+    assert!(most <= rig.size, "{most}");
+    rig.switch.say(away());
+    assert_eq!(server.who("h39.example").await, "h39.example");
+    assert_eq!(server.who("h36.example").await, "h36.example");
+    assert_eq!(server.who("h0.example").await, AWAY);
 }
 
 #[tokio::test]

@@ -24,7 +24,11 @@ impl Writer {
             tracing::warn!("the disk is too slow for its cache, all copies are dropped");
             self.make();
         }
-        for batch in waiting.answers.chunks(BATCH) {
+        let mut rest = &*waiting.answers;
+        while !rest.is_empty() {
+            let length = batch_length(rest, self.file.batch_bytes());
+            let (batch, after) = rest.split_at(length);
+            rest = after;
             if !self.ensure_file() {
                 self.shared.count_dropped(batch.len());
             } else if let Err(error) = self.keep(batch) {
@@ -171,6 +175,17 @@ struct Done {
     written: Vec<Fingerprint>,
 }
 
+/// Returns how many answers one transaction keeps: those with so many bytes together, at least
+/// one.
+fn batch_length(answers: &[Kept], most_bytes: usize) -> usize {
+    let mut bytes = 0;
+    let batch = answers.iter().take(BATCH).take_while(|kept| {
+        bytes += kept.weight();
+        bytes <= most_bytes
+    });
+    batch.count().max(1)
+}
+
 /// Drops the copies of a name without a record: its own, and that of the wildcard
 /// above it.
 fn absent(connection: &Connection, name: &HostName) -> Result<usize> {
@@ -184,7 +199,7 @@ fn absent(connection: &Connection, name: &HostName) -> Result<usize> {
 
 /// Answers in one transaction: what it adds to the write-ahead log stays small.
 const BATCH: usize = 32;
-/// Far above a chain of ten certificates with a site.
-const MAX_COPY: usize = 64 << 10;
+/// A site of 256 KiB, with a chain of ten certificates for each key type.
+const MAX_COPY: usize = 384 << 10;
 /// Pages that a batch takes beside its copies: in six indexes, some splits.
 const INDEX_PAGES: u64 = 64;
