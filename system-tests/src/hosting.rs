@@ -122,7 +122,7 @@ impl Hosting {
         record.tenant = Tenant::parse(&host.tenant).map_err(anyhow::Error::msg)?;
         record.references.set(KeyType::Ecdsa, Some(id));
         record.site = (!host.site.is_null()).then(|| Site {
-            format: format_of(&host.site),
+            format: FORMAT,
             json: host.site.to_string().into(),
         });
         Ok([
@@ -202,24 +202,8 @@ impl Client {
     }
 }
 
-/// Returns the document's format: 1 for what the first version read, 3 with scripts, programs
-/// or passwords.
-fn format_of(site: &Value) -> u32 {
-    let rules = site["paths"].as_array().into_iter().flatten();
-    let has = |rule: &Value| FORMAT_3.iter().any(|key| rule.get(key).is_some());
-    let known = ["root", "redirect", "status"];
-    let keys = site.as_object().into_iter().flat_map(|keys| keys.keys());
-    if has(site) || rules.into_iter().any(has) {
-        3
-    } else if keys.into_iter().all(|key| known.contains(&key.as_str())) {
-        1
-    } else {
-        2
-    }
-}
-
-/// Keys that servers of format 2 do not know.
-const FORMAT_3: [&str; 3] = ["auth", "cgi", "fastcgi"];
+/// Format of the documents, which has all keys.
+const FORMAT: u32 = 3;
 /// Hosts in one transaction.
 const CHUNK: usize = 500;
 const HANDSHAKE: Duration = Duration::from_secs(10);
