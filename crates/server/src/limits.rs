@@ -2,6 +2,7 @@
 
 pub(crate) mod bodies;
 pub(crate) mod budget;
+pub(crate) mod in_flight;
 pub(crate) mod log_limiter;
 pub mod network;
 pub(crate) mod rates;
