@@ -25,6 +25,7 @@ use hyper_util::rt::TokioTimer;
 
 use crate::connection::client::Client;
 use crate::connection::request::{Refused, RequestContext, framing};
+use crate::limits::in_flight::RequestPermit;
 use crate::limits::timeouts::ConnTimeouts;
 use crate::lookup::challenge;
 use crate::observe::access_log::{Entry, Logged};
@@ -137,7 +138,9 @@ async fn answer(
         let small = whole.is_some_and(|bytes| bytes <= SEND_LIMIT as u64 / 2);
         context.timeouts().last(small);
     }
-    Logged::response(response.map(|body| Answer::new(body, guard)), entry)
+    let in_flight = response.extensions_mut().remove::<Arc<RequestPermit>>();
+    let response = response.map(|body| Answer::new(body, guard, in_flight));
+    Logged::response(response, entry)
 }
 
 /// Answers a challenge of a CA, else from the site of the request's host.

@@ -58,7 +58,7 @@
 //!    │                    │                           what hosts of one TLS policy have in
 //!    │                    │                           common; site/document.rs reads a site's
 //!    │                    │                           keys, site/check.rs turns them into
-//!    │                    │                           site/rule.rs and site/upstream.rs
+//!    │                    │                           site/rules.rs and site/upstream.rs
 //!    │                    └─ log.rs                   again if a change overtook it; an absence is
 //!    │                                                noted here
 //!    │                  lookup/obtaining.rs         4 issuance, another task, for visitors alone;
@@ -85,8 +85,8 @@
 //!    │              http/route/hooked.rs keeps what the hook chose, and asks it again
 //!    │
 //!  http/respond.rs  the rule (site.rs) of the path, which site/path.rs cleans;
-//!    │              http/respond/admission.rs and limits/rates.rs let the request pass, and
-//!    │              http/respond/passwords.rs its user; then it is answered;
+//!    │              http/respond/admission.rs, limits/in_flight.rs and limits/rates.rs let the
+//!    │              request pass, and http/respond/passwords.rs its user; then it is answered;
 //!    │              files/page.rs has error pages; http/respond/fields.rs changes the
 //!    │              answer's fields
 //!    │

@@ -4,6 +4,7 @@ mod allow;
 mod auth;
 pub(crate) mod body;
 mod check;
+mod compress;
 mod document;
 mod error;
 mod fields;
@@ -13,10 +14,12 @@ mod named;
 pub(crate) mod open;
 mod password;
 mod path;
+mod placeholder;
 mod redirect;
 pub(crate) mod reserved;
 mod root;
 mod rule;
+mod rules;
 mod script;
 mod template;
 mod tenant;
@@ -27,26 +30,31 @@ mod weight;
 use std::path::Path;
 use std::sync::Arc;
 
-use http::{HeaderName, StatusCode};
-use sekisho_certs::{HostPattern, Site as StoredSite, Tenant};
+use http::{HeaderName, Method, StatusCode};
+use sekisho_certs::{HostName, HostPattern, Site as StoredSite, Tenant};
 
 pub use allow::{Allowed, OwnAddress, OwnAddresses};
+use check::Origin;
 pub use document::{RawSite, reworded};
 pub use error::{SiteError, Wrong};
 pub use guard::{Guard, OwnFiles, Refusal, Refusals};
 pub use htpasswd::login;
 pub use named::NamedFields;
 pub(crate) use root::Root;
+use rules::SiteRules;
 pub(crate) use weight::{allocated, arc_bytes};
 pub(crate) use {
     auth::{Auth, User},
+    compress::{Coding, Compress},
     fields::FieldOps,
     guard::OpenSocket,
     open::{locate_beneath, open_beneath},
     password::PasswordHash,
     path::SitePath,
+    placeholder::Fill,
     redirect::{redirect_to, to_https},
     rule::{Action, CacheRule, Candidate, Rule, RuleOptions},
+    rules::{NoRule, PlainHttp},
     script::Scripts,
     upstream::{
         ActiveCheck, Address, Balance, Protocol, ProxyVersion, Scheme, Upstream, UpstreamOptions,
@@ -56,12 +64,14 @@ pub(crate) use {
 #[cfg(fuzzing)]
 pub use {password::verify_password, path::site_path};
 #[cfg(test)]
-pub(crate) use {rule::MediaRange, template::Template, upstream::UpstreamServer};
+pub(crate) use {
+    placeholder::FieldValue, rule::MediaRange, template::Template, upstream::UpstreamServer,
+};
 
-/// Checked site of a host record or of `[site]`: rules by the prefix of the
-/// path, the longest first. docs/sites.md describes the document.
+/// Checked site of a host record or of `[site]`: rules by the path of a request.
+/// docs/sites.md describes the document.
 #[derive(Clone, Debug)]
-pub struct Site(Arc<[Rule]>);
+pub struct Site(Arc<SiteRules>);
 
 impl Site {
     /// Parses the document of a host record of this tenant.
@@ -72,6 +82,10 @@ impl Site {
         if !FORMATS.contains(&stored.format) {
             return Err(SiteError::Format(stored.format));
         }
+        let is_earlier = stored.format < WITH_PLACEHOLDERS;
+        if is_earlier && stored.json.len() > MAX_EARLIER {
+            return Err(SiteError::TooLong(stored.json.len(), MAX_EARLIER));
+        }
         let raw = RawSite::read_json(&stored.json)?;
         let (needed, key) = raw.format();
         if needed > stored.format {
@@ -81,7 +95,11 @@ impl Site {
             );
             return Err(Wrong::at([key.to_owned()], text).into());
         }
-        let checked = raw.check(None).map_err(|error| match error {
+        let origin = Origin {
+            base: None,
+            has_placeholders: !is_earlier,
+        };
+        let checked = raw.check_as(origin).map_err(|error| match error {
             SiteError::Wrong(wrong) if named::is_moved(wrong.key()) => SiteError::Moved(wrong),
             error => error,
         });
@@ -100,18 +118,33 @@ impl Site {
     }
 
     fn of_status(code: StatusCode) -> Self {
-        Self(Arc::new([Rule {
+        let rule = Rule {
             prefix: Box::default(),
+            is_exact: false,
+            methods: None,
             action: Action::Status { code, text: None },
             options: None,
-        }]))
+        };
+        Self(Arc::new(SiteRules::new([rule].into())))
     }
 
-    /// Returns the rule of a path: that with the longest prefix which ends at a
-    /// segment of it.
-    pub(crate) fn rule(&self, path: &SitePath<'_>) -> Option<&Rule> {
-        let path = path.as_str();
-        self.0.iter().find(|rule| rule.matches(path))
+    /// Returns the rule of a request by its path and method: one for that path alone, else
+    /// that with the longest prefix which ends at a segment of it.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn rule(&self, path: &SitePath<'_>, method: &Method) -> Result<&Rule, NoRule> {
+        self.0.rule(path, method)
+    }
+
+    /// Returns how requests over plain HTTP are answered.
+    pub(crate) fn http(&self) -> PlainHttp {
+        self.0.http
+    }
+
+    /// Returns the host whose site answers in this one's place.
+    pub(crate) fn alias(&self) -> Option<&HostName> {
+        self.0.alias.as_ref()
     }
 
     /// Returns whether both are the same site in memory.
@@ -185,8 +218,8 @@ impl Site {
     /// Returns the first field of a rule with an upstream that only the server sets, and
     /// the key of `[sites]` that names it.
     pub fn changed_field(&self, named: &NamedFields) -> Option<(HeaderName, &'static str)> {
-        self.0
-            .iter()
+        let rules = self.0.rules.iter();
+        rules
             .filter(|rule| rule.action.passes_on().is_some())
             .filter_map(|rule| rule.options.as_ref())
             .find_map(|options| named.changed_by(&options.request_fields))
@@ -214,7 +247,7 @@ impl Site {
 
     /// Returns roots, and folders of error pages.
     fn bound_folders(&self) -> impl Iterator<Item = &Root> {
-        self.0.iter().flat_map(|rule| {
+        self.0.placed().flat_map(|rule| {
             let options = rule.options.as_ref();
             let errors = options.and_then(|options| options.errors.as_ref());
             rule.action.root().into_iter().chain(errors)
@@ -222,11 +255,13 @@ impl Site {
     }
 
     fn program_folders(&self) -> impl Iterator<Item = &Root> {
-        self.0.iter().filter_map(|rule| rule.action.programs())
+        let rules = self.0.rules.iter();
+        rules.filter_map(|rule| rule.action.programs())
     }
 
     fn upstreams(&self) -> impl Iterator<Item = &Upstream> {
-        let upstreams = self.0.iter().filter_map(|rule| rule.action.upstream());
+        let rules = self.0.rules.iter();
+        let upstreams = rules.filter_map(|rule| rule.action.upstream());
         upstreams.map(|upstream| &**upstream)
     }
 }
@@ -238,7 +273,15 @@ impl RawSite {
     /// # Errors
     /// [`SiteError`] says which key is wrong, and what to write.
     pub fn check(self, base: Option<&Path>) -> Result<Site, SiteError> {
-        Ok(Site(check::rules(self, base)?))
+        self.check_as(Origin {
+            base,
+            has_placeholders: true,
+        })
+    }
+
+    /// Checks the keys of a document by where it is from.
+    fn check_as(self, origin: Origin<'_>) -> Result<Site, SiteError> {
+        Ok(Site(Arc::new(check::site_rules(self, origin)?)))
     }
 }
 
@@ -256,10 +299,9 @@ impl SiteDocument {
     /// If the document is invalid.
     pub fn parse(json: &str) -> Result<Self, SiteError> {
         let raw = RawSite::read_json(json)?;
-        let (format, _) = raw.format();
         Ok(Self {
             stored: StoredSite {
-                format,
+                format: raw.written_format(json.len()),
                 json: json.into(),
             },
             site: raw.check(None)?,
@@ -299,8 +341,12 @@ pub struct Refused {
     refusal: Refusal,
 }
 
-/// Bytes of the longest document.
-pub const MAX_DOCUMENT: usize = 64 << 10;
+/// Bytes of the longest document: 1,000 redirects of 250 bytes.
+pub const MAX_DOCUMENT: usize = 256 << 10;
+/// Bytes of the longest document of an earlier format.
+const MAX_EARLIER: usize = 64 << 10;
+/// First format in which braces of fields' values are placeholders.
+const WITH_PLACEHOLDERS: u32 = 3;
 /// Document formats that this version reads.
 const FORMATS: std::ops::RangeInclusive<u32> = 1..=3;
 

@@ -110,6 +110,7 @@ use tokio::time::Instant;
 use crate::cgi::Program;
 use crate::connection::request::RequestContext;
 use crate::limits::bodies::Held;
+use crate::limits::in_flight::RequestPermit;
 use crate::limits::timeouts::AtUpstream;
 use crate::site::body::Body;
 use crate::site::{RuleOptions, Upstream, UpstreamOptions};
@@ -170,6 +171,8 @@ impl<'a> Recipient<'a> {
 pub(crate) struct ForwardTo<'a> {
     pub(crate) recipient: Recipient<'a>,
     pub(crate) options: Option<&'a RuleOptions>,
+    /// Permit of the request, if its rule bounds those in flight.
+    pub(crate) in_flight: Option<&'a Arc<RequestPermit>>,
 }
 
 /// Passes a request on, and its answer back. A program may say from which path the answer comes
@@ -323,8 +326,9 @@ async fn pass(
     };
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let asked = asked.ok_or(Failure::answer("it switched protocols unasked"))?;
+        let used = via.map(|(lease, chosen)| (lease, chosen, to.in_flight.cloned()));
         let times = (options.timeouts.upgraded, at_upstream);
-        let switched = switch((context, worker), (asked, connect), response, via, times);
+        let switched = switch((context, worker), (asked, connect), response, used, times);
         // Boxed: answers have no room for it.
         return Box::pin(switched).await;
     }
@@ -347,11 +351,11 @@ async fn switch(
     (context, worker): (&RequestContext<'_>, &Worker),
     (asked, connect): (HeaderValue, Option<Connect>),
     response: Response<Arriving>,
-    via: Option<(Lease, Chosen)>,
+    used: Option<(Lease, Chosen, Option<Arc<RequestPermit>>)>,
     (idle, at_upstream): (Duration, AtUpstream),
 ) -> Result<Response<Body>, Failure> {
     let (head, body) = response.into_parts();
-    let (Arriving::Http(body), Some((mut lease, chosen))) = (body, via) else {
+    let (Arriving::Http(body), Some((mut lease, chosen, in_flight))) = (body, used) else {
         return Err(Failure::answer("a script can't switch protocols"));
     };
     let leaving = Leaving {
@@ -359,7 +363,7 @@ async fn switch(
         held: at_upstream.timeouts.held().map(Held::of_tunnel),
         at_upstream,
         host: StillServed::of(context, worker),
-        _used: (chosen, lease.permit.take()),
+        _used: (chosen, lease.permit.take(), in_flight),
     };
     let response = Response::from_parts(head, body);
     upgrade::switch(response, &asked, connect, context, leaving).await

@@ -58,8 +58,8 @@ fn a_wrong_value_of_the_site_is_named_with_its_line_and_path() {
             "6: [site] rate.client: 0 is out of range; write 1 to 1000000",
         ),
         (
-            "[site]\nroot = \"/a\"\nindex = \"x\"\n",
-            "5: [site] index: unknown key `index`; known here: paths, path, root, fastcgi, cgi,",
+            "[site]\nroot = \"/a\"\nautoindex = true\n",
+            "5: [site] autoindex: unknown key `autoindex`; known here: paths, path, methods, root,",
         ),
         (
             "[site]\nroot = 1\n",

@@ -21,6 +21,7 @@ use crate::limits::timeouts::ConnTimeouts;
 use crate::lookup::virtual_host::VirtualHost;
 use crate::observe::access_log::Entry;
 use crate::observe::metrics::{LookupResult, Metrics};
+use crate::site::Fill;
 use crate::tls::Stream;
 pub(crate) use negotiated::Negotiated;
 
@@ -44,6 +45,8 @@ pub(crate) struct Connection {
     pub(crate) prefix: Prefix,
     /// What the TLS handshake negotiated.
     pub(crate) tls: Negotiated,
+    /// Port of HTTPS in redirects of a connection over plain HTTP; none over TLS.
+    pub(crate) plain_port: Option<u16>,
     pub(crate) timeouts: Arc<ConnTimeouts>,
     /// Permits of open files.
     pub(crate) files: OpenFiles,
@@ -134,6 +137,8 @@ impl Refused {
 pub(crate) struct RequestContext<'a> {
     /// Host that the request asks for.
     pub(crate) host: &'a HostName,
+    /// Host whose site answers: its name stands for `{host}` in folders, sockets and servers.
+    pub(crate) site_host: &'a HostName,
     /// Tenant of that host.
     pub(crate) tenant: &'a Tenant,
     /// Pattern of the host record: the host, or the wildcard above it.
@@ -161,8 +166,10 @@ impl<'a> RequestContext<'a> {
         metrics: &'a Metrics,
     ) -> Self {
         let record = &target.served.host().record;
+        let host = target.name(connection);
         Self {
-            host: target.name(connection),
+            host,
+            site_host: host,
             tenant: &record.tenant,
             pattern: &record.pattern,
             served: &target.served,
@@ -173,6 +180,21 @@ impl<'a> RequestContext<'a> {
             entry,
             metrics,
         }
+    }
+
+    /// Returns what fills placeholders in values of fields.
+    pub(crate) fn fill(&self) -> Fill<'a> {
+        Fill {
+            host: self.host.as_str(),
+            client: self.is_client_known.then_some(self.client),
+            tenant: self.tenant.as_str(),
+            id: self.entry.map(Entry::id),
+        }
+    }
+
+    /// Returns whether the request came over plain HTTP.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.connection.plain_port.is_some()
     }
 
     /// Returns the client that files are opened for.

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
+use crate::limits::in_flight::RequestPermit;
 use crate::limits::timeouts::{ConnTimeouts, Flow};
 use crate::site::body::Body;
 
@@ -17,10 +18,16 @@ pub(crate) struct Answer {
     /// The part of `body`'s last frame that was not handed out yet.
     rest: Bytes,
     guard: RequestGuard,
+    /// Permit of the request, if its rule bounds those in flight.
+    _in_flight: Option<Arc<RequestPermit>>,
 }
 
 impl Answer {
-    pub(super) fn new(body: Body, mut guard: RequestGuard) -> Self {
+    pub(super) fn new(
+        body: Body,
+        mut guard: RequestGuard,
+        in_flight: Option<Arc<RequestPermit>>,
+    ) -> Self {
         guard.answered();
         if !http_body::Body::is_end_stream(&body) {
             guard.offer();
@@ -29,6 +36,7 @@ impl Answer {
             body,
             rest: Bytes::new(),
             guard,
+            _in_flight: in_flight,
         }
     }
 

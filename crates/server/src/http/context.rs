@@ -89,6 +89,7 @@ impl ConnContext {
                 server: peer.server(|| stream.local_address()),
                 prefix: address.ip().into(),
                 tls: stream.tls().into(),
+                plain_port: None,
                 timeouts: Arc::clone(stream.timeouts()),
                 files: OpenFiles::default(),
                 drain: Arc::clone(&local.drain),

@@ -1,6 +1,7 @@
 //! Answers requests from their sites.
 
 mod admission;
+mod coding;
 mod fields;
 mod pass_on;
 mod passwords;
@@ -18,11 +19,12 @@ use sekisho_certs::{HostName, Tenant};
 
 use crate::connection::request::RequestContext;
 use crate::files::{Asked, Files, Folder, OpenFiles, Opener};
+use crate::limits::in_flight::RequestGate;
 use crate::limits::rates::Rates;
 use crate::limits::rest;
 use crate::observe::metrics::RequestRefusal;
-use crate::site::body::{Body, is_read, plain};
-use crate::site::{Action, Guard, Refusals, Root, Rule, RuleOptions, Site, SitePath};
+use crate::site::body::{Body, is_read, not_allowed, plain};
+use crate::site::{Action, Guard, NoRule, Refusals, Root, Rule, RuleOptions, Site, SitePath};
 use crate::upstream::{self, ForwardTo, Recipient};
 use pass_on::pass_on;
 use passwords::Passwords;
@@ -41,6 +43,8 @@ pub struct Responder {
 struct Gates {
     /// Counts of requests that the rates of sites bound.
     rates: Rates,
+    /// Requests that sites bound, in flight.
+    in_flight: RequestGate,
     passwords: Passwords,
 }
 
@@ -53,6 +57,7 @@ impl Responder {
             files: Files::new(cache, guard),
             gates: Gates {
                 rates: Rates::new(),
+                in_flight: RequestGate::new(),
                 passwords: Passwords::new(),
             },
         }
@@ -82,7 +87,7 @@ impl Responder {
     /// Answers a request, or returns the head of the one to answer in its place:
     ///
     /// 1. parses the path: 400 if it is refused;
-    /// 2. finds its rule: 404 if there is none;
+    /// 2. finds its rule: 404 if there is none, 405 if there is none for the method;
     /// 3. asks the rule whether it takes the request: 401, 403, 413, 429 or 503;
     /// 4. answers as the rule says;
     /// 5. replaces the content of an error of ours by the rule's page;
@@ -102,31 +107,36 @@ impl Responder {
                 return Ok(plain(status));
             }
         };
-        let Some(rule) = site.rule(&path) else {
-            discard(context, &head, body, None).await;
-            return Ok(plain(StatusCode::NOT_FOUND));
+        let rule = match site.rule(&path, &head.method) {
+            Ok(rule) => rule,
+            Err(none) => {
+                discard(context, &head, body, None).await;
+                return Ok(without_rule(none));
+            }
         };
         let method = (head.method == Method::HEAD, is_read(&head.method));
         let length = body.as_ref().map_or(0, |body| body.size_hint().lower());
         let asked = (&head.headers, length);
         let admitted = admission::admit(context, &self.gates, rule, asked).await;
-        if let (Ok(Some(user)), Some(entry)) = (&admitted, context.entry) {
+        let user = admitted.as_ref().ok().and_then(|admitted| admitted.user);
+        if let (Some(user), Some(entry)) = (user, context.entry) {
             entry.authenticated(user);
         }
-        let (author, response) = match (admitted, &rule.action) {
-            (Ok(_), Action::Upstream(upstream)) => {
+        let (author, response) = match (&admitted, &rule.action) {
+            (Ok(admitted), Action::Upstream(upstream)) => {
                 let path = path.rewritten(rule).encoded().to_owned();
-                let of_host = upstream.of_host(context.host).map(Arc::new);
+                let of_host = upstream.of_host(context.site_host).map(Arc::new);
                 let upstream = of_host.as_ref().unwrap_or(upstream);
                 let to = ForwardTo {
                     recipient: Recipient::Http(upstream, &path),
                     options: rule.options.as_deref(),
+                    in_flight: admitted.in_flight.as_ref(),
                 };
                 pass_on(context, upstreams, to, head, body).await
             }
-            (Ok(user), Action::Scripts(root, _) | Action::Programs(root)) => {
+            (Ok(admitted), Action::Scripts(root, _) | Action::Programs(root)) => {
                 let uri = head.uri.clone();
-                let asked = (rule, root, user);
+                let asked = (rule, root, admitted);
                 let ran = self.run_script(context, upstreams, asked, &uri, (head, body));
                 // Boxed: other requests have no room for it.
                 Box::pin(ran).await?
@@ -137,8 +147,8 @@ impl Responder {
                 match admitted {
                     Ok(_) => {
                         let open = context.opener();
-                        let owner = (context.host, context.tenant);
-                        self.act(rule, &path, owner, &head, open).await
+                        let names = (context.host, context.site_host, context.tenant);
+                        self.act(rule, &path, names, &head, open).await
                     }
                     Err(refused) => (Author::Server, refused.answer(context.metrics)),
                 }
@@ -148,7 +158,11 @@ impl Responder {
             return Ok(response);
         };
         let finished = self.finish(context, options, method, author, response);
-        Ok(finished.await)
+        let mut response = finished.await;
+        if let Some(permit) = admitted.ok().and_then(|admitted| admitted.in_flight) {
+            response.extensions_mut().insert(permit);
+        }
+        Ok(response)
     }
 
     /// Does the steps behind the answer.
@@ -171,8 +185,8 @@ impl Responder {
             (Author::Upstream, _) => fields::cache(&mut response, is_read, &options.cache),
             (Author::Server | Author::Site, _) => {}
         }
-        fields::change(&mut response, options);
-        response
+        fields::change(&mut response, options, &context.fill());
+        coding::code(response)
     }
 
     /// Answers a request to `host`, which has no tenant, that needs nothing of its
@@ -190,24 +204,26 @@ impl Responder {
             Ok(path) => path,
             Err(status) => return plain(status),
         };
-        let Some(rule) = site.rule(&path) else {
-            return plain(StatusCode::NOT_FOUND);
+        let rule = match site.rule(&path, &head.method) {
+            Ok(rule) => rule,
+            Err(none) => return without_rule(none),
         };
         let open = Opener {
             connection: open,
             prefix: IpAddr::from(Ipv4Addr::UNSPECIFIED).into(),
         };
-        let owner = (host, &Tenant::default());
-        let (_, response) = self.act(rule, &path, owner, head, open).await;
+        let names = (host, host, &Tenant::default());
+        let (_, response) = self.act(rule, &path, names, head, open).await;
         response
     }
 
-    /// Answers by a rule without an upstream. Returns whose the answer is.
+    /// Answers by a rule without an upstream. The names are the host that was asked for, the one
+    /// whose site answers, and its tenant. Returns whose the answer is.
     async fn act(
         &self,
         rule: &Rule,
         path: &SitePath<'_>,
-        (host, tenant): (&HostName, &Tenant),
+        (asked_host, host, tenant): (&HostName, &HostName, &Tenant),
         head: &Parts,
         open: Opener<'_>,
     ) -> (Author, Response<Body>) {
@@ -225,7 +241,9 @@ impl Responder {
             Action::Upstream(_) | Action::Scripts(..) | Action::Programs(_) => {
                 plain(StatusCode::BAD_GATEWAY)
             }
-            Action::Redirect(redirect) => redirect.respond(host, &head.uri),
+            Action::Redirect(redirect) => {
+                redirect.respond(asked_host, &head.uri, (path, &*rule.prefix))
+            }
             Action::Status { code, text: None } => plain(*code),
             Action::Status {
                 code,
@@ -268,11 +286,19 @@ enum Author {
     Upstream,
 }
 
+/// Makes the answer to a request that no rule takes.
+fn without_rule(none: NoRule) -> Response<Body> {
+    match none {
+        NoRule::Path => plain(StatusCode::NOT_FOUND),
+        NoRule::Method(allowed) => not_allowed(allowed),
+    }
+}
+
 /// Returns the folder of a root for the host of a request.
 fn folder_of<'a>(root: &'a Root, context: &RequestContext<'a>) -> Folder<'a> {
     Folder {
         root,
-        host: context.host,
+        host: context.site_host,
         tenant: context.tenant,
     }
 }

@@ -10,7 +10,7 @@ use sekisho_gate::Rate;
 
 use crate::limits::budget::Prefix;
 
-/// Token buckets of all hosts with a rate. Each holds the tokens of a second.
+/// Token buckets of all hosts with a rate.
 #[derive(Debug)]
 pub(crate) struct Rates {
     buckets: Rate<Key>,
@@ -49,7 +49,7 @@ impl Rates {
     }
 
     /// Takes a token of a client's bucket, or of the host's if there is no client. The
-    /// bucket gets `rate` per second.
+    /// bucket gets `rate` per second, and holds `burst`.
     ///
     /// # Errors
     /// The wait until there is one.
@@ -58,13 +58,14 @@ impl Rates {
         scope: Scope<'_>,
         client: Option<Prefix>,
         rate: NonZeroU32,
+        burst: NonZeroU32,
     ) -> Result<(), Duration> {
         let key = Key {
             pattern: self.hasher.hash_one(scope.pattern),
             rule: scope.rule,
             client,
         };
-        self.buckets.take(key, rate)
+        self.buckets.take_burst(key, rate, burst)
     }
 }
 
@@ -82,7 +83,7 @@ mod tests {
     fn burst(rates: &Rates, scope: Scope<'_>, client: Option<u8>, per_second: u32) -> usize {
         let client = client.map(|number| IpAddr::from(Ipv4Addr::new(192, 0, number, 1)).into());
         let rate = NonZeroU32::new(per_second).unwrap();
-        let take = |_: &u32| rates.take(scope, client, rate).is_ok();
+        let take = |_: &u32| rates.take(scope, client, rate, rate).is_ok();
         (0..10_000).take_while(take).count()
     }
 

@@ -79,8 +79,12 @@ pub(crate) fn is_read(method: &Method) -> bool {
 
 /// Makes the answer 405 to a method that is not one of those allowed.
 pub(crate) fn method_not_allowed(allowed: &'static str) -> Response<Body> {
+    not_allowed(HeaderValue::from_static(allowed))
+}
+
+/// Makes the answer 405 with the value of `Allow`.
+pub(crate) fn not_allowed(allowed: HeaderValue) -> Response<Body> {
     let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
-    let allowed = HeaderValue::from_static(allowed);
     response.headers_mut().insert(ALLOW, allowed);
     response
 }

@@ -2,57 +2,124 @@
 
 mod action;
 mod auth;
+mod coding;
 mod fastcgi;
 mod fields;
 mod options;
 mod paths;
 mod servers;
+mod top;
 mod upstream;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use http::Method;
 use serde::de::IgnoredAny;
 
 use super::document::RawSite;
 use super::error::{Below, Checked, Wrong, at_most, checked};
 use super::rule::{Action, Rule, RuleOptions};
+use super::rules::SiteRules;
 use action::action;
 pub(super) use auth::check_user;
-pub(super) use fields::field_name;
-use paths::{candidates, plain_prefix, prefix};
+pub(super) use fields::{MAX_VALUE, field_name, field_value, is_value};
+use paths::{candidates, methods, plain_prefix, prefix};
 
-/// Checks all keys. `base` is the configuration's folder for `[site]`, None for
-/// a host record; relative folders lie below it.
-pub(super) fn rules(mut top: RawSite, base: Option<&Path>) -> Checked<Arc<[Rule]>> {
-    let paths = top.paths.take().unwrap_or_default();
+/// Origin of a document.
+#[derive(Clone, Copy)]
+pub(super) struct Origin<'a> {
+    /// The configuration's folder for `[site]`, None for a host record; relative folders lie
+    /// below it.
+    pub(super) base: Option<&'a Path>,
+    /// Whether braces in values of fields are placeholders, not text.
+    pub(super) has_placeholders: bool,
+}
+
+/// Checks all keys.
+pub(super) fn site_rules(mut top: RawSite, origin: Origin<'_>) -> Checked<SiteRules> {
+    let http = checked("http", top.http.take().as_deref(), top::plain_http)?;
+    let http = http.unwrap_or_default();
+    if let Some(name) = top.r#as.take() {
+        let alias = top::alias(&name, &top, origin).below("as")?;
+        return Ok(SiteRules {
+            http,
+            alias: Some(alias),
+            ..SiteRules::new(Box::default())
+        });
+    }
     if top.path.is_some() {
         return Err(Wrong::new("only items of `paths` have a path")).below("path");
     }
-    at_most(MAX_PATHS, paths.len(), "paths").below("paths")?;
-    let shared = shared_options(&top, base)?;
+    if top.methods.is_some() {
+        return Err(Wrong::new("only items of `paths` have methods")).below("methods");
+    }
+    let shared = shared_options(&top, origin)?;
     // Paths share the users: 64 copies of 1,000 would take megabytes, and time to check.
     top.auth = None;
+    let redirects = top.redirects.take();
+    let moved = |raw: &_| top::moved(raw, shared.as_ref());
+    let moved = checked("redirects", redirects.as_ref(), moved)?.unwrap_or_default();
+    let rules = rules(top, shared.as_ref(), !moved.is_empty(), origin)?;
+    let rules = SiteRules {
+        moved,
+        http,
+        ..SiteRules::new(rules.into())
+    };
+    let exact = rules.rules.iter().filter(|rule| rule.is_exact);
+    let mut paths = exact.map(|rule| &*rule.prefix);
+    match paths.find(|path| rules.find_moved(path).is_some()) {
+        Some(path) => Err(Wrong::new(TWICE)).below(path).below("redirects"),
+        None => Ok(rules),
+    }
+}
+
+/// Checks the answer of the top level, and `paths`.
+fn rules(
+    mut top: RawSite,
+    shared: Option<&Arc<RuleOptions>>,
+    has_moved: bool,
+    origin: Origin<'_>,
+) -> Checked<Vec<Rule>> {
+    let paths = top.paths.take().unwrap_or_default();
+    at_most(MAX_PATHS, paths.len(), "paths").below("paths")?;
     let mut rules = Vec::with_capacity(paths.len() + 1);
-    if top.has_action() || paths.is_empty() {
-        rules.push(top_rule(&top, shared.clone(), base)?);
+    if top.has_action() || paths.is_empty() && !has_moved {
+        rules.push(top_rule(&top, shared, origin)?);
     } else {
         top.refuse_rewrite()?;
     }
     for (index, raw) in paths.into_iter().enumerate() {
-        let rule = path_rule(raw.0, index, (&top, shared.as_ref()), base);
-        let is_taken = |rule: &Rule| rules.iter().any(|other: &Rule| other.prefix == rule.prefix);
+        let rule = path_rule(raw.0, index, (&top, shared), origin);
+        let is_taken = |rule: &Rule| rules.iter().any(|other: &Rule| is_same(rule, other));
         let rule = rule.and_then(|rule| match is_taken(&rule) {
             true => Err(Wrong::new(TWICE)).below("path"),
             false => Ok(rule),
         });
         rules.push(rule.below(&index.to_string()).below("paths")?);
     }
-    reach_upstreams(&rules, shared.as_deref())?;
+    reach_upstreams(&rules, shared.map(Arc::as_ref))?;
     share_scripts(&mut rules);
-    // The longest prefix that matches counts: `Site::rule` takes the first.
-    rules.sort_by_key(|rule| std::cmp::Reverse(rule.prefix.len()));
-    Ok(rules.into())
+    // `SiteRules::rule` takes the first that matches.
+    rules.sort_by_key(|rule| {
+        let length = std::cmp::Reverse(rule.prefix.len());
+        (length, !rule.is_exact, rule.methods.is_none())
+    });
+    Ok(rules)
+}
+
+/// Returns whether two rules are for the same path and a method that both take.
+fn is_same(one: &Rule, other: &Rule) -> bool {
+    let share_method = match (&one.methods, &other.methods) {
+        (None, None) => true,
+        (Some(of_one), Some(of_other)) => {
+            let takes = |rule: &Rule, methods: &[Method]| methods.iter().any(|it| rule.takes(it));
+            takes(one, of_other) || takes(other, of_one)
+        }
+        // The rule for all methods is for those that the other leaves.
+        (None, Some(_)) | (Some(_), None) => false,
+    };
+    (&one.prefix, one.is_exact) == (&other.prefix, other.is_exact) && share_method
 }
 
 /// Runs scripts also below the roots of other rules that lie in one with scripts: else they
@@ -76,22 +143,24 @@ fn share_scripts(rules: &mut [Rule]) {
 }
 
 /// Checks the options of the top level, which all paths share.
-fn shared_options(raw: &RawSite, base: Option<&Path>) -> Checked<Option<Arc<RuleOptions>>> {
-    let options = || options::rule_options(raw, 0, base).map(Arc::new);
+fn shared_options(raw: &RawSite, origin: Origin<'_>) -> Checked<Option<Arc<RuleOptions>>> {
+    let options = || options::rule_options(raw, (0, 0), origin).map(Arc::new);
     raw.has_options().then(options).transpose()
 }
 
-fn top_rule(raw: &RawSite, shared: Option<Arc<RuleOptions>>, base: Option<&Path>) -> Checked<Rule> {
-    let action = action(raw, base)?;
+fn top_rule(raw: &RawSite, shared: Option<&Arc<RuleOptions>>, origin: Origin<'_>) -> Checked<Rule> {
+    let action = action(raw, origin.base)?;
     if raw.strip.is_some() {
         let text = "the top level has no prefix to strip; write it in `paths`";
         return Err(Wrong::new(text)).below("strip");
     }
-    let own = raw.rewrite(&action, shared.as_deref())?;
+    let own = raw.rewrite(&action, shared.map(Arc::as_ref))?;
     Ok(Rule {
         prefix: Box::default(),
+        is_exact: false,
+        methods: None,
         action,
-        options: own.map(Arc::new).or(shared),
+        options: own.map(Arc::new).or_else(|| shared.cloned()),
     })
 }
 
@@ -99,26 +168,25 @@ fn path_rule(
     raw: RawSite<IgnoredAny>,
     index: usize,
     (above, shared): (&RawSite, Option<&Arc<RuleOptions>>),
-    base: Option<&Path>,
+    origin: Origin<'_>,
 ) -> Checked<Rule> {
-    if raw.paths.is_some() {
-        return Err(Wrong::new("only the top level has `paths`")).below("paths");
+    if let Some(key) = raw.names().find(|name| TOP_KEYS.contains(name)) {
+        return Err(Wrong::new(format!("only the top level has `{key}`"))).below(key);
     }
-    let prefix = prefix(raw.path.as_deref()).below("path")?;
-    let action = action(&raw, base)?;
+    let (prefix, is_exact) = prefix(raw.path.as_deref()).below("path")?;
+    let methods = checked("methods", raw.methods.as_deref(), methods)?;
+    let action = action(&raw, origin.base)?;
     // Wrong keys are reported here only if they are the path's own: those above have been
     // checked.
+    raw.refuse_options(&action)?;
     let has_request = raw.request.is_some();
-    if has_request && action.passes_on().is_none() {
-        let text = "only `upstream`, `fastcgi` and `cgi` get request fields";
-        return Err(Wrong::new(text)).below("request");
-    }
-    // Rates of a path's own are counted apart from those of other paths.
-    let scope = if raw.rate.is_some() { index + 1 } else { 0 };
+    // What a path's own keys count is counted apart from other paths.
+    let scope = |is_own: bool| if is_own { index + 1 } else { 0 };
+    let scopes = (scope(raw.rate.is_some()), scope(raw.in_flight.is_some()));
     let has_options = raw.has_options();
     let has_users = raw.auth.is_some();
     let raw = if has_options { raw.or(above) } else { raw };
-    let own = has_options.then(|| options::rule_options(&raw, scope, base));
+    let own = has_options.then(|| options::rule_options(&raw, scopes, origin));
     let mut own = own.transpose()?;
     if let (false, Some(own), Some(shared)) = (has_users, &mut own, shared) {
         own.auth.clone_from(&shared.auth);
@@ -130,6 +198,8 @@ fn path_rule(
     let rewritten = raw.rewrite(&action, options)?;
     Ok(Rule {
         prefix,
+        is_exact,
+        methods,
         action,
         options: rewritten.or(own).map(Arc::new).or_else(|| shared.cloned()),
     })
@@ -153,6 +223,18 @@ impl<I> RawSite<I> {
     /// Returns whether a key says how requests are answered.
     fn has_action(&self) -> bool {
         self.names().any(|name| ANSWER_KEYS.contains(&name))
+    }
+
+    /// Refuses options that mean nothing beside an answer.
+    fn refuse_options(&self, action: &Action) -> Checked<()> {
+        if self.request.is_some() && action.passes_on().is_none() {
+            let text = "only `upstream`, `fastcgi` and `cgi` get request fields";
+            return Err(Wrong::new(text)).below("request");
+        }
+        if self.index.is_some() && action.root().is_none() {
+            return Err(Wrong::new("only a `root` has one")).below("index");
+        }
+        Ok(())
     }
 
     /// Refuses the keys about the path where no rule has them.
@@ -197,6 +279,9 @@ impl<I> RawSite<I> {
 const ANSWER_KEYS: [&str; 7] = [
     "root", "fastcgi", "cgi", "upstream", "redirect", "status", "text",
 ];
+
+/// Keys of the top level alone.
+const TOP_KEYS: [&str; 4] = ["paths", "redirects", "http", "as"];
 
 /// Keys about the path that files or upstream get. No path takes them from the top level.
 const REWRITES: [&str; 3] = ["strip", "add", "try"];

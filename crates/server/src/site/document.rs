@@ -10,10 +10,11 @@ use std::fmt;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
-use super::MAX_DOCUMENT;
 use super::error::{SiteError, Wrong};
+use super::redirect::REST;
 use super::template::TENANT;
-pub(crate) use forms::{OrFalse, Pairs, Table, TextOr, TextOrNumber};
+use super::{MAX_DOCUMENT, MAX_EARLIER};
+pub(crate) use forms::{BoolOr, OrFalse, Pairs, PairsOf, Table, TextOr, TextOrNumber};
 pub(crate) use upstream::{
     RawCheck, RawCookie, RawFastCgi, RawServer, RawTimeouts, RawTls, RawUpstream,
 };
@@ -61,6 +62,7 @@ rule_keys! {
     own {
         paths: Option<Vec<I>>,
         path: Option<String>,
+        methods: Option<Vec<String>>,
         root: Option<String>,
         fastcgi: Option<TextOr<RawFastCgi>>,
         cgi: Option<bool>,
@@ -71,18 +73,27 @@ rule_keys! {
         strip: Option<bool>,
         add: Option<String>,
         r#try: Option<Vec<String>>,
+        redirects: Option<PairsOf<TextOr<RawMoved>>>,
+        http: Option<String>,
+        r#as: Option<String>,
     }
     options {
         request: Option<Table<RawFields>>,
         response: Option<Table<RawFields>>,
         hsts: Option<Table<RawHsts>>,
         cache: Option<Pairs>,
+        index: Option<Vec<String>>,
+        precompressed: Option<Vec<String>>,
+        compress: Option<BoolOr<RawCompress>>,
         errors: Option<String>,
+        upstream_errors: Option<bool>,
         body_limit: Option<String>,
         rate: Option<Table<RawRate>>,
+        in_flight: Option<i64>,
         allow: Option<Vec<String>>,
         deny: Option<Vec<String>>,
         auth: Option<OrFalse<RawAuth>>,
+        client_certificate: Option<bool>,
     }
 }
 
@@ -106,7 +117,7 @@ impl RawSite {
     /// Reads the keys of a document in JSON.
     pub(crate) fn read_json(json: &str) -> Result<Self, SiteError> {
         if json.len() > MAX_DOCUMENT {
-            return Err(SiteError::TooLong(json.len()));
+            return Err(SiteError::TooLong(json.len(), MAX_DOCUMENT));
         }
         match serde_json::from_str(json) {
             Ok(Table(raw)) => Ok(raw),
@@ -125,6 +136,17 @@ impl RawSite {
         let all = of_paths.chain([self.own_format()]);
         all.max_by_key(|(format, _)| *format).unwrap_or((1, ""))
     }
+
+    /// Returns the format that the document of so many bytes is written in: braces in values of
+    /// fields are placeholders then, but text in stored documents of earlier formats.
+    pub(crate) fn written_format(&self, bytes: usize) -> u32 {
+        let mut paths = self.paths.iter().flatten();
+        let has_braces = self.has_braces() || paths.any(|path| path.has_braces());
+        match has_braces || bytes > MAX_EARLIER {
+            true => 3,
+            false => self.format().0,
+        }
+    }
 }
 
 impl<I> RawSite<I> {
@@ -132,9 +154,29 @@ impl<I> RawSite<I> {
         let keys = self.names().map(|name| (format_of(name), name));
         let root = self.root.as_ref().filter(|root| root.contains(TENANT));
         let upstream = self.upstream.as_ref().filter(|it| it.has_placeholder());
-        let values = [root.map(|_| (2, "root")), upstream.map(|_| (3, "upstream"))];
+        let is_exact = |path: &&String| path.starts_with("= ");
+        let path = self.path.as_ref().filter(is_exact);
+        let redirect = self.redirect.as_ref();
+        let rest = redirect.filter(|target| target.contains(REST));
+        let status = redirect.filter(|_| self.status == Some(303));
+        let rate = self.rate.as_ref().filter(|rate| rate.has_burst());
+        let values = [
+            root.map(|_| (2, "root")),
+            upstream.map(|_| (3, "upstream")),
+            path.map(|_| (3, "path")),
+            rest.map(|_| (3, "redirect")),
+            status.map(|_| (3, "status")),
+            rate.map(|_| (3, "rate")),
+        ];
         let all = keys.chain(values.into_iter().flatten());
         all.max_by_key(|(format, _)| *format).unwrap_or((1, ""))
+    }
+
+    /// Returns whether a value of a field has braces.
+    fn has_braces(&self) -> bool {
+        let fields = [&self.request, &self.response].into_iter().flatten();
+        let mut pairs = fields.flat_map(|fields| fields.set.0.iter().chain(&fields.add.0));
+        pairs.any(|(_, value)| value.contains(['{', '}']))
     }
 }
 
@@ -142,7 +184,9 @@ impl<I> RawSite<I> {
 fn format_of(key: &str) -> u32 {
     match key {
         "root" | "redirect" | "status" => 1,
-        "auth" | "cgi" | "fastcgi" => 3,
+        "as" | "auth" | "cgi" | "client_certificate" | "compress" | "fastcgi" | "http"
+        | "in_flight" | "index" | "methods" | "precompressed" | "redirects"
+        | "upstream_errors" => 3,
         _ => 2,
     }
 }
@@ -163,6 +207,25 @@ pub(crate) struct RawHsts {
     pub(crate) max_age: Option<i64>,
     pub(crate) subdomains: bool,
     pub(crate) preload: bool,
+}
+
+/// Keys of an item of `redirects`, where it is more than a target.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawMoved {
+    pub(crate) to: Option<String>,
+    pub(crate) status: Option<i64>,
+}
+
+/// Keys of `compress`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawCompress {
+    pub(crate) codings: Option<Vec<String>>,
+    pub(crate) types: Option<Vec<String>>,
+    pub(crate) level: Option<i64>,
+    pub(crate) upstream: bool,
+    pub(crate) cookies: bool,
 }
 
 /// Keys of `auth`.
@@ -186,5 +249,13 @@ impl fmt::Debug for RawAuth {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawRate {
     pub(crate) client: Option<i64>,
+    pub(crate) burst: Option<i64>,
     pub(crate) host: Option<i64>,
+    pub(crate) host_burst: Option<i64>,
+}
+
+impl RawRate {
+    fn has_burst(&self) -> bool {
+        self.burst.is_some() || self.host_burst.is_some()
+    }
 }

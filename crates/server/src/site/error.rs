@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use super::MAX_DOCUMENT;
-
 /// Reasons why a site can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SiteError {
@@ -12,9 +10,9 @@ pub enum SiteError {
         "the site has format {0}, this version reads formats 1 to 3; write it again with `sekisho host set`, or upgrade"
     )]
     Format(u32),
-    /// A document beyond [`MAX_DOCUMENT`].
-    #[error("the site's document has {0} bytes, more than the {MAX_DOCUMENT} that one may have")]
-    TooLong(usize),
+    /// A document with more bytes than one of its format may have.
+    #[error("the site's document has {0} bytes, more than the {1} that its format allows")]
+    TooLong(usize, usize),
     /// The document is no JSON.
     #[error(
         "the site's document can't be read: {0}; write JSON such as {{\"root\": \"/srv/www\"}}"

@@ -114,6 +114,15 @@ impl<'a> SitePath<'a> {
         }
     }
 
+    /// Returns the rest of the path after the prefix of a rule that matches it, as a URL has
+    /// it: empty, or with a slash first. That of `*` is a slash.
+    pub(crate) fn rest(&self, prefix: &str) -> Cow<'_, str> {
+        match self.as_str() {
+            "*" => "/".into(),
+            _ => self.without(prefix).encoded,
+        }
+    }
+
     /// Takes off a prefix; the rest is empty or begins with a slash. Segments
     /// of both forms correspond: an escaped slash stays escaped.
     fn without(&self, prefix: &str) -> SitePath<'_> {

@@ -8,44 +8,121 @@ use http::{HeaderValue, Response, StatusCode, Uri};
 use sekisho_certs::HostName;
 
 use super::error::{Below, Checked, Wrong, checked};
+use super::path::SitePath;
 use super::template::{HOST, Template};
 use crate::site::body::{Body, NOSNIFF, plain};
 
-/// Site that redirects every request.
+/// Redirect of each request of a rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Redirect {
-    target: Template,
+    target: Target,
     status: StatusCode,
-    /// Whether the target has no path, so that the request's is appended.
-    keeps_path: bool,
+}
+
+/// Place that clients are sent to.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    /// URL, or a path with a slash first; without `{rest}`.
+    text: Template,
+    tail: Tail,
+}
+
+/// Part of a request that is appended to the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tail {
+    /// Nothing: the target has a path.
+    None,
+    /// Path and query: the target has no path.
+    PathAndQuery,
+    /// `{rest}`: the path after the rule's own, and the query.
+    Rest,
 }
 
 impl Redirect {
     /// Checks target and status.
     pub(super) fn parse(target: &str, status: Option<i64>) -> Checked<Self> {
-        let status = checked("status", status, redirect_status)?;
-        let (target, keeps_path) = parse_target(target).map_err(Wrong::new).below("redirect")?;
-        Ok(Self {
-            target,
-            status: status.unwrap_or(StatusCode::PERMANENT_REDIRECT),
-            keeps_path,
-        })
+        let target = Target::parse(target).below("redirect");
+        target.and_then(|target| Self::new(target, status))
     }
 
-    /// Answers a request for `uri` of `host`.
-    pub(crate) fn respond(&self, host: &HostName, uri: &Uri) -> Response<Body> {
-        let target = self.target.fill(host.as_str());
-        if self.keeps_path {
-            let path = path_of(uri.path_and_query());
-            redirect_to(self.status, &format!("{target}{path}"))
-        } else {
-            redirect_to(self.status, &target)
+    /// Checks the status.
+    pub(super) fn new(target: Target, status: Option<i64>) -> Checked<Self> {
+        let status = checked("status", status, redirect_status)?;
+        let status = status.unwrap_or(StatusCode::PERMANENT_REDIRECT);
+        Ok(Self { target, status })
+    }
+
+    /// Answers a request of `host` for `uri`, whose `path` a rule with this prefix matched.
+    pub(crate) fn respond(
+        &self,
+        host: &HostName,
+        uri: &Uri,
+        (path, prefix): (&SitePath<'_>, &str),
+    ) -> Response<Body> {
+        let target = self.target.text.fill(host.as_str());
+        match self.target.tail {
+            Tail::None => redirect_to(self.status, &target),
+            Tail::PathAndQuery => {
+                let path = path_of(uri.path_and_query());
+                redirect_to(self.status, &format!("{target}{path}"))
+            }
+            Tail::Rest => {
+                // Begins with a slash or is empty: it can't become a part of the host's name.
+                let rest = path.rest(prefix);
+                let mark = if uri.query().is_some() { "?" } else { "" };
+                let query = uri.query().unwrap_or_default();
+                redirect_to(self.status, &format!("{target}{rest}{mark}{query}"))
+            }
         }
     }
 
     /// Returns the bytes on the heap.
     pub(crate) fn weight(&self) -> usize {
-        self.target.weight()
+        self.target.text.weight()
+    }
+}
+
+impl Target {
+    /// Checks an absolute URL, at the end of whose path `{rest}` may stand.
+    fn parse(text: &str) -> Checked<Self> {
+        let before = text.strip_suffix(REST);
+        let url = before.unwrap_or(text);
+        if url.contains(REST) {
+            return Err(Wrong::new(REST_PLACE));
+        }
+        let (text, tail) = parse_url(url).map_err(Wrong::new)?;
+        if before.is_none() {
+            return Ok(Self { text, tail });
+        }
+        if url.contains(['?', '#']) {
+            return Err(Wrong::new(REST_PLACE));
+        }
+        if url.ends_with('/') {
+            let text = "{rest} begins with a slash; leave out the one before it";
+            return Err(Wrong::new(text));
+        }
+        let tail = Tail::Rest;
+        Ok(Self { text, tail })
+    }
+
+    /// Checks an absolute URL, or a path of the same host.
+    pub(super) fn parse_moved(text: &str) -> Checked<Self> {
+        if SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
+            let (text, tail) = parse_url(text).map_err(Wrong::new)?;
+            return Ok(Self { text, tail });
+        }
+        // A browser would take `//b` and `/\b` for the host `b`.
+        if !text.starts_with('/') || text.starts_with("//") || text.contains('\\') {
+            return Err(Wrong::new(format!(
+                "{text:?} is no absolute http or https URL and no path; write \
+                 \"https://www.example.com/new\" or \"/new\""
+            )));
+        }
+        let template = encoded(text).and_then(|text| Template::parse(text, &[HOST]));
+        Ok(Self {
+            text: template.map_err(Wrong::new)?,
+            tail: Tail::None,
+        })
     }
 }
 
@@ -97,17 +174,19 @@ fn redirect_status(status: i64) -> Checked<StatusCode> {
     match status {
         301 => Ok(StatusCode::MOVED_PERMANENTLY),
         302 => Ok(StatusCode::FOUND),
+        303 => Ok(StatusCode::SEE_OTHER),
         307 => Ok(StatusCode::TEMPORARY_REDIRECT),
         308 => Ok(StatusCode::PERMANENT_REDIRECT),
         _ => Err(Wrong::new(format!(
-            "{status} does not redirect; write 301, 302, 307 or 308"
+            "{status} does not redirect; write 301, 302, 303, 307 or 308"
         ))),
     }
 }
 
-fn parse_target(text: &str) -> Result<(Template, bool), String> {
+/// Checks an absolute URL. Returns it, and what it keeps of a request.
+fn parse_url(text: &str) -> Result<(Template, Tail), String> {
     let example = "such as \"https://www.example.com\"";
-    let rest = ["https://", "http://"]
+    let rest = SCHEMES
         .iter()
         .find_map(|scheme| text.strip_prefix(scheme))
         .ok_or_else(|| format!("{text:?} is no absolute http or https URL, {example}"))?;
@@ -119,12 +198,21 @@ fn parse_target(text: &str) -> Result<(Template, bool), String> {
     if !is_host_with_port(&authority.replace(HOST, "host")) {
         return Err(format!("{authority:?} is no host with an optional port"));
     }
-    if text.bytes().any(|byte| !byte.is_ascii_graphic()) {
-        return Err(format!(
+    let tail = match path {
+        "" => Tail::PathAndQuery,
+        _ => Tail::None,
+    };
+    Ok((Template::parse(encoded(text)?, &[HOST])?, tail))
+}
+
+/// Refuses a text with characters that no URL has.
+fn encoded(text: &str) -> Result<&str, String> {
+    match text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(text),
+        false => Err(format!(
             "{text:?} holds characters that a URL must percent-encode"
-        ));
+        )),
     }
-    Ok((Template::parse(text, &[HOST])?, path.is_empty()))
 }
 
 fn is_host_with_port(text: &str) -> bool {
@@ -138,6 +226,10 @@ fn is_host_with_port(text: &str) -> bool {
     port && (address.is_ok() || HostName::parse(host).is_ok())
 }
 
+/// Placeholder of the path after the rule's own.
+pub(super) const REST: &str = "{rest}";
+const REST_PLACE: &str = "{rest} stands once, and behind the host, at the end of the path";
+const SCHEMES: [&str; 2] = ["https://", "http://"];
 const HTTPS_PORT: u16 = 443;
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! Rule of a site: a path prefix, and how requests below it are answered.
+//! Rule of a site: a path, and how requests for it, or below it, are answered.
 
 use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 
 use super::auth::Auth;
+use super::compress::{Coding, Compress};
 use super::fields::FieldOps;
 use super::redirect::Redirect;
 use super::root::Root;
@@ -18,8 +19,12 @@ use crate::limits::network::Networks;
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     /// Decoded path without a slash at its end; empty for `/`, which matches
-    /// every path.
+    /// every path. With `is_exact`, the path itself, which may end with a slash.
     pub(crate) prefix: Box<str>,
+    /// Whether the rule is for that path alone, and not for those below it.
+    pub(crate) is_exact: bool,
+    /// Methods of the rule's requests; none for all. GET stands for HEAD and CONNECT, too.
+    pub(crate) methods: Option<Box<[Method]>>,
     /// How requests are answered.
     pub(crate) action: Action,
     /// Options; none if all have their defaults. Rules share the options of
@@ -28,10 +33,22 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// Returns whether a decoded path is the rule's prefix, or lies below it.
+    /// Returns whether the rule is for a decoded path: its prefix, or one below it.
     pub(crate) fn matches(&self, path: &str) -> bool {
+        let is_below =
+            |rest: &str| !self.is_exact && (rest.starts_with('/') || self.prefix.is_empty());
         path.strip_prefix(&*self.prefix)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || self.prefix.is_empty())
+            .is_some_and(|rest| rest.is_empty() || is_below(rest))
+    }
+
+    /// Returns whether the rule is for requests with a method.
+    pub(crate) fn takes(&self, method: &Method) -> bool {
+        let Some(methods) = &self.methods else {
+            return true;
+        };
+        // A WebSocket over HTTP/2 begins with CONNECT (RFC 8441), over HTTP/1.1 with GET.
+        let is_like_get = *method == Method::HEAD || *method == Method::CONNECT;
+        is_like_get && methods.contains(&Method::GET) || methods.contains(method)
     }
 
     /// Returns the bytes of the largest request body.
@@ -120,18 +137,36 @@ pub(crate) struct RuleOptions {
     /// Paths that are tried in this order for a request of files; empty for
     /// the request's own.
     pub(crate) try_files: Box<[Candidate]>,
-    /// Folder of the error pages `404.html`, `502.html`, `503.html` and
-    /// `504.html`.
+    /// Names of files that stand for a path with a slash at its end; empty for the usual
+    /// ones.
+    pub(crate) index: Box<[Box<str>]>,
+    /// Codings of files that lie precompressed beside others, in the order of preference.
+    pub(crate) precompressed: Box<[Coding]>,
+    /// Compression of answers on the way; none without it.
+    pub(crate) compress: Option<Box<Compress>>,
+    /// Folder of the error pages, such as `404.html`.
     pub(crate) errors: Option<Root>,
+    /// Whether the pages stand for errors of upstreams, too.
+    pub(crate) upstream_errors: bool,
     /// Bytes of the largest request body; [`RuleOptions::body_limit`] has the default.
     pub(crate) body_limit: Option<u64>,
     /// Requests per second of one client prefix.
     pub(crate) rate_client: Option<NonZeroU32>,
+    /// Requests of one client prefix that may come at once; none for those of a second.
+    pub(crate) rate_burst: Option<NonZeroU32>,
     /// Requests per second of the host.
     pub(crate) rate_host: Option<NonZeroU32>,
+    /// Requests of the host that may come at once; none for those of a second.
+    pub(crate) host_burst: Option<NonZeroU32>,
     /// Number of the place where the rates were written: rules with the same
     /// number share their counts. 0 is the document's top level.
     pub(crate) rate_scope: u8,
+    /// Requests of one client prefix in flight at once; none for any number.
+    pub(crate) in_flight: Option<NonZeroU32>,
+    /// Number of the place where `in_flight` was written, as `rate_scope`.
+    pub(crate) in_flight_scope: u8,
+    /// Whether only clients that have shown a trusted certificate are answered.
+    pub(crate) client_certificate: bool,
     /// Networks of the clients that alone are answered; none for all.
     pub(crate) allow: Option<Networks>,
     /// Networks of clients that are refused; it prevails over `allow`.
@@ -245,6 +280,19 @@ const DEFAULT_BODY_LIMIT: u64 = 100 << 20;
 mod tests {
     use super::*;
 
+    fn rule(prefix: &str, is_exact: bool, methods: Option<&[Method]>) -> Rule {
+        Rule {
+            prefix: prefix.into(),
+            is_exact,
+            methods: methods.map(Into::into),
+            action: Action::Status {
+                code: StatusCode::NOT_FOUND,
+                text: None,
+            },
+            options: None,
+        }
+    }
+
     #[test]
     fn a_prefix_ends_at_a_segment() {
         for (prefix, path, expected) in [
@@ -261,16 +309,39 @@ mod tests {
             ("/a/b", "/a/b/c", true),
             ("/a/b", "/a", false),
         ] {
-            let rule = Rule {
-                prefix: prefix.into(),
-                action: Action::Status {
-                    code: StatusCode::NOT_FOUND,
-                    text: None,
-                },
-                options: None,
-            };
+            let rule = rule(prefix, false, None);
             assert_eq!(rule.matches(path), expected, "{prefix} {path}");
         }
+    }
+
+    #[test]
+    fn an_exact_rule_is_for_one_path() {
+        for (path, asked, expected) in [
+            ("/", "/", true),
+            ("/", "/a", false),
+            ("/", "*", false),
+            ("/api", "/api", true),
+            ("/api", "/api/", false),
+            ("/api", "/api/v1", false),
+            ("/api", "/apis", false),
+            ("/api/", "/api/", true),
+            ("/api/", "/api", false),
+        ] {
+            let rule = rule(path, true, None);
+            assert_eq!(rule.matches(asked), expected, "{path} {asked}");
+        }
+    }
+
+    #[test]
+    fn get_stands_for_head_and_connect() {
+        let get = rule("", false, Some(&[Method::GET, Method::POST]));
+        for method in [Method::GET, Method::HEAD, Method::CONNECT, Method::POST] {
+            assert!(get.takes(&method), "{method}");
+        }
+        assert!(!get.takes(&Method::PUT) && !get.takes(&Method::OPTIONS));
+        let head = rule("", false, Some(&[Method::HEAD]));
+        assert!(head.takes(&Method::HEAD) && !head.takes(&Method::GET));
+        assert!(rule("", false, None).takes(&Method::DELETE));
     }
 
     #[test]

@@ -29,7 +29,7 @@ fn in_check<'a>(docs: &'a str, key: &str) -> &'a str {
 
 fn rule(document: &str) -> Rule {
     let site = SiteDocument::parse(document).unwrap_or_else(|error| panic!("{document}: {error}"));
-    site.site.0[0].clone()
+    site.site.0.rules[0].clone()
 }
 
 fn upstream(rule: &Rule) -> &Upstream {

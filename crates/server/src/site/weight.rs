@@ -3,12 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, Method};
 
 use super::Site;
 use super::auth::{Auth, User};
+use super::compress::Compress;
 use super::fields::FieldOps;
-use super::rule::{Action, CacheRule, Candidate, MediaRange, RuleOptions};
+use super::placeholder::{FieldValue, Piece};
+use super::rule::{Action, CacheRule, Candidate, MediaRange, Rule, RuleOptions};
+use super::rules::SiteRules;
 use super::script::Scripts;
 use super::upstream::{Address, Upstream, UpstreamOptions};
 use crate::limits::network::Networks;
@@ -17,11 +20,19 @@ impl Site {
     /// Returns the bytes that the site takes in memory.
     #[must_use]
     pub fn weight(&self) -> usize {
-        let mut weight = arc_bytes(size_of_val(&*self.0));
+        let SiteRules {
+            rules,
+            moved,
+            http: _,
+            alias,
+        } = &*self.0;
+        let mut weight = arc_bytes(size_of::<SiteRules>())
+            + option(alias, |name| allocated(name.as_str().len()))
+            + list(rules, rule)
+            + list(moved, rule);
         // Addresses of what rules share, which counts once.
         let mut shared = HashSet::new();
-        for rule in &*self.0 {
-            weight += allocated(rule.prefix.len()) + action(&rule.action);
+        for rule in rules.iter().chain(moved) {
             let Some(own) = &rule.options else { continue };
             if shared.insert(Arc::as_ptr(own).addr()) {
                 weight += arc_bytes(size_of::<RuleOptions>()) + options(own);
@@ -33,6 +44,18 @@ impl Site {
         }
         weight
     }
+}
+
+/// Returns the bytes of a rule without its options.
+fn rule(rule: &Rule) -> usize {
+    // Names of other methods lie in place.
+    let method = |method: &Method| match method.as_str().len() {
+        ..=INLINE_METHOD => 0,
+        length => allocated(length),
+    };
+    allocated(rule.prefix.len())
+        + option(&rule.methods, |methods| list(methods, method))
+        + action(&rule.action)
 }
 
 fn action(action: &Action) -> usize {
@@ -78,13 +101,7 @@ fn upstream_options(options: &UpstreamOptions) -> usize {
 }
 
 fn options(options: &RuleOptions) -> usize {
-    let cache = |rule: &CacheRule| {
-        let media = match &rule.media {
-            MediaRange::Any => 0,
-            MediaRange::Type(text) | MediaRange::Exact(text) => allocated(text.len()),
-        };
-        media + allocated(rule.value.len())
-    };
+    let cache = |rule: &CacheRule| media(&rule.media) + allocated(rule.value.len());
     let tried = |candidate: &Candidate| match candidate {
         Candidate::Path { before, after } => allocated(before.len()) + allocated(after.len()),
         Candidate::Fixed(path) => allocated(path.len()),
@@ -97,9 +114,23 @@ fn options(options: &RuleOptions) -> usize {
         + option(&options.hsts, |value| allocated(value.len()))
         + list(&options.cache, cache)
         + list(&options.try_files, tried)
+        + list(&options.index, |name| allocated(name.len()))
+        + list(&options.precompressed, |_| 0)
+        + option(&options.compress, |own| compress(own))
         + option(&options.errors, |root| root.template.weight())
         + option(&options.allow, networks)
         + networks(&options.deny)
+}
+
+fn compress(compress: &Compress) -> usize {
+    allocated(size_of::<Compress>()) + list(&compress.codings, |_| 0) + list(&compress.types, media)
+}
+
+fn media(range: &MediaRange) -> usize {
+    match range {
+        MediaRange::Any => 0,
+        MediaRange::Type(text) | MediaRange::Exact(text) => allocated(text.len()),
+    }
 }
 
 fn auth(auth: &Auth) -> usize {
@@ -109,7 +140,15 @@ fn auth(auth: &Auth) -> usize {
 
 fn field_ops(ops: &FieldOps) -> usize {
     let name = |name: &HeaderName| allocated(name.as_str().len());
-    let pair = |(key, value): &(HeaderName, HeaderValue)| name(key) + allocated(value.len());
+    let piece = |piece: &Piece| match piece {
+        Piece::Text(text) | Piece::Label(text) => allocated(text.len()),
+        Piece::Host | Piece::Client | Piece::Tenant | Piece::Id => 0,
+    };
+    let value = |value: &FieldValue| match value {
+        FieldValue::Fixed(value) => allocated(value.len()),
+        FieldValue::Filled(pieces) => list(pieces, piece),
+    };
+    let pair = |(key, of): &(HeaderName, FieldValue)| name(key) + value(of);
     list(&ops.remove, name) + list(&ops.set, pair) + list(&ops.add, pair)
 }
 
@@ -136,6 +175,9 @@ pub(crate) fn allocated(bytes: usize) -> usize {
     }
     bytes.next_multiple_of(bytes.next_power_of_two() / 8)
 }
+
+/// Bytes of a method that the crate `http` keeps without an allocation.
+const INLINE_METHOD: usize = 15;
 
 /// Up to here, classes lie 16 bytes apart.
 const SMALL: usize = 128;

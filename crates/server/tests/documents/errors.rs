@@ -66,7 +66,7 @@ fn a_wrong_url_shows_no_password() {
 fn a_document_is_bounded() {
     let text = |length| json!({ "status": 503, "text": "a".repeat(length) }).to_string();
     let error = site(&text(1 << 20)).unwrap_err().to_string();
-    assert!(error.contains("more than the 65536"), "{error}");
+    assert!(error.contains("more than the 262144"), "{error}");
     let error = site(&text(20_000)).unwrap_err().to_string();
     assert!(
         error.contains("`text`: 20000 bytes are more than 16384"),

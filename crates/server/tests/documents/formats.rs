@@ -24,6 +24,37 @@ fn a_document_has_the_oldest_format_that_suffices() {
             r#"{"upstream": {"servers": [{"url": "http://{host}.apps"}]}}"#,
             3,
         ),
+        (r#"{"as": "b.example"}"#, 3),
+        (r#"{"root": "/srv", "http": "redirect"}"#, 3),
+        (r#"{"redirects": {"/a": "/b"}}"#, 3),
+        (r#"{"root": "/srv", "index": ["a"]}"#, 3),
+        (r#"{"root": "/srv", "precompressed": ["br"]}"#, 3),
+        (r#"{"root": "/srv", "compress": false}"#, 3),
+        (r#"{"root": "/srv", "in_flight": 9}"#, 3),
+        (r#"{"root": "/srv", "upstream_errors": true}"#, 3),
+        (r#"{"root": "/srv", "client_certificate": true}"#, 3),
+        (
+            r#"{"root": "/srv", "rate": {"client": 9, "burst": 1}}"#,
+            3,
+        ),
+        (
+            r#"{"root": "/srv", "rate": {"host": 9, "host_burst": 1}}"#,
+            3,
+        ),
+        (r#"{"root": "/srv", "rate": {"client": 9}}"#, 2),
+        (
+            r#"{"redirect": "https://a.example", "status": 303}"#,
+            3,
+        ),
+        (r#"{"redirect": "https://a.example{rest}"}"#, 3),
+        (
+            r#"{"paths": [{"path": "= /", "status": 404}]}"#,
+            3,
+        ),
+        (
+            r#"{"paths": [{"path": "/", "methods": ["GET"], "status": 404}]}"#,
+            3,
+        ),
     ] {
         let tenant = Tenant::parse("anna").unwrap();
         let document = SiteDocument::parse(json).unwrap();
@@ -45,4 +76,25 @@ fn a_document_has_the_oldest_format_that_suffices() {
             assert!(error.contains("upgrade"), "{error}");
         }
     }
+}
+
+/// Documents of format 2 may hold JSON in a field's value, such as `NEL` has.
+#[test]
+fn earlier_formats_keep_braces_as_text() {
+    let json = r#"{"status": 404, "response": {"set": {"NEL": "{\"report_to\": \"a\"}"}}}"#;
+    let parsed = |format| {
+        let json = json.into();
+        Site::parse(&StoredSite { format, json }, &Tenant::default())
+    };
+    parsed(2).unwrap();
+    for error in [
+        parsed(3).unwrap_err(),
+        SiteDocument::parse(json).unwrap_err(),
+    ] {
+        let error = error.to_string();
+        assert!(error.contains("and {{ is a brace"), "{error}");
+    }
+    let doubled = json.replace("{\\", "{{\\").replace("\\\"}", "\\\"}}");
+    let document = SiteDocument::parse(&doubled).unwrap();
+    assert_eq!(document.stored().format, 3);
 }

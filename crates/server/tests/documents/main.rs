@@ -6,6 +6,8 @@
 mod checker;
 mod errors;
 mod formats;
+mod large;
+mod later_errors;
 mod passwords;
 mod reserved;
 mod schema;

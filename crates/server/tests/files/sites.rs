@@ -27,7 +27,10 @@ fn a_site_that_can_not_be_is_refused_with_the_reason() {
             r#"{"root": "/a", "redirect": "https://b.example"}"#,
             "exactly one",
         ),
-        (r#"{"root": "/a", "index": "x"}"#, "unknown key `index`"),
+        (
+            r#"{"root": "/a", "autoindex": true}"#,
+            "unknown key `autoindex`",
+        ),
         (r#"{"root": "www"}"#, "absolute path"),
         (r#"{"root": ""}"#, "must not be empty"),
         (r#"{"root": "/a\u0000"}"#, "NUL"),
@@ -39,7 +42,7 @@ fn a_site_that_can_not_be_is_refused_with_the_reason() {
         ),
         (
             r#"{"redirect": "https://b.example", "status": 200}"#,
-            "301, 302, 307 or 308",
+            "301, 302, 303, 307 or 308",
         ),
         (r#"{"status": 200}"#, "400 to 599"),
         (r#"{"status": -1}"#, "400 to 599"),

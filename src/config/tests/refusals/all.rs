@@ -145,12 +145,12 @@ fn each_key_of_the_site_tells_its_first_problem() {
     assert_told(
         &format!(
             "{minimal}upstream = {{ servers = [\"http://a\", \"b\", \"c\"] }}\nadd = \"/x\"\n\
-             body_limit = \"x\"\nindex = \"a\"\n[site.rate]\nclient = 0\n"
+             body_limit = \"x\"\nautoindex = true\n[site.rate]\nclient = 0\n"
         ),
         &[
             "4: [site] upstream.servers[1]: ",
             "6: [site] body_limit: ",
-            "7: [site] index: unknown key",
+            "7: [site] autoindex: unknown key",
             "9: [site] rate.client: 0 is out of range",
         ],
     );
@@ -158,6 +158,13 @@ fn each_key_of_the_site_tells_its_first_problem() {
         &format!("{minimal}rot = \"/srv\"\ntry = [\"a\"]\n"),
         &["4: [site] rot: unknown key `rot`; did you mean `root`?"],
     );
+    // What answers instead is not asked for: the key is no answer of `[site]`.
+    for answer in ["", "root = \"/srv\"\n"] {
+        assert_told(
+            &format!("{minimal}as = \"b.example\"\n{answer}"),
+            &["4: [site] as: hosts without a site of their own can't all be one host"],
+        );
+    }
 }
 
 #[test]

@@ -228,6 +228,11 @@ const WRONG: &[(&str, &str)] = &[
         "site.redirect = \"x\"",
         "[site] redirect: \"x\" is no absolute http or https URL",
     ),
+    (
+        "site.as = \"b.example\"",
+        "[site] as: hosts without a site of their own can't all be one host; write `as` in host \
+         records",
+    ),
     ("site = {}", "[site]: a site has exactly one of"),
     (
         "site = { root = \"/a\", status = 404 }",

@@ -1,7 +1,8 @@
-//! Admission of requests by the rule of their path: who may ask, how often, with which
-//! password, and with how long a body.
+//! Admission of requests by the rule of their path: who may ask, how often, how many at once,
+//! with which certificate and password, and with how long a body.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -10,11 +11,21 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use super::Gates;
 use crate::connection::request::RequestContext;
 use crate::limits::budget::Prefix;
+use crate::limits::in_flight::{RequestGate, RequestPermit};
 use crate::limits::network::Networks;
 use crate::limits::rates::{Rates, Scope};
 use crate::observe::metrics::{Metrics, RequestRefusal};
 use crate::site::body::{self, plain};
 use crate::site::{Action, Auth, Rule, RuleOptions};
+
+/// Request that its rule takes.
+#[derive(Debug, Default)]
+pub(super) struct Admitted<'r> {
+    /// Name of the user whose password the request carries, if the rule has users.
+    pub(super) user: Option<&'r str>,
+    /// Permit of the request, if the rule bounds those in flight.
+    pub(super) in_flight: Option<Arc<RequestPermit>>,
+}
 
 /// Refusal of a request by its rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,14 +35,15 @@ pub(crate) struct Refused {
     field: Option<(HeaderName, HeaderValue)>,
 }
 
-/// Asks a rule whether it takes a request. Returns the name of the user whose password it
-/// carries, if the rule has users:
+/// Asks a rule whether it takes a request:
 ///
 /// 1. its client's address is allowed, and not denied;
-/// 2. its client's prefix keeps its rate;
-/// 3. the host keeps its rate;
-/// 4. it carries the password of a user, if the rule has users;
-/// 5. its body of at least `length` bytes is within the limit. Only upstreams get a body.
+/// 2. its client has shown a trusted certificate, if the rule wants one;
+/// 3. its client's prefix has fewer requests in flight than it may have;
+/// 4. its client's prefix keeps its rate;
+/// 5. the host keeps its rate;
+/// 6. it carries the password of a user, if the rule has users;
+/// 7. its body of at least `length` bytes is within the limit. Only upstreams get a body.
 ///
 /// # Errors
 /// The first that is not so. The request counts for the rates before it.
@@ -40,16 +52,21 @@ pub(super) async fn admit<'r>(
     gates: &Gates,
     rule: &'r Rule,
     (fields, length): (&HeaderMap, u64),
-) -> Result<Option<&'r str>, Refused> {
-    let mut user = None;
+) -> Result<Admitted<'r>, Refused> {
+    let mut admitted = Admitted::default();
     if let Some(options) = &rule.options {
         let client = context.is_client_known.then_some(context.client);
         if !is_allowed(client, options) {
             return Err(Refused::of(RequestRefusal::Address));
         }
+        let has_certificate = context.connection.tls.client_certificate.is_some();
+        if options.client_certificate && !has_certificate {
+            return Err(Refused::of(RequestRefusal::Certificate));
+        }
+        admitted.in_flight = enter(context, &gates.in_flight, options)?;
         keep_rates(context, &gates.rates, options)?;
         if let Some(auth) = &options.auth {
-            user = Some(gates.passwords.admit(context, auth, fields).await?);
+            admitted.user = Some(gates.passwords.admit(context, auth, fields).await?);
         }
     }
     let gets_body = match rule.action {
@@ -59,7 +76,25 @@ pub(super) async fn admit<'r>(
     if gets_body && length > rule.body_limit() {
         return Err(Refused::of(RequestRefusal::Body));
     }
-    Ok(user)
+    Ok(admitted)
+}
+
+/// Takes a permit of the requests in flight, if they are bounded.
+fn enter(
+    context: &RequestContext<'_>,
+    gate: &RequestGate,
+    options: &RuleOptions,
+) -> Result<Option<Arc<RequestPermit>>, Refused> {
+    let Some(most) = options.in_flight else {
+        return Ok(None);
+    };
+    let scope = Scope {
+        pattern: context.pattern,
+        rule: options.in_flight_scope,
+    };
+    let permit = gate.enter(scope, context.client.into(), most);
+    let refused = || Refused::until(RequestRefusal::InFlight, IN_FLIGHT_PAUSE);
+    permit.map(Arc::new).map(Some).ok_or_else(refused)
 }
 
 fn keep_rates(
@@ -73,11 +108,13 @@ fn keep_rates(
     };
     if let Some(rate) = options.rate_client {
         let client = Prefix::from(context.client);
-        let taken = rates.take(scope, Some(client), rate);
+        let burst = options.rate_burst.unwrap_or(rate);
+        let taken = rates.take(scope, Some(client), rate, burst);
         taken.map_err(|wait| Refused::until(RequestRefusal::ClientRate, wait))?;
     }
     if let Some(rate) = options.rate_host {
-        let taken = rates.take(scope, None, rate);
+        let burst = options.host_burst.unwrap_or(rate);
+        let taken = rates.take(scope, None, rate, burst);
         taken.map_err(|wait| Refused::until(RequestRefusal::HostRate, wait))?;
     }
     Ok(())
@@ -116,23 +153,27 @@ impl Refused {
     }
 
     /// Makes the answer, and counts it.
-    pub(crate) fn answer(self, metrics: &Metrics) -> Response<body::Body> {
+    pub(crate) fn answer(&self, metrics: &Metrics) -> Response<body::Body> {
         metrics.request_refused(self.reason);
         let mut response = plain(match self.reason {
-            RequestRefusal::Address => StatusCode::FORBIDDEN,
+            RequestRefusal::Address | RequestRefusal::Certificate => StatusCode::FORBIDDEN,
             RequestRefusal::Body => StatusCode::PAYLOAD_TOO_LARGE,
             RequestRefusal::ClientRate
             | RequestRefusal::HostRate
+            | RequestRefusal::InFlight
             | RequestRefusal::PasswordRate => StatusCode::TOO_MANY_REQUESTS,
             RequestRefusal::Password => StatusCode::UNAUTHORIZED,
             RequestRefusal::PasswordsLate => StatusCode::SERVICE_UNAVAILABLE,
         });
-        if let Some((name, value)) = self.field {
-            response.headers_mut().insert(name, value);
+        if let Some((name, value)) = &self.field {
+            response.headers_mut().insert(name, value.clone());
         }
         response
     }
 }
+
+/// `Retry-After` of a client with too many requests in flight. Nobody knows when one ends.
+const IN_FLIGHT_PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

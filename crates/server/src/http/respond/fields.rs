@@ -3,12 +3,12 @@
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES, SET_COOKIE, STRICT_TRANSPORT_SECURITY};
 use http::{HeaderMap, Response, StatusCode};
 
-use crate::site::{CacheRule, RuleOptions};
+use crate::site::{CacheRule, Fill, RuleOptions};
 
 /// Changes the fields of an answer: sets `Strict-Transport-Security` (RFC 6797),
 /// also over one of the upstream; then applies the rule's own changes, which
 /// prevail. Leaves answers alone that leave HTTP.
-pub(super) fn change<B>(response: &mut Response<B>, options: &RuleOptions) {
+pub(super) fn change<B>(response: &mut Response<B>, options: &RuleOptions, fill: &Fill<'_>) {
     if response.status().is_informational() {
         return;
     }
@@ -16,7 +16,7 @@ pub(super) fn change<B>(response: &mut Response<B>, options: &RuleOptions) {
     if let Some(value) = &options.hsts {
         fields.insert(STRICT_TRANSPORT_SECURITY, value.clone());
     }
-    options.response_fields.apply(fields);
+    options.response_fields.apply(fields, fill);
 }
 
 /// Sets `Cache-Control` of an upstream's answer by its media type, if that is a
@@ -48,10 +48,16 @@ mod tests {
     use http::header::{HeaderName, HeaderValue, SERVER};
 
     use super::*;
-    use crate::site::{FieldOps, MediaRange};
+    use crate::site::{FieldOps, FieldValue, MediaRange};
 
     const WEEK: HeaderValue = HeaderValue::from_static("max-age=604800");
     const MINUTE: HeaderValue = HeaderValue::from_static("max-age=60");
+    const FILL: Fill<'_> = Fill {
+        host: "a.example",
+        client: None,
+        tenant: "",
+        id: None,
+    };
 
     fn response(status: u16, fields: &[(HeaderName, &'static str)]) -> Response<()> {
         let mut response = Response::new(());
@@ -69,7 +75,7 @@ mod tests {
             hsts: Some(value("max-age=1")),
             response_fields: FieldOps {
                 remove: [SERVER].into(),
-                set: [(CACHE_CONTROL, value("no-store"))].into(),
+                set: [(CACHE_CONTROL, FieldValue::Fixed(value("no-store")))].into(),
                 add: Box::default(),
             },
             ..RuleOptions::default()
@@ -85,14 +91,14 @@ mod tests {
                 (CACHE_CONTROL, "public"),
             ];
             let mut response = response(status, &given);
-            change(&mut response, &options());
+            change(&mut response, &options(), &FILL);
             let fields = response.headers();
             assert_eq!(fields.len(), 2, "{fields:?}");
             assert_eq!(fields[STRICT_TRANSPORT_SECURITY], "max-age=1");
             assert_eq!(fields[CACHE_CONTROL], "no-store");
         }
         let mut switched = response(101, &[(SERVER, "app")]);
-        change(&mut switched, &options());
+        change(&mut switched, &options(), &FILL);
         assert_eq!(switched.headers().len(), 1);
     }
 

@@ -6,6 +6,7 @@ use http::request::Parts;
 use http::{Response, StatusCode, Uri};
 use hyper::body::Incoming;
 
+use super::admission::Admitted;
 use super::pass_on::pass_on;
 use super::programs::{elsewhere, of_itself};
 use super::{Author, Responder, discard, folder_of};
@@ -23,8 +24,8 @@ enum Runner {
 }
 
 impl Responder {
-    /// Runs the script or program that the path leads to, for a user that a password has
-    /// shown; below a root with scripts, else serves the file. Returns whose the answer is.
+    /// Runs the script or program that the path leads to, for a request that was admitted;
+    /// below a root with scripts, else serves the file. Returns whose the answer is.
     ///
     /// # Errors
     /// The head of the request to answer in its place, if a program says so.
@@ -32,7 +33,7 @@ impl Responder {
         &self,
         context: &RequestContext<'_>,
         upstreams: &Arc<upstream::Worker>,
-        (rule, root, user): (&Rule, &Root, Option<&str>),
+        (rule, root, admitted): (&Rule, &Root, &Admitted<'_>),
         uri: &Uri,
         (head, body): (Parts, Option<Incoming>),
     ) -> Result<(Author, Response<Body>), Box<Parts>> {
@@ -50,7 +51,7 @@ impl Responder {
             let (folder, open) = (folder_of(root, context), context.opener());
             let found = self.files.find_script(folder, asked, Some(scripts), open);
             found.await.map(|script| {
-                let upstream = scripts.upstream.of_host(context.host).map(Arc::new);
+                let upstream = scripts.upstream.of_host(context.site_host).map(Arc::new);
                 let upstream = upstream.unwrap_or_else(|| Arc::clone(&scripts.upstream));
                 (script, Runner::Server(upstream))
             })
@@ -66,14 +67,14 @@ impl Responder {
             }
         };
         let script = Script {
-            root: &root.template.fill(context.host.as_str()),
+            root: &root.template.fill(context.site_host.as_str()),
             name: script.name(rule),
             file: &script.file,
             info: &script.info,
             path: path.encoded(),
             query: uri.query().unwrap_or_default(),
             version: head.version,
-            user,
+            user: admitted.user,
         };
         let to = ForwardTo {
             recipient: match &runner {
@@ -81,6 +82,7 @@ impl Responder {
                 Runner::Server(upstream) => Recipient::Script(upstream, &script),
             },
             options: rule.options.as_deref(),
+            in_flight: admitted.in_flight.as_ref(),
         };
         let again = match &runner {
             Runner::Program(_) => Some(of_itself(&head)),

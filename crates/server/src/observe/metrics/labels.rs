@@ -173,10 +173,14 @@ labels! {
         Address = "address",
         /// The request's body is larger than the rule allows.
         Body = "body",
+        /// The client has shown no trusted certificate.
+        Certificate = "certificate",
         /// The client's prefix is over its rate.
         ClientRate = "client_rate",
         /// The host is over its rate.
         HostRate = "host_rate",
+        /// The client's prefix has as many requests in flight as it may have.
+        InFlight = "in_flight",
         /// There was no password, or a wrong one.
         Password = "password",
         /// The client's prefix has sent too many wrong passwords.

@@ -1,23 +1,26 @@
 //! Checks header fields.
 
+use std::collections::HashSet;
+
 use http::{HeaderName, HeaderValue};
 
 use crate::site::document::{Pairs, RawFields};
 use crate::site::error::{Below, Checked, Wrong, at_most, each};
 use crate::site::fields::FieldOps;
+use crate::site::placeholder::FieldValue;
 use crate::site::reserved::{Reserved, folded, is_odd};
 use crate::site::upstream::UpstreamOptions;
 
 /// Checks `request`.
-pub(super) fn request_fields(raw: &RawFields) -> Checked<FieldOps> {
-    fields(raw, |kind| {
+pub(super) fn request_fields(raw: &RawFields, has_placeholders: bool) -> Checked<FieldOps> {
+    fields(raw, has_placeholders, |kind| {
         !matches!(kind, Reserved::Claim | Reserved::RequestId)
     })
 }
 
 /// Checks `response`. Fields about the client mean nothing in it.
-pub(super) fn response_fields(raw: &RawFields) -> Checked<FieldOps> {
-    fields(raw, |kind| {
+pub(super) fn response_fields(raw: &RawFields, has_placeholders: bool) -> Checked<FieldOps> {
+    fields(raw, has_placeholders, |kind| {
         !matches!(
             kind,
             Reserved::Forwarding | Reserved::Claim | Reserved::RequestId
@@ -25,7 +28,11 @@ pub(super) fn response_fields(raw: &RawFields) -> Checked<FieldOps> {
     })
 }
 
-fn fields(raw: &RawFields, is_refused: fn(Reserved) -> bool) -> Checked<FieldOps> {
+fn fields(
+    raw: &RawFields,
+    has_placeholders: bool,
+    is_refused: fn(Reserved) -> bool,
+) -> Checked<FieldOps> {
     let name = |text: &str| {
         let name = field_name(text)?;
         match Reserved::of(name.as_str()).filter(|kind| is_refused(*kind)) {
@@ -33,26 +40,34 @@ fn fields(raw: &RawFields, is_refused: fn(Reserved) -> bool) -> Checked<FieldOps
             None => Ok(name),
         }
     };
+    let value = |text: &str| match has_placeholders {
+        true => FieldValue::parse(text),
+        false => field_value(text).map(FieldValue::Fixed),
+    };
     Ok(FieldOps {
         remove: each(&raw.remove, |text| name(text)).below("remove")?,
-        set: pairs(&raw.set, "field", name).below("set")?.into(),
-        add: pairs(&raw.add, "field", name).below("add")?.into(),
+        set: pairs(&raw.set, "field", name, value).below("set")?.into(),
+        add: pairs(&raw.add, "field", name, value).below("add")?.into(),
     })
 }
 
-/// Checks values of fields under keys of one kind, none of which may stand twice.
-pub(super) fn pairs<K: PartialEq>(
+/// Checks values of fields under keys of one kind, none of which may stand twice, letters'
+/// case aside.
+pub(super) fn pairs<K, V>(
     raw: &Pairs,
     kind: &str,
-    check: impl Fn(&str) -> Checked<K>,
-) -> Checked<Vec<(K, HeaderValue)>> {
-    let mut pairs: Vec<(K, HeaderValue)> = Vec::with_capacity(raw.0.len());
-    for (text, value) in &raw.0 {
-        let pair = check(text).and_then(|key| {
-            if pairs.iter().any(|(other, _)| *other == key) {
+    key: impl Fn(&str) -> Checked<K>,
+    value: impl Fn(&str) -> Checked<V>,
+) -> Checked<Vec<(K, V)>> {
+    let mut pairs = Vec::with_capacity(raw.0.len());
+    // Not each with each: a document has room for thousands, and is checked on a worker.
+    let mut seen = HashSet::with_capacity(raw.0.len());
+    for (text, written) in &raw.0 {
+        let pair = key(text).and_then(|key| {
+            if !seen.insert(text.to_ascii_lowercase()) {
                 return Err(Wrong::new(format!("the {kind} stands twice")));
             }
-            Ok((key, field_value(value)?))
+            Ok((key, value(written)?))
         });
         pairs.push(pair.below(text)?);
     }
@@ -119,9 +134,8 @@ pub(in crate::site) fn field_name(text: &str) -> Checked<HeaderName> {
 }
 
 /// Checks a value: visible ASCII, with single spaces and tabs inside.
-pub(super) fn field_value(text: &str) -> Checked<HeaderValue> {
-    let is_visible = |byte: u8| matches!(byte, b'\t' | b' '..=b'~');
-    if text.is_empty() || text.trim() != text || !text.bytes().all(is_visible) {
+pub(in crate::site) fn field_value(text: &str) -> Checked<HeaderValue> {
+    if !is_value(text) {
         return Err(Wrong::new(format!(
             "{text:?} is no value of a field; write visible ASCII characters"
         )));
@@ -130,4 +144,11 @@ pub(super) fn field_value(text: &str) -> Checked<HeaderValue> {
     HeaderValue::from_str(text).map_err(|error| Wrong::new(error.to_string()))
 }
 
-const MAX_VALUE: usize = 8 << 10;
+/// Returns whether a text of any length is the value of a field.
+pub(in crate::site) fn is_value(text: &str) -> bool {
+    let is_visible = |byte: u8| matches!(byte, b'\t' | b' '..=b'~');
+    !text.is_empty() && text.trim() == text && text.bytes().all(is_visible)
+}
+
+/// Bytes of a value.
+pub(in crate::site) const MAX_VALUE: usize = 8 << 10;

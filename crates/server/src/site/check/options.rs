@@ -2,45 +2,60 @@
 
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
-use std::path::Path;
 use std::time::Duration;
 
 use http::HeaderValue;
 
+use super::Origin;
 use super::action::root_of;
 use super::auth::auth;
-use super::fields::{pairs, request_fields, response_fields};
+use super::coding::{compress, index, precompressed};
+use super::fields::{field_value, pairs, request_fields, response_fields};
 use crate::limits::network::{Network, Networks};
 use crate::site::document::{Pairs, RawHsts, RawRate, RawSite};
 use crate::site::error::{Below, Checked, Wrong, at_most, checked, each};
 use crate::site::rule::{CacheRule, MediaRange, RuleOptions};
 use crate::site::value::Unit;
 
-/// Checks the options. `scope` tells rates of this place from others.
+/// Checks the options. The two scopes tell rates, and requests in flight, of this place from
+/// those of others.
 pub(super) fn rule_options<I>(
     raw: &RawSite<I>,
-    scope: usize,
-    base: Option<&Path>,
+    (rate_scope, in_flight_scope): (usize, usize),
+    origin: Origin<'_>,
 ) -> Checked<RuleOptions> {
-    let rates = checked("rate", raw.rate.as_deref(), rates)?;
-    let (rate_client, rate_host) = rates.unwrap_or_default();
-    let request = checked("request", raw.request.as_deref(), request_fields)?;
-    let response = checked("response", raw.response.as_deref(), response_fields)?;
-    let folder = |text: &str| root_of(text, base);
+    let rates = checked("rate", raw.rate.as_deref(), rates)?.unwrap_or_default();
+    let fields = origin.has_placeholders;
+    let request = |raw: &_| request_fields(raw, fields);
+    let response = |raw: &_| response_fields(raw, fields);
+    let folder = |text: &str| root_of(text, origin.base);
     let limit = |text: &str| measured(Unit::Bytes, text, ("0B", "1TiB"));
+    let in_flight = |most| number(most, 1..=MAX_IN_FLIGHT);
+    let codings = checked("precompressed", raw.precompressed.as_deref(), precompressed)?;
+    let in_flight = checked("in_flight", raw.in_flight, in_flight)?;
     Ok(RuleOptions {
-        request_fields: request.unwrap_or_default(),
-        response_fields: response.unwrap_or_default(),
+        request_fields: checked("request", raw.request.as_deref(), request)?.unwrap_or_default(),
+        response_fields: checked("response", raw.response.as_deref(), response)?
+            .unwrap_or_default(),
         hsts: checked("hsts", raw.hsts.as_deref(), hsts)?,
         cache: checked("cache", raw.cache.as_ref(), cache)?.unwrap_or_default(),
+        index: checked("index", raw.index.as_deref(), index)?.unwrap_or_default(),
+        precompressed: codings.unwrap_or_default(),
+        compress: checked("compress", raw.compress.as_ref(), compress)?.flatten(),
         errors: checked("errors", raw.errors.as_deref(), folder)?,
+        upstream_errors: raw.upstream_errors.unwrap_or_default(),
         body_limit: checked("body_limit", raw.body_limit.as_deref(), limit)?,
-        rate_client,
-        rate_host,
-        rate_scope: u8::try_from(scope).unwrap_or(u8::MAX),
+        rate_client: rates.client,
+        rate_burst: rates.burst,
+        rate_host: rates.host,
+        host_burst: rates.host_burst,
+        rate_scope: u8::try_from(rate_scope).unwrap_or(u8::MAX),
+        in_flight: in_flight.and_then(NonZeroU32::new),
+        in_flight_scope: u8::try_from(in_flight_scope).unwrap_or(u8::MAX),
         allow: checked("allow", raw.allow.as_deref(), networks)?,
         deny: checked("deny", raw.deny.as_deref(), networks)?.unwrap_or_default(),
         auth: checked("auth", raw.auth.as_ref(), auth)?.flatten(),
+        client_certificate: raw.client_certificate.unwrap_or_default(),
         // Paths have those about the path of their own.
         ..RuleOptions::default()
     })
@@ -110,7 +125,7 @@ fn hsts(raw: &RawHsts) -> Checked<HeaderValue> {
 
 /// Checks `cache`, and orders it: the narrowest media range counts.
 fn cache(raw: &Pairs) -> Checked<Box<[CacheRule]>> {
-    let rules = pairs(raw, "media range", media_range)?.into_iter();
+    let rules = pairs(raw, "media range", media_range, field_value)?.into_iter();
     let mut rules: Vec<_> = rules
         .map(|(media, value)| CacheRule { media, value })
         .collect();
@@ -122,7 +137,8 @@ fn cache(raw: &Pairs) -> Checked<Box<[CacheRule]>> {
     Ok(rules.into())
 }
 
-fn media_range(text: &str) -> Checked<MediaRange> {
+/// Checks a media range.
+pub(super) fn media_range(text: &str) -> Checked<MediaRange> {
     // Names of types and of fields have nearly the same characters (RFC 6838,
     // section 4.2).
     let is_name =
@@ -139,7 +155,14 @@ fn media_range(text: &str) -> Checked<MediaRange> {
     }
 }
 
-type Rates = (Option<NonZeroU32>, Option<NonZeroU32>);
+/// Requests per second, and those that may come at once.
+#[derive(Default)]
+struct Rates {
+    client: Option<NonZeroU32>,
+    burst: Option<NonZeroU32>,
+    host: Option<NonZeroU32>,
+    host_burst: Option<NonZeroU32>,
+}
 
 fn rates(raw: &RawRate) -> Checked<Rates> {
     let rate = |key, rate| -> Checked<Option<NonZeroU32>> {
@@ -149,7 +172,21 @@ fn rates(raw: &RawRate) -> Checked<Rates> {
     if raw.client.is_none() && raw.host.is_none() {
         return Err(Wrong::new("write `client` or `host`, requests per second"));
     }
-    Ok((rate("client", raw.client)?, rate("host", raw.host)?))
+    for (key, burst, of, rate) in [
+        ("burst", raw.burst, "client", raw.client),
+        ("host_burst", raw.host_burst, "host", raw.host),
+    ] {
+        if burst.is_some() && rate.is_none() {
+            let text = format!("is of the rate `{of}`; write that, too");
+            return Err(Wrong::new(text)).below(key);
+        }
+    }
+    Ok(Rates {
+        client: rate("client", raw.client)?,
+        burst: rate("burst", raw.burst)?,
+        host: rate("host", raw.host)?,
+        host_burst: rate("host_burst", raw.host_burst)?,
+    })
 }
 
 fn networks(texts: &[String]) -> Checked<Networks> {
@@ -165,5 +202,7 @@ const MAX_AGE: u32 = 63_072_000;
 /// A year.
 const PRELOAD_AGE: u32 = 31_536_000;
 const MAX_RATE: u32 = 1_000_000;
+/// Requests of one client network in flight.
+const MAX_IN_FLIGHT: u32 = 65_536;
 /// Networks of one list, each of which every request is compared with.
 const MAX_NETWORKS: usize = 256;

@@ -1,17 +1,29 @@
-//! Checks paths: `path`, `add` and `try`.
+//! Checks paths and methods of rules: `path`, `methods`, `add` and `try`.
+
+use http::Method;
 
 use super::action::error_status;
-use crate::site::error::{Checked, Wrong, each};
+use crate::site::error::{Below, Checked, Wrong, each};
 use crate::site::path::SitePath;
 use crate::site::rule::Candidate;
 
-/// Checks `path` of a rule, and returns it without the slash of `/`.
-pub(super) fn prefix(path: Option<&str>) -> Checked<Box<str>> {
+/// Checks `path` of a rule. Returns it without the slash of `/`, or, if the rule is for that
+/// path alone, as it is, and true.
+pub(super) fn prefix(path: Option<&str>) -> Checked<(Box<str>, bool)> {
     let path = path.ok_or_else(|| Wrong::new("is missing; write a path such as \"/api\""))?;
-    if path == "/" {
-        return Ok(Box::default());
+    if let Some(exact) = path.strip_prefix("= ") {
+        return plain_path(exact).map(|path| (path, true));
     }
-    plain_prefix(path)
+    if let Some(exact) = path.strip_prefix('=') {
+        let instead = format!("= {exact}");
+        let text = format!("write {instead:?}, with a space, for this path alone");
+        return Err(Wrong::new(text));
+    }
+    let prefix = match path {
+        "/" => Box::default(),
+        _ => plain_prefix(path)?,
+    };
+    Ok((prefix, false))
 }
 
 /// Checks a decoded path that begins with a slash and ends without.
@@ -21,6 +33,11 @@ pub(super) fn plain_prefix(path: &str) -> Checked<Box<str>> {
             "{path:?} ends with a slash; leave that out"
         )));
     }
+    plain_path(path)
+}
+
+/// Checks a decoded path, which may end with a slash.
+pub(super) fn plain_path(path: &str) -> Checked<Box<str>> {
     if !is_plain(path) {
         return Err(Wrong::new(format!(
             "{path:?} is no plain path; write it decoded, from its first slash, without \
@@ -28,6 +45,27 @@ pub(super) fn plain_prefix(path: &str) -> Checked<Box<str>> {
         )));
     }
     Ok(path.into())
+}
+
+/// Checks the methods of a rule.
+pub(super) fn methods(texts: &[String]) -> Checked<Box<[Method]>> {
+    if texts.is_empty() || texts.len() > MAX_METHODS {
+        let text = format!("write 1 to {MAX_METHODS} methods, such as [\"GET\", \"POST\"]");
+        return Err(Wrong::new(text));
+    }
+    let is_plain = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
+    let method = |text: &String| {
+        let has_form = (1..=MAX_METHOD).contains(&text.len()) && text.bytes().all(is_plain);
+        let method = Method::from_bytes(text.as_bytes()).ok();
+        let method = method.filter(|_| has_form);
+        method.ok_or_else(|| Wrong::new(format!("{text:?} is no method in capital letters")))
+    };
+    let methods = each(texts, method)?;
+    let is_again = |at: &usize| methods[..*at].contains(&methods[*at]);
+    match (0..methods.len()).find(is_again) {
+        Some(at) => Err(Wrong::new("the method stands twice")).below(&at.to_string()),
+        None => Ok(methods),
+    }
 }
 
 /// Returns whether a decoded path is the one that requests for it have.
@@ -75,5 +113,9 @@ fn candidate(text: &str) -> Checked<Candidate> {
 
 /// Placeholder of the request's path in `try`.
 const PATH: &str = "{path}";
+/// Methods of one rule.
+const MAX_METHODS: usize = 16;
+/// Bytes of a method. The longest that IANA registers has 17.
+const MAX_METHOD: usize = 32;
 /// Paths that are tried for one request.
 const MAX_CANDIDATES: usize = 8;

@@ -78,6 +78,37 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for FalseOrTable<T> {
     }
 }
 
+/// Table, or whether its defaults hold.
+#[derive(Clone, Debug)]
+pub(crate) enum BoolOr<T> {
+    Bool(bool),
+    Table(T),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for BoolOr<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(BoolOrTable(PhantomData))
+    }
+}
+
+struct BoolOrTable<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for BoolOrTable<T> {
+    type Value = BoolOr<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("`true`, `false` or a map")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<BoolOr<T>, E> {
+        Ok(BoolOr::Bool(value))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<BoolOr<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(BoolOr::Table)
+    }
+}
+
 /// Text of a wrong type. The error does not repeat it: in `auth` it may be a hash.
 const A_TEXT: Unexpected<'_> = Unexpected::Other("a text");
 
@@ -122,36 +153,39 @@ pub(crate) enum TextOrNumber {
     Number(i64),
 }
 
-/// Table of texts under any keys, in the order of the document. A map would
+/// Table of values under any keys, in the order of the document. A map would
 /// drop a key that stands twice.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pairs(pub(crate) Vec<(String, String)>);
+pub(crate) struct PairsOf<V>(pub(crate) Vec<(String, V)>);
 
-impl<'de> Deserialize<'de> for Pairs {
+/// Table of texts under any keys.
+pub(crate) type Pairs = PairsOf<String>;
+
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for PairsOf<V> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         // By its own, a deserializer would repeat a text of a wrong type.
-        from.deserialize_any(PairsOfMap)
+        from.deserialize_any(PairsOfMap(PhantomData))
     }
 }
 
-struct PairsOfMap;
+struct PairsOfMap<V>(PhantomData<V>);
 
-impl<'de> Visitor<'de> for PairsOfMap {
-    type Value = Pairs;
+impl<'de, V: Deserialize<'de>> Visitor<'de> for PairsOfMap<V> {
+    type Value = PairsOf<V>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map")
     }
 
-    fn visit_str<E: Error>(self, _: &str) -> Result<Pairs, E> {
+    fn visit_str<E: Error>(self, _: &str) -> Result<PairsOf<V>, E> {
         Err(E::invalid_type(A_TEXT, &self))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PairsOf<V>, A::Error> {
         let mut pairs = Vec::new();
         while let Some(pair) = map.next_entry()? {
             pairs.push(pair);
         }
-        Ok(Pairs(pairs))
+        Ok(PairsOf(pairs))
     }
 }

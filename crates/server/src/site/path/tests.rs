@@ -114,6 +114,8 @@ fn a_plain_path_is_not_copied() {
 fn rule(prefix: &str, strip_prefix: bool, add: Option<&str>) -> Rule {
     Rule {
         prefix: prefix.into(),
+        is_exact: false,
+        methods: None,
         action: Action::Status {
             code: StatusCode::NOT_FOUND,
             text: None,
@@ -123,6 +125,19 @@ fn rule(prefix: &str, strip_prefix: bool, add: Option<&str>) -> Rule {
             add_prefix: add.map(Box::from),
             ..RuleOptions::default()
         })),
+    }
+}
+
+#[test]
+fn a_rule_for_one_path_strips_all_of_it() {
+    for (path, raw) in [("/", "/"), ("/a", "/a"), ("/a/b/", "/a/b/"), ("/ä", "/%C3%A4")] {
+        let rule = Rule {
+            is_exact: true,
+            ..rule(path, true, None)
+        };
+        let parsed = parse(raw).expect(raw);
+        let rewritten = parsed.rewritten(&rule);
+        assert_eq!((rewritten.as_str(), rewritten.encoded()), ("/", "/"), "{path}");
     }
 }
 

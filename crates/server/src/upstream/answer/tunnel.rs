@@ -18,6 +18,7 @@ use super::still_served::StillServed;
 use crate::connection::drain::Drain;
 use crate::connection::request::{Connection, Takeover};
 use crate::limits::bodies::InTunnel;
+use crate::limits::in_flight::RequestPermit;
 use crate::limits::timeouts::{AtUpstream, ConnTimeouts};
 use crate::observe::access_log::Handover;
 use crate::upstream::connections::transport::Transport;
@@ -45,8 +46,8 @@ pub(in crate::upstream) struct Leaving {
     pub(in crate::upstream) held: Option<InTunnel>,
     /// Host of the request; none if the hook made it.
     pub(in crate::upstream) host: Option<StillServed>,
-    /// Use of the server, until the tunnel ends.
-    pub(in crate::upstream) _used: (Chosen, Option<Permit>),
+    /// Use of the server, and the permit of the request, until the tunnel ends.
+    pub(in crate::upstream) _used: (Chosen, Option<Permit>, Option<Arc<RequestPermit>>),
 }
 
 impl Tunnel {

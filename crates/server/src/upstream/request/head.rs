@@ -98,7 +98,7 @@ pub(in crate::upstream) fn prepare(
     set_id(fields, context);
     if let Some(rule) = to.options {
         // `site/check/fields.rs` refuses what frames requests, and what is ours.
-        rule.request_fields.apply(fields);
+        rule.request_fields.apply(fields, &context.fill());
     }
     join_cookies(fields);
     if !expects {

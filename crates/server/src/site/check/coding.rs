@@ -1,0 +1,94 @@
+//! Checks `index`, `precompressed` and `compress`.
+
+use super::options::{media_range, number};
+use crate::site::compress::{Coding, Compress};
+use crate::site::document::{BoolOr, RawCompress};
+use crate::site::error::{Below, Checked, Wrong, checked, each};
+use crate::site::rule::MediaRange;
+
+/// Checks the names of `index`.
+pub(super) fn index(names: &[String]) -> Checked<Box<[Box<str>]>> {
+    if names.is_empty() || names.len() > MAX_INDEX {
+        let text = format!("write 1 to {MAX_INDEX} names of files, such as [\"index.html\"]");
+        return Err(Wrong::new(text));
+    }
+    each(names, |name| {
+        let is_odd = |letter: char| letter.is_control() || matches!(letter, '/' | '\\' | '{' | '}');
+        let is_hidden = name.is_empty() || name.starts_with('.');
+        match is_hidden || name.len() > MAX_NAME || name.contains(is_odd) {
+            true => Err(Wrong::new(format!("{name:?} is no name of a file"))),
+            false => Ok(name.as_str().into()),
+        }
+    })
+}
+
+/// Checks `precompressed`.
+pub(super) fn precompressed(texts: &[String]) -> Checked<Box<[Coding]>> {
+    codings(texts, |text| {
+        let words = "\"br\", \"zstd\" and \"gzip\"";
+        coding(text).ok_or_else(|| Wrong::new(format!("{text:?} is none of {words}")))
+    })
+}
+
+/// Checks `compress`; `false` takes that of the top level off a path.
+pub(super) fn compress(raw: &BoolOr<RawCompress>) -> Checked<Option<Box<Compress>>> {
+    let defaults = RawCompress::default();
+    let raw = match raw {
+        BoolOr::Bool(false) => return Ok(None),
+        BoolOr::Bool(true) => &defaults,
+        BoolOr::Table(raw) => raw,
+    };
+    let level = checked("level", raw.level, |level| number(level, 1..=9))?;
+    let codings = checked("codings", raw.codings.as_deref(), on_the_way)?;
+    Ok(Some(Box::new(Compress {
+        codings: codings.unwrap_or_else(|| [Coding::Br, Coding::Gzip].into()),
+        types: checked("types", raw.types.as_deref(), types)?.unwrap_or_default(),
+        level: level.unwrap_or(DEFAULT_LEVEL),
+        upstream: raw.upstream,
+        cookies: raw.cookies,
+    })))
+}
+
+/// Checks codings of answers that are compressed on the way.
+fn on_the_way(texts: &[String]) -> Checked<Box<[Coding]>> {
+    if texts.is_empty() {
+        return Err(Wrong::new("write \"br\", \"gzip\" or both"));
+    }
+    codings(texts, |text| match coding(text) {
+        Some(found @ (Coding::Br | Coding::Gzip)) => Ok(found),
+        Some(Coding::Zstd) | None => Err(Wrong::new(format!(
+            "{text:?} is none of \"br\" and \"gzip\"; zstd is served `precompressed`"
+        ))),
+    })
+}
+
+/// Checks a list of codings, none of which may stand twice.
+fn codings(texts: &[String], check: impl Fn(&String) -> Checked<Coding>) -> Checked<Box<[Coding]>> {
+    let codings = each(texts, check)?;
+    let is_again = |at: &usize| codings[..*at].contains(&codings[*at]);
+    match (0..codings.len()).find(is_again) {
+        Some(at) => Err(Wrong::new("the coding stands twice")).below(&at.to_string()),
+        None => Ok(codings),
+    }
+}
+
+fn coding(text: &str) -> Option<Coding> {
+    Coding::ALL.into_iter().find(|coding| coding.as_str() == text)
+}
+
+fn types(texts: &[String]) -> Checked<Box<[MediaRange]>> {
+    if texts.is_empty() || texts.len() > MAX_TYPES {
+        let text = format!("write 1 to {MAX_TYPES} media ranges, such as [\"text/*\"]");
+        return Err(Wrong::new(text));
+    }
+    each(texts, |text| media_range(text))
+}
+
+/// Names that are looked for, one after the other.
+const MAX_INDEX: usize = 8;
+/// Bytes of a file's name: Linux's limit.
+const MAX_NAME: usize = 255;
+/// Media ranges that each answer is compared with.
+const MAX_TYPES: usize = 32;
+/// Level of gzip: above it, CPU time grows faster than answers shrink.
+const DEFAULT_LEVEL: u8 = 4;

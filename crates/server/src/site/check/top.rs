@@ -1,0 +1,87 @@
+//! Checks keys of the top level that hold for the whole host: `as`, `http` and `redirects`.
+
+use std::sync::Arc;
+
+use sekisho_certs::HostName;
+
+use super::paths::plain_path;
+use super::{Origin, TWICE};
+use crate::site::document::{PairsOf, RawMoved, RawSite, TextOr};
+use crate::site::error::{Below, Checked, Wrong, at_most};
+use crate::site::redirect::{Redirect, Target};
+use crate::site::rule::{Action, Rule, RuleOptions};
+use crate::site::rules::PlainHttp;
+
+/// Checks `as` of a site whose other keys, but `http`, are `rest`.
+pub(super) fn alias(name: &str, rest: &RawSite, origin: Origin<'_>) -> Checked<HostName> {
+    if origin.base.is_some() {
+        return Err(Wrong::new(
+            "hosts without a site of their own can't all be one host; write `as` in host records",
+        ));
+    }
+    if rest.names().next().is_some() {
+        let text = "a site that answers as another has no other key than `http`";
+        return Err(Wrong::new(text));
+    }
+    HostName::parse(name).map_err(|error| Wrong::new(format!("{name:?} is no host name: {error}")))
+}
+
+/// Checks `http`.
+pub(super) fn plain_http(text: &str) -> Checked<PlainHttp> {
+    let mut known = PlainHttp::ALL.into_iter();
+    let found = known.find_map(|(word, http)| (word == text).then_some(http));
+    found.ok_or_else(|| {
+        let words = "\"redirect\", \"serve\" and \"until-certificate\"";
+        Wrong::new(format!("{text:?} is none of {words}"))
+    })
+}
+
+/// Checks `redirects`, and orders them by path. Each is a rule with the options of the top
+/// level.
+pub(super) fn moved(
+    raw: &PairsOf<TextOr<RawMoved>>,
+    shared: Option<&Arc<RuleOptions>>,
+) -> Checked<Box<[Rule]>> {
+    at_most(MAX_REDIRECTS, raw.0.len(), "redirects")?;
+    let rule = |(path, to): &(String, TextOr<RawMoved>)| {
+        let checked = moved_rule(path, to, shared);
+        checked.below(&path.escape_debug().to_string())
+    };
+    let mut rules = raw.0.iter().map(rule).collect::<Checked<Vec<Rule>>>()?;
+    // Neighbours alone are compared: this runs on a worker, whenever a host is read.
+    rules.sort_unstable_by(|one, other| one.prefix.cmp(&other.prefix));
+    match rules.windows(2).find(|pair| pair[0].prefix == pair[1].prefix) {
+        Some(pair) => Err(Wrong::new(TWICE)).below(&pair[0].prefix),
+        None => Ok(rules.into()),
+    }
+}
+
+fn moved_rule(
+    path: &str,
+    to: &TextOr<RawMoved>,
+    shared: Option<&Arc<RuleOptions>>,
+) -> Checked<Rule> {
+    let target = |target: &str| match target == path {
+        true => Err(Wrong::new("leads to itself")),
+        false => Target::parse_moved(target),
+    };
+    let prefix = plain_path(path)?;
+    let redirect = match to {
+        TextOr::Text(text) => Redirect::new(target(text)?, None)?,
+        TextOr::Table(raw) => {
+            let missing = || Wrong::new("is missing; write a URL, or a path such as \"/new\"");
+            let text = raw.to.as_deref().ok_or_else(missing);
+            Redirect::new(text.and_then(target).below("to")?, raw.status)?
+        }
+    };
+    Ok(Rule {
+        prefix,
+        is_exact: true,
+        methods: None,
+        action: Action::Redirect(redirect),
+        options: shared.cloned(),
+    })
+}
+
+/// Redirects of one site.
+const MAX_REDIRECTS: usize = 1000;
