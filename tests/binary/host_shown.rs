@@ -1,5 +1,7 @@
 //! Tests what `sekisho host` shows of records.
 
+use serde_json::{Map, Value, json};
+
 use crate::sandbox::Sandbox;
 
 #[test]
@@ -37,4 +39,26 @@ fn a_host_is_one_line_of_the_list_whatever_its_text() {
             .any(|line| line.starts_with("site ") && line.ends_with("\\n")),
         "{shown}"
     );
+}
+
+#[test]
+fn the_largest_document_is_stored_and_shown() {
+    let sandbox = Sandbox::new();
+    let rest = "x".repeat(100);
+    let moved = |at| (format!("/{at}/{rest}"), format!("/to/{at}/{rest}").into());
+    let redirects: Map<String, Value> = (0..1000).map(moved).collect();
+    let document = json!({ "redirects": redirects });
+    let mut text = document.to_string();
+    text.push_str(&" ".repeat((256 << 10) - text.len()));
+    sandbox.write("site.json", &text);
+    sandbox.ok(&["host", "set", "a.example", "--site", "site.json"]);
+    let shown = sandbox.json(&["host", "show", "a.example", "--json"]);
+    assert_eq!(shown["site"], document);
+    let listed = sandbox.ok(&["host", "list"]);
+    assert_eq!(listed.lines().count(), 1);
+    text.push(' ');
+    sandbox.write("site.json", &text);
+    let error = sandbox.fails(&["host", "set", "a.example", "--site", "site.json"]);
+    let expected = "site.json has more than the 262144 bytes that a site's document may have";
+    assert!(error.contains(expected), "{error}");
 }

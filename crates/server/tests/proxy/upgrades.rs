@@ -8,6 +8,7 @@ use http::{Method, Request, StatusCode};
 use hyper::ext::Protocol;
 use hyper_util::rt::TokioIo;
 use sekisho_server::Limits;
+use tokio::time::sleep;
 
 use crate::common::LIMITS;
 use crate::common::metrics::figure;
@@ -131,6 +132,44 @@ async fn a_switch_to_something_else_is_502() {
 /// limits has passed.
 async fn idle_limit_passes(world: &World) {
     world.connect().await.closed().await;
+}
+
+/// The answer of HTTP has ended by then: the tunnel holds the permit.
+#[tokio::test]
+async fn an_upgraded_connection_counts_as_in_flight_until_its_end() {
+    let upstream = Upstream::bind().await;
+    let site = format!(
+        r#"{{"upstream": "{}", "in_flight": 1, "paths": [{{"path": "/quick", "status": 410}}]}}"#,
+        upstream.url()
+    );
+    let world = World::new(&site);
+    let mut client = world.connect().await;
+    client.send(UPGRADE).await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server.send(SWITCH).await;
+    assert_eq!(status(&client.head().await), 101);
+    let quick = "GET /quick HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    let mut other = world.connect().await;
+    for _ in 0..3 {
+        other.send(quick).await;
+        assert_eq!(status(&other.answer().await.0), 429);
+        client.send("a").await;
+        server.exact(1).await;
+    }
+    client.shutdown().await;
+    server.closed().await;
+    drop((client, server));
+    let passed = async {
+        loop {
+            other.send(quick).await;
+            if status(&other.answer().await.0) == 410 {
+                break;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    patiently(passed).await;
 }
 
 #[tokio::test]

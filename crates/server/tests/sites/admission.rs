@@ -36,6 +36,44 @@ async fn addresses_are_judged_by_the_path_that_was_matched() {
 }
 
 #[tokio::test]
+async fn a_burst_may_come_at_once() {
+    let site = r#"{
+        "root": "FOLDER", "rate": {"client": 1, "burst": 30},
+        "paths": [{"path": "/one", "root": "FOLDER", "rate": {"host": 1, "host_burst": 1}}]
+    }"#;
+    let world = World::new(site, &[("index.html", "a"), ("one/index.html", "b")]);
+    let mut client = world.connect(BOTH[0], HOST).await;
+    for _ in 0..30 {
+        assert_eq!(client.get("/").await.status, 200);
+    }
+    let mut refused = 0;
+    for _ in 0..30 {
+        refused += usize::from(client.get("/").await.status == 429);
+    }
+    assert!(refused >= 15, "{refused}");
+    assert_eq!(client.get("/one/").await.status, 200);
+    let answer = client.get("/one/").await;
+    assert_eq!(answer.status, 429);
+    assert_eq!(answer.field("retry-after").unwrap(), "1");
+}
+
+#[tokio::test]
+async fn a_path_may_ask_for_a_client_certificate() {
+    let site = r#"{
+        "root": "FOLDER",
+        "paths": [{"path": "/staff", "root": "FOLDER", "client_certificate": true}]
+    }"#;
+    let world = World::new(site, &[("index.html", "a"), ("staff/index.html", "b")]);
+    for version in BOTH {
+        let mut client = world.connect(version, HOST).await;
+        assert_eq!(client.get("/").await.status, 200);
+        assert_eq!(client.get("/staff/").await.status, 403);
+    }
+    let name = r#"sekisho_requests_refused_total{reason="certificate"}"#;
+    assert_eq!(figure(&world.running, name).await, 2);
+}
+
+#[tokio::test]
 async fn a_client_and_a_host_have_rates() {
     let site = |rate: &str| {
         format!(

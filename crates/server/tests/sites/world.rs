@@ -24,6 +24,8 @@ use crate::common::{LIMITS, Running, Scripted, Setup, host, start};
 
 pub(crate) const HOST: &str = "a.example";
 pub(crate) const OTHER: &str = "b.example";
+/// Host whose tenant's name is no visible ASCII.
+pub(crate) const FOREIGN: &str = "c.example";
 pub(crate) const BOTH: [Version; 2] = [Version::HTTP_11, Version::HTTP_2];
 
 /// Running server with a folder of files.
@@ -133,7 +135,11 @@ impl World {
 fn record((name, site): &(&str, &str), pair: &Pair, folder: &TempDir) -> Found<OpenKey> {
     let site = site.replace("FOLDER", folder.path().to_str().unwrap());
     let mut found = host(name, &[(pair, Key::P256)]);
-    let tenant = if *name == OTHER { "other" } else { "acme" };
+    let tenant = match *name {
+        OTHER => "other",
+        FOREIGN => "Müller",
+        _ => "acme",
+    };
     found.record.tenant = Tenant::parse(tenant).unwrap();
     found.record.site = Some(Site {
         format: 3,
@@ -166,6 +172,11 @@ enum Sender {
 }
 
 impl Client {
+    /// Sends another name as the host that is asked for.
+    pub(crate) fn ask_for(&mut self, host: &str) {
+        self.host = host.to_owned();
+    }
+
     pub(crate) async fn get(&mut self, path: &str) -> Answer {
         self.send(Method::GET, path, &[]).await
     }
@@ -177,8 +188,7 @@ impl Client {
         path: &str,
         fields: &[(&str, &str)],
     ) -> Answer {
-        let body = Empty::new().map_err(|never| match never {}).boxed();
-        let response = self.begin(method, path, fields, body).await.unwrap();
+        let response = self.begin(method, path, fields, empty()).await.unwrap();
         Answer::of(response).await.unwrap()
     }
 
@@ -233,6 +243,11 @@ impl Answer {
         let values: Vec<&str> = values.map(|value| value.to_str().unwrap()).collect();
         (!values.is_empty()).then(|| values.join("|"))
     }
+}
+
+/// Makes an empty body.
+pub(crate) fn empty() -> Upload {
+    Empty::new().map_err(|never| match never {}).boxed()
 }
 
 /// Makes a body of the pieces that are sent to it.
