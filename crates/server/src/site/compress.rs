@@ -64,18 +64,12 @@ impl Coding {
 
 /// Returns whether a `Content-Type` is one of text, which compression makes smaller.
 fn is_usual(content_type: &str) -> bool {
-    let media = content_type.split(';').next().unwrap_or_default().trim();
-    let starts = |start: &str| {
-        let found = media.get(..start.len());
-        found.is_some_and(|found| found.eq_ignore_ascii_case(start))
-    };
-    let ends = |end: &str| {
-        let at = media.len().checked_sub(end.len());
-        let found = at.and_then(|at| media.get(at..));
-        found.is_some_and(|found| found.eq_ignore_ascii_case(end))
-    };
-    let is_listed = || USUAL.iter().any(|usual| media.eq_ignore_ascii_case(usual));
-    starts("text/") || ends("+json") || ends("+xml") || is_listed()
+    let media = content_type.split(';').next().unwrap_or_default();
+    let media = media.trim().to_ascii_lowercase();
+    let ends = ["+json", "+xml"];
+    media.starts_with("text/")
+        || ends.iter().any(|end| media.ends_with(end))
+        || USUAL.contains(&&*media)
 }
 
 /// Media types that are text under another name, and fonts and programs without a compression

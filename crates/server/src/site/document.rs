@@ -14,7 +14,7 @@ use super::error::{SiteError, Wrong};
 use super::redirect::REST;
 use super::template::TENANT;
 use super::{MAX_DOCUMENT, MAX_EARLIER};
-pub(crate) use forms::{BoolOr, OrFalse, Pairs, PairsOf, Table, TextOr, TextOrNumber};
+pub(crate) use forms::{BoolOr, Pairs, PairsOf, Table, TextOr, TextOrNumber};
 pub(crate) use upstream::{
     RawCheck, RawCookie, RawFastCgi, RawServer, RawTimeouts, RawTls, RawUpstream,
 };
@@ -92,7 +92,7 @@ rule_keys! {
         in_flight: Option<i64>,
         allow: Option<Vec<String>>,
         deny: Option<Vec<String>>,
-        auth: Option<OrFalse<RawAuth>>,
+        auth: Option<BoolOr<RawAuth>>,
         client_certificate: Option<bool>,
     }
 }

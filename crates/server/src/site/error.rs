@@ -121,6 +121,23 @@ pub(crate) fn at_most(most: usize, count: usize, what: &str) -> Checked<()> {
     }
 }
 
+/// Refuses a list without items, and one of more than `most`.
+pub(crate) fn one_to<T>(most: usize, items: &[T], what: &str) -> Checked<()> {
+    match (1..=most).contains(&items.len()) {
+        true => Ok(()),
+        false => Err(Wrong::new(format!("write 1 to {most} {what}"))),
+    }
+}
+
+/// Refuses a short list in which an item stands twice.
+pub(crate) fn unlike<T: PartialEq>(items: &[T], what: &str) -> Checked<()> {
+    let is_again = |at: &usize| items[..*at].contains(&items[*at]);
+    match (0..items.len()).find(is_again) {
+        Some(at) => Err(Wrong::new(format!("the {what} stands twice"))).below(&at.to_string()),
+        None => Ok(()),
+    }
+}
+
 /// Checks each item of a list, and adds its index to an error.
 pub(crate) fn each<I, T>(items: &[I], check: impl Fn(&I) -> Checked<T>) -> Checked<Box<[T]>> {
     let items = items.iter().enumerate();

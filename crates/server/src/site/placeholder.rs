@@ -1,6 +1,6 @@
 //! Values of fields that a rule sets, with placeholders that each request fills.
 
-use std::fmt::Write;
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::HeaderValue;
@@ -90,7 +90,7 @@ impl FieldValue {
         };
         let mut text = String::new();
         for piece in pieces {
-            piece.write(fill, &mut text)?;
+            text.push_str(&piece.fill(fill)?);
             // A value of placeholders alone may become forty times as long as it was written.
             if text.len() > MAX_VALUE {
                 return None;
@@ -121,25 +121,19 @@ impl Piece {
         }
     }
 
-    /// Appends what stands for the piece. None if that is no text.
-    fn write(&self, fill: &Fill<'_>, text: &mut String) -> Option<()> {
-        match self {
-            Self::Text(plain) => text.push_str(plain),
-            Self::Host => text.push_str(fill.host),
-            Self::Client => {
-                if let Some(client) = fill.client {
-                    write!(text, "{client}").ok()?;
-                }
-            }
-            Self::Tenant => text.push_str(fill.tenant),
-            Self::Id => {
-                if let Some(id) = fill.id {
-                    text.push_str(id.to_str().ok()?);
-                }
-            }
-            Self::Label(_) => {}
-        }
-        Some(())
+    /// Returns what stands for the piece. None if that is no text.
+    fn fill<'a>(&'a self, fill: &Fill<'a>) -> Option<Cow<'a, str>> {
+        Some(match self {
+            Self::Text(plain) => (&**plain).into(),
+            Self::Host => fill.host.into(),
+            Self::Client => match fill.client {
+                Some(client) => client.to_string().into(),
+                None => Cow::default(),
+            },
+            Self::Tenant => fill.tenant.into(),
+            Self::Id => fill.id.map_or(Ok(""), HeaderValue::to_str).ok()?.into(),
+            Self::Label(_) => Cow::default(),
+        })
     }
 }
 

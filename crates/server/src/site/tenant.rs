@@ -6,7 +6,7 @@ use sekisho_certs::Tenant;
 
 use super::error::{Below, Checked};
 use super::root::Root;
-use super::rule::{Action, Rule, RuleOptions};
+use super::rule::{Action, Rule};
 use super::rules::SiteRules;
 use super::template::TENANT;
 use super::{Site, SiteError};
@@ -22,52 +22,27 @@ impl Site {
         if !has_folder && !self.upstreams().any(|upstream| upstream.has(TENANT)) {
             return Ok(self.clone());
         }
-        let mut filled = Filled::default();
-        let mut of_rules = |rules: &[Rule]| -> Checked<Box<[Rule]>> {
-            let rules = rules.iter();
-            rules.map(|rule| rule_of(rule, tenant, &mut filled)).collect()
-        };
         let site = &*self.0;
+        let rules = site.rules.iter().map(|rule| rule_of(rule, tenant));
+        let mut moved = site.moved.clone();
+        if let Some(first) = moved.first() {
+            // A copy of the options for each of 1,000 redirects would take megabytes.
+            let shared = rule_of(first, tenant)?.options;
+            for rule in &mut moved {
+                rule.options.clone_from(&shared);
+            }
+        }
         Ok(Self(Arc::new(SiteRules {
-            rules: of_rules(&site.rules)?,
-            moved: of_rules(&site.moved)?,
+            rules: rules.collect::<Checked<_>>()?,
+            moved,
             http: site.http,
             alias: site.alias.clone(),
         })))
     }
 }
 
-/// Options that were filled, with those that they were made of: rules share them.
-#[derive(Default)]
-struct Filled(Vec<(Arc<RuleOptions>, Arc<RuleOptions>)>);
-
-impl Filled {
-    /// Returns options with a filled folder of error pages, the same for all rules that share
-    /// them: a copy for each of 1,000 redirects would take megabytes.
-    fn options(
-        &mut self,
-        options: &Arc<RuleOptions>,
-        tenant: &Tenant,
-    ) -> Checked<Arc<RuleOptions>> {
-        if !options.errors.as_ref().is_some_and(Root::has_tenant) {
-            return Ok(Arc::clone(options));
-        }
-        let mut known = self.0.iter();
-        if let Some((_, filled)) = known.find(|(from, _)| Arc::ptr_eq(from, options)) {
-            return Ok(Arc::clone(filled));
-        }
-        let mut own = RuleOptions::clone(options);
-        if let Some(errors) = &mut own.errors {
-            errors.template.fill_tenant(tenant).below("errors")?;
-        }
-        let filled = Arc::new(own);
-        self.0.push((Arc::clone(options), Arc::clone(&filled)));
-        Ok(filled)
-    }
-}
-
 /// Returns a rule with filled folders and servers.
-fn rule_of(rule: &Rule, tenant: &Tenant, filled: &mut Filled) -> Checked<Rule> {
+fn rule_of(rule: &Rule, tenant: &Tenant) -> Checked<Rule> {
     let mut rule = rule.clone();
     match &mut rule.action {
         Action::Files(root) => root.template.fill_tenant(tenant).below("root")?,
@@ -85,8 +60,11 @@ fn rule_of(rule: &Rule, tenant: &Tenant, filled: &mut Filled) -> Checked<Rule> {
         Action::Upstream(_) | Action::Programs(_) | Action::Redirect(_) | Action::Status { .. } => {
         }
     }
-    if let Some(options) = &mut rule.options {
-        *options = filled.options(options, tenant)?;
+    if let Some(options) = &mut rule.options
+        && options.errors.as_ref().is_some_and(Root::has_tenant)
+        && let Some(errors) = &mut Arc::make_mut(options).errors
+    {
+        errors.template.fill_tenant(tenant).below("errors")?;
     }
     Ok(rule)
 }

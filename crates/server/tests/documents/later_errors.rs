@@ -213,7 +213,7 @@ const ERRORS: &[(&str, &str)] = &[
     ),
     (
         r#"{"root": "/a", "compress": "gzip"}"#,
-        "`compress`: invalid type: string \"gzip\", expected `true`, `false` or a table",
+        "`compress`: invalid type: a text, expected `true`, `false` or a table",
     ),
     (
         r#"{"root": "/a", "compress": {"codings": ["zstd"]}}"#,

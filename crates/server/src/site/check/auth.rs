@@ -6,15 +6,16 @@ use http::HeaderValue;
 
 use super::fields::field_value;
 use crate::site::auth::{Auth, User};
-use crate::site::document::{OrFalse, RawAuth};
+use crate::site::document::{BoolOr, RawAuth};
 use crate::site::error::{Below, Checked, Wrong, at_most, checked};
 use crate::site::password::PasswordHash;
 
 /// Checks `auth`; `false` takes the users of the top level off a path.
-pub(super) fn auth(raw: &OrFalse<RawAuth>) -> Checked<Option<Arc<Auth>>> {
+pub(super) fn auth(raw: &BoolOr<RawAuth>) -> Checked<Option<Arc<Auth>>> {
     let raw = match raw {
-        OrFalse::False => return Ok(None),
-        OrFalse::Table(raw) => raw,
+        BoolOr::Bool(false) => return Ok(None),
+        BoolOr::Bool(true) => return Err(Wrong::new(NO_DEFAULT)),
+        BoolOr::Table(raw) => raw,
     };
     let challenge = checked("realm", raw.realm.as_deref(), challenge)?;
     Ok(Some(Arc::new(Auth {
@@ -64,6 +65,7 @@ pub(in crate::site) fn check_user(name: &str, hash: &str) -> Checked<User> {
     })
 }
 
+const NO_DEFAULT: &str = "invalid type: boolean `true`, expected `false` or a table";
 const DEFAULT_CHALLENGE: &str = "Basic realm=\"Restricted\", charset=\"UTF-8\"";
 /// Users of one rule.
 const MAX_USERS: usize = 1000;

@@ -3,15 +3,12 @@
 use super::options::{media_range, number};
 use crate::site::compress::{Coding, Compress};
 use crate::site::document::{BoolOr, RawCompress};
-use crate::site::error::{Below, Checked, Wrong, checked, each};
+use crate::site::error::{Checked, Wrong, checked, each, one_to, unlike};
 use crate::site::rule::MediaRange;
 
 /// Checks the names of `index`.
 pub(super) fn index(names: &[String]) -> Checked<Box<[Box<str>]>> {
-    if names.is_empty() || names.len() > MAX_INDEX {
-        let text = format!("write 1 to {MAX_INDEX} names of files, such as [\"index.html\"]");
-        return Err(Wrong::new(text));
-    }
+    one_to(MAX_INDEX, names, "names of files, such as [\"index.html\"]")?;
     each(names, |name| {
         let is_odd = |letter: char| letter.is_control() || matches!(letter, '/' | '\\' | '{' | '}');
         let is_hidden = name.is_empty() || name.starts_with('.');
@@ -65,11 +62,8 @@ fn on_the_way(texts: &[String]) -> Checked<Box<[Coding]>> {
 /// Checks a list of codings, none of which may stand twice.
 fn codings(texts: &[String], check: impl Fn(&String) -> Checked<Coding>) -> Checked<Box<[Coding]>> {
     let codings = each(texts, check)?;
-    let is_again = |at: &usize| codings[..*at].contains(&codings[*at]);
-    match (0..codings.len()).find(is_again) {
-        Some(at) => Err(Wrong::new("the coding stands twice")).below(&at.to_string()),
-        None => Ok(codings),
-    }
+    unlike(&codings, "coding")?;
+    Ok(codings)
 }
 
 fn coding(text: &str) -> Option<Coding> {
@@ -77,10 +71,7 @@ fn coding(text: &str) -> Option<Coding> {
 }
 
 fn types(texts: &[String]) -> Checked<Box<[MediaRange]>> {
-    if texts.is_empty() || texts.len() > MAX_TYPES {
-        let text = format!("write 1 to {MAX_TYPES} media ranges, such as [\"text/*\"]");
-        return Err(Wrong::new(text));
-    }
+    one_to(MAX_TYPES, texts, "media ranges, such as [\"text/*\"]")?;
     each(texts, |text| media_range(text))
 }
 

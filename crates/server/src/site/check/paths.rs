@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::action::error_status;
-use crate::site::error::{Below, Checked, Wrong, each};
+use crate::site::error::{Checked, Wrong, each, one_to, unlike};
 use crate::site::path::SitePath;
 use crate::site::rule::Candidate;
 
@@ -49,10 +49,7 @@ pub(super) fn plain_path(path: &str) -> Checked<Box<str>> {
 
 /// Checks the methods of a rule.
 pub(super) fn methods(texts: &[String]) -> Checked<Box<[Method]>> {
-    if texts.is_empty() || texts.len() > MAX_METHODS {
-        let text = format!("write 1 to {MAX_METHODS} methods, such as [\"GET\", \"POST\"]");
-        return Err(Wrong::new(text));
-    }
+    one_to(MAX_METHODS, texts, "methods, such as [\"GET\", \"POST\"]")?;
     let is_plain = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
     let method = |text: &String| {
         let has_form = (1..=MAX_METHOD).contains(&text.len()) && text.bytes().all(is_plain);
@@ -61,11 +58,8 @@ pub(super) fn methods(texts: &[String]) -> Checked<Box<[Method]>> {
         method.ok_or_else(|| Wrong::new(format!("{text:?} is no method in capital letters")))
     };
     let methods = each(texts, method)?;
-    let is_again = |at: &usize| methods[..*at].contains(&methods[*at]);
-    match (0..methods.len()).find(is_again) {
-        Some(at) => Err(Wrong::new("the method stands twice")).below(&at.to_string()),
-        None => Ok(methods),
-    }
+    unlike(&methods, "method")?;
+    Ok(methods)
 }
 
 /// Returns whether a decoded path is the one that requests for it have.
@@ -78,11 +72,8 @@ fn is_plain(path: &str) -> bool {
 
 /// Checks `try`.
 pub(super) fn candidates(texts: &[String]) -> Checked<Box<[Candidate]>> {
-    if texts.is_empty() || texts.len() > MAX_CANDIDATES {
-        let text =
-            format!("write 1 to {MAX_CANDIDATES} paths, such as [\"{{path}}\", \"/index.html\"]");
-        return Err(Wrong::new(text));
-    }
+    let what = "paths, such as [\"{path}\", \"/index.html\"]";
+    one_to(MAX_CANDIDATES, texts, what)?;
     if let Some(at) = texts.iter().position(|text| text.starts_with('='))
         && at + 1 < texts.len()
     {

@@ -15,7 +15,7 @@ use super::servers::{self, Kind};
 use crate::site::document::{
     RawCheck, RawCookie, RawServer, RawTimeouts, RawTls, RawUpstream, TextOr, TextOrNumber,
 };
-use crate::site::error::{Below, Checked, Wrong, checked, each};
+use crate::site::error::{Below, Checked, Wrong, checked, each, one_to};
 use crate::site::upstream::{
     ActiveCheck, Balance, MAX_SERVERS, MAX_WEIGHT, Protocol, ProxyVersion, Scheme, Upstream,
     UpstreamOptions, UpstreamServer, UpstreamTimeouts, UpstreamTls,
@@ -58,10 +58,8 @@ pub(super) fn of_servers(
 
 /// Checks a list of servers of one kind.
 fn servers_of(raw: &[TextOr<RawServer>], kind: Kind) -> Checked<(Scheme, Box<[UpstreamServer]>)> {
-    if raw.is_empty() || raw.len() > MAX_SERVERS {
-        let text = format!("write 1 to {MAX_SERVERS} servers, such as {}", kind.list);
-        return Err(Wrong::new(text));
-    }
+    let what = format!("servers, such as {}", kind.list);
+    one_to(MAX_SERVERS, raw, &what)?;
     let servers = each(raw, |raw| server(raw, kind))?;
     let scheme = servers[0].0;
     for (index, (other, server)) in servers.iter().enumerate() {

@@ -40,45 +40,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for TextOrTable<T> {
     }
 }
 
-/// Table, or `false` where it does not hold.
-#[derive(Clone, Debug)]
-pub(crate) enum OrFalse<T> {
-    False,
-    Table(T),
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for OrFalse<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(FalseOrTable(PhantomData))
-    }
-}
-
-struct FalseOrTable<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>> Visitor<'de> for FalseOrTable<T> {
-    type Value = OrFalse<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("`false` or a map")
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<OrFalse<T>, E> {
-        match value {
-            false => Ok(OrFalse::False),
-            true => Err(E::invalid_type(Unexpected::Bool(true), &self)),
-        }
-    }
-
-    fn visit_str<E: Error>(self, _: &str) -> Result<OrFalse<T>, E> {
-        Err(E::invalid_type(A_TEXT, &self))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OrFalse<T>, A::Error> {
-        T::deserialize(MapAccessDeserializer::new(map)).map(OrFalse::Table)
-    }
-}
-
-/// Table, or whether its defaults hold.
+/// Table, or whether it holds at all.
 #[derive(Clone, Debug)]
 pub(crate) enum BoolOr<T> {
     Bool(bool),
@@ -102,6 +64,10 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for BoolOrTable<T> {
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<BoolOr<T>, E> {
         Ok(BoolOr::Bool(value))
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<BoolOr<T>, E> {
+        Err(E::invalid_type(A_TEXT, &self))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<BoolOr<T>, A::Error> {
