@@ -183,7 +183,11 @@ mod tests {
     async fn a_burst_may_be_smaller_and_larger_than_the_rate() {
         let buckets = per_second();
         let burst = |key, per_second, most| {
-            let take = |_: &u32| buckets.take_burst(key, rate(per_second), rate(most)).is_ok();
+            let take = |_: &u32| {
+                buckets
+                    .take_burst(key, rate(per_second), rate(most))
+                    .is_ok()
+            };
             (0..10_000).take_while(take).count()
         };
         assert_eq!(burst(1, 10, 1), 1);

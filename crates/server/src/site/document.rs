@@ -185,8 +185,9 @@ fn format_of(key: &str) -> u32 {
     match key {
         "root" | "redirect" | "status" => 1,
         "as" | "auth" | "cgi" | "client_certificate" | "compress" | "fastcgi" | "http"
-        | "in_flight" | "index" | "methods" | "precompressed" | "redirects"
-        | "upstream_errors" => 3,
+        | "in_flight" | "index" | "methods" | "precompressed" | "redirects" | "upstream_errors" => {
+            3
+        }
         _ => 2,
     }
 }

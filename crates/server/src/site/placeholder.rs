@@ -143,9 +143,11 @@ fn named<'a>(brace: &str, after: &'a str, whole: &str) -> Checked<(&'a str, &'a 
         let text = format!("{whole:?} has a }} without its {{; }}}} is a brace");
         return Err(Wrong::new(text));
     }
-    after
-        .split_once('}')
-        .ok_or_else(|| Wrong::new(format!("{whole:?} has a {{ without its }}; {{{{ is a brace")))
+    after.split_once('}').ok_or_else(|| {
+        Wrong::new(format!(
+            "{whole:?} has a {{ without its }}; {{{{ is a brace"
+        ))
+    })
 }
 
 fn is_label(name: &str) -> bool {

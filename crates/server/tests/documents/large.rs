@@ -23,7 +23,10 @@ fn each_format_has_its_own_bound() {
     for (format, most) in [(2, 64 << 10), (3, MAX_DOCUMENT)] {
         parsed(format, &padded(most)).unwrap();
         let error = parsed(format, &padded(most + 1)).unwrap_err();
-        let expected = format!("has {} bytes, more than the {most} that its format", most + 1);
+        let expected = format!(
+            "has {} bytes, more than the {most} that its format",
+            most + 1
+        );
         assert!(error.contains(&expected), "{error}");
     }
     for (length, format) in [(64 << 10, 2), ((64 << 10) + 1, 3), (MAX_DOCUMENT, 3)] {

@@ -17,7 +17,11 @@ async fn a_rule_for_one_path_comes_before_prefixes() {
             {"path": "= /secret.html", "status": 403, "text": "none"}
         ]
     }"#;
-    let files = [("index.html", "page"), ("b.html", "b"), ("secret.html", "s")];
+    let files = [
+        ("index.html", "page"),
+        ("b.html", "b"),
+        ("secret.html", "s"),
+    ];
     let world = World::new(site, &files);
     for version in BOTH {
         let mut client = world.connect(version, HOST).await;
@@ -71,7 +75,11 @@ async fn a_rule_is_for_its_methods() {
             (Method::POST, "/form/done", "sent"),
         ] {
             let answer = client.send(method.clone(), path, &[]).await;
-            assert_eq!((answer.status, &*answer.body), (410, body), "{method} {path}");
+            assert_eq!(
+                (answer.status, &*answer.body),
+                (410, body),
+                "{method} {path}"
+            );
             assert_eq!(answer.field("allow"), None);
         }
         // A path that rules take, but none with the method; a path that none takes.

@@ -67,7 +67,9 @@ fn codings(texts: &[String], check: impl Fn(&String) -> Checked<Coding>) -> Chec
 }
 
 fn coding(text: &str) -> Option<Coding> {
-    Coding::ALL.into_iter().find(|coding| coding.as_str() == text)
+    Coding::ALL
+        .into_iter()
+        .find(|coding| coding.as_str() == text)
 }
 
 fn types(texts: &[String]) -> Checked<Box<[MediaRange]>> {

@@ -50,7 +50,10 @@ pub(super) fn moved(
     let mut rules = raw.0.iter().map(rule).collect::<Checked<Vec<Rule>>>()?;
     // Neighbours alone are compared: this runs on a worker, whenever a host is read.
     rules.sort_unstable_by(|one, other| one.prefix.cmp(&other.prefix));
-    match rules.windows(2).find(|pair| pair[0].prefix == pair[1].prefix) {
+    match rules
+        .windows(2)
+        .find(|pair| pair[0].prefix == pair[1].prefix)
+    {
         Some(pair) => Err(Wrong::new(TWICE)).below(&pair[0].prefix),
         None => Ok(rules.into()),
     }

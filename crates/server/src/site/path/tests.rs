@@ -130,14 +130,23 @@ fn rule(prefix: &str, strip_prefix: bool, add: Option<&str>) -> Rule {
 
 #[test]
 fn a_rule_for_one_path_strips_all_of_it() {
-    for (path, raw) in [("/", "/"), ("/a", "/a"), ("/a/b/", "/a/b/"), ("/ä", "/%C3%A4")] {
+    for (path, raw) in [
+        ("/", "/"),
+        ("/a", "/a"),
+        ("/a/b/", "/a/b/"),
+        ("/ä", "/%C3%A4"),
+    ] {
         let rule = Rule {
             is_exact: true,
             ..rule(path, true, None)
         };
         let parsed = parse(raw).expect(raw);
         let rewritten = parsed.rewritten(&rule);
-        assert_eq!((rewritten.as_str(), rewritten.encoded()), ("/", "/"), "{path}");
+        assert_eq!(
+            (rewritten.as_str(), rewritten.encoded()),
+            ("/", "/"),
+            "{path}"
+        );
     }
 }
 

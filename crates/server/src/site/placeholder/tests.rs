@@ -1,6 +1,6 @@
 use super::*;
 
-const ID: HeaderValue = HeaderValue::from_static("0123456789abcdef");
+static ID: HeaderValue = HeaderValue::from_static("0123456789abcdef");
 
 fn filled(text: &str, fill: &Fill<'_>) -> Option<String> {
     let value = FieldValue::parse(text).unwrap_or_else(|wrong| panic!("{text}: {wrong}"));

@@ -77,7 +77,10 @@ fn a_rest_has_one_place() {
         ("https://b.example/{rest}/{rest}", place),
         ("https://b.example/?to={rest}", place),
         ("https://b.example/#{rest}", place),
-        ("https://b.example/{rest}", "{rest} begins with a slash; leave out"),
+        (
+            "https://b.example/{rest}",
+            "{rest} begins with a slash; leave out",
+        ),
         ("https://{rest}", "is no host"),
         ("{rest}", "is no absolute http or https URL"),
     ] {
@@ -129,7 +132,10 @@ fn takes_only_statuses_that_redirect() {
     for status in [-1, 0, 200, 300, 304, 404, 70000] {
         let wrong = Redirect::parse("https://b.example", Some(status)).unwrap_err();
         assert_eq!(wrong.key(), ["status"]);
-        assert!(wrong.problem().contains("301, 302, 303, 307 or 308"), "{wrong}");
+        assert!(
+            wrong.problem().contains("301, 302, 303, 307 or 308"),
+            "{wrong}"
+        );
     }
 }
 
