@@ -136,7 +136,7 @@ impl World {
             found.record.tls.client_ca = clients.cloned();
             found.record.tenant = Tenant::parse(tenant).unwrap();
             found.record.site = (!site.is_empty()).then(|| Site {
-                format: 2,
+                format: 3,
                 json: (*site).into(),
             });
             found
