@@ -1,6 +1,6 @@
 //! Serves connections, from the accepted socket to the answered request.
 //!
-//! Eleven rooms, each of which imports only those below or beside it in this picture:
+//! Twelve rooms, each of which imports only those below or beside it in this picture:
 //!
 //! ```text
 //!  run          starts the threads; the operator's listener
@@ -9,6 +9,7 @@
 //!  cgi          programs of the operator
 //!  connection   from the accepted socket to the end of the handshake
 //!  lookup │ files   from a name to what serves it │ files below a root
+//!  coding       answers that are compressed
 //!  site   │ tls     how requests to a host are answered │ the encrypted stream
 //!  limits       what a client, a connection or a request may take
 //!  observe      the access log and the metrics
@@ -102,6 +103,8 @@
 #![deny(unsafe_code)]
 
 mod cgi;
+#[cfg_attr(not(test), expect(dead_code, reason = "files and answers will use it"))]
+mod coding;
 mod connection;
 mod error;
 mod files;
@@ -117,6 +120,7 @@ mod upstream;
 /// Entry points for the fuzz targets; cargo-fuzz sets `cfg(fuzzing)`.
 #[cfg(fuzzing)]
 pub mod fuzzing {
+    pub use crate::coding::accept::accept_encoding;
     pub use crate::connection::proxy_protocol::proxy_header;
     pub use crate::site::{site_path, verify_password};
     pub use crate::tls::hello::client_hello;

@@ -1,0 +1,3 @@
+//! Content codings: which one a client takes, and bodies in it.
+
+pub(crate) mod accept;

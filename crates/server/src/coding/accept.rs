@@ -1,0 +1,302 @@
+//! Codings that a client takes (`Accept-Encoding`, RFC 9110, section 12.5.3).
+
+use http::HeaderMap;
+use http::header::ACCEPT_ENCODING;
+
+use crate::site::Coding;
+
+/// Weights that a client gives to codings, in thousandths: 0 for one that it does not take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Accepted {
+    br: u16,
+    zstd: u16,
+    gzip: u16,
+}
+
+impl Accepted {
+    /// Reads the fields of a request, in which all lines of `Accept-Encoding` are one list.
+    /// A malformed element is skipped, and of two for one coding the last counts. A client
+    /// without the field takes no coding; nor does it take one that it likes less than
+    /// `identity`. A client that refuses `identity` and all codings gets it all the same.
+    pub(crate) fn of(fields: &HeaderMap) -> Self {
+        let lines = fields.get_all(ACCEPT_ENCODING).iter();
+        let elements = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+        let mut listed = Listed::default();
+        for (name, weight) in elements.take(MAX_ELEMENTS).filter_map(element) {
+            if let Some(place) = listed.place(name) {
+                *place = Some(weight);
+            }
+        }
+        let least = listed.identity.unwrap_or(0);
+        let weight = |own: Option<u16>| {
+            let weight = own.or(listed.others).unwrap_or(0);
+            if weight < least { 0 } else { weight }
+        };
+        Self {
+            br: weight(listed.br),
+            zstd: weight(listed.zstd),
+            gzip: weight(listed.gzip),
+        }
+    }
+
+    /// Returns the coding that the client likes best, of equal ones the first. None if it
+    /// takes none.
+    pub(crate) fn first(self, of: &[Coding]) -> Option<Coding> {
+        let taken = of.iter().copied().filter(|coding| self.weight(*coding) > 0);
+        // Of equal ones, `max_by_key` returns the last.
+        taken.rev().max_by_key(|coding| self.weight(*coding))
+    }
+
+    /// Returns the weights without that of a coding, to find the next best.
+    pub(crate) fn without(mut self, coding: Coding) -> Self {
+        match coding {
+            Coding::Br => self.br = 0,
+            Coding::Zstd => self.zstd = 0,
+            Coding::Gzip => self.gzip = 0,
+        }
+        self
+    }
+
+    fn weight(self, coding: Coding) -> u16 {
+        match coding {
+            Coding::Br => self.br,
+            Coding::Zstd => self.zstd,
+            Coding::Gzip => self.gzip,
+        }
+    }
+}
+
+/// Weights as a list names them.
+#[derive(Default)]
+struct Listed {
+    br: Option<u16>,
+    zstd: Option<u16>,
+    gzip: Option<u16>,
+    identity: Option<u16>,
+    /// `*`: codings that the list does not name.
+    others: Option<u16>,
+}
+
+impl Listed {
+    fn place(&mut self, name: &[u8]) -> Option<&mut Option<u16>> {
+        let places = [
+            ("br", &mut self.br),
+            ("zstd", &mut self.zstd),
+            ("gzip", &mut self.gzip),
+            ("identity", &mut self.identity),
+            ("*", &mut self.others),
+        ];
+        // An old name for the same coding (RFC 9110, section 8.4.1.3).
+        let name = match name.eq_ignore_ascii_case(b"x-gzip") {
+            true => &b"gzip"[..],
+            false => name,
+        };
+        let mut places = places.into_iter();
+        let found = places.find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()));
+        found.map(|(_, place)| place)
+    }
+}
+
+/// Returns the name and the weight of an element; None if it is malformed.
+fn element(text: &[u8]) -> Option<(&[u8], u16)> {
+    let mut parts = text.splitn(2, |byte| *byte == b';');
+    let name = parts.next()?.trim_ascii();
+    let weight = parts.next().map_or(Some(WHOLE), |part| {
+        let part = part.trim_ascii();
+        thousandths(part.strip_prefix(b"q=").or(part.strip_prefix(b"Q="))?)
+    });
+    Some((name, weight?))
+}
+
+/// Parses a weight from `0` to `1`, with at most three digits behind the point.
+fn thousandths(text: &[u8]) -> Option<u16> {
+    let (whole, digits) = match text {
+        [whole @ (b'0' | b'1')] => (whole, &[][..]),
+        [whole @ (b'0' | b'1'), b'.', digits @ ..] if digits.len() <= 3 => (whole, digits),
+        _ => return None,
+    };
+    let mut weight = u16::from(whole - b'0') * WHOLE;
+    let mut place = WHOLE;
+    for digit in digits {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        place /= 10;
+        weight += place * u16::from(digit - b'0');
+    }
+    (weight <= WHOLE).then_some(weight)
+}
+
+/// Returns the weights of br, zstd and gzip in a value of the field; None if no field may
+/// have it.
+#[cfg(fuzzing)]
+#[must_use]
+pub fn accept_encoding(value: &[u8]) -> Option<[u16; 3]> {
+    let value = http::HeaderValue::from_bytes(value).ok()?;
+    let fields = HeaderMap::from_iter([(ACCEPT_ENCODING, value)]);
+    let Accepted { br, zstd, gzip } = Accepted::of(&fields);
+    Some([br, zstd, gzip])
+}
+
+/// Weight of an element that gives none.
+const WHOLE: u16 = 1000;
+/// Elements that are read: browsers send five.
+const MAX_ELEMENTS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+
+    const ALL: [Coding; 3] = [Coding::Br, Coding::Zstd, Coding::Gzip];
+
+    fn accepted(lines: &[&str]) -> Accepted {
+        let mut fields = HeaderMap::new();
+        for line in lines {
+            let line = HeaderValue::from_bytes(line.as_bytes()).unwrap();
+            fields.append(ACCEPT_ENCODING, line);
+        }
+        Accepted::of(&fields)
+    }
+
+    fn order(mut accepted: Accepted, of: &[Coding]) -> Vec<&'static str> {
+        let mut order = Vec::new();
+        while let Some(coding) = accepted.first(of) {
+            order.push(coding.as_str());
+            accepted = accepted.without(coding);
+        }
+        order
+    }
+
+    #[test]
+    fn the_best_coding_is_first() {
+        let browser = "gzip, deflate, br, zstd";
+        let table: &[(&[&str], &[&str])] = &[
+            (&[], &[]),
+            (&[""], &[]),
+            (&[browser], &["br", "zstd", "gzip"]),
+            (&["gzip"], &["gzip"]),
+            (&["GZIP"], &["gzip"]),
+            (&["x-gzip"], &["gzip"]),
+            (&["deflate"], &[]),
+            (&["*"], &["br", "zstd", "gzip"]),
+            (&["*, br;q=0"], &["zstd", "gzip"]),
+            (&["*;q=0, gzip"], &["gzip"]),
+            (&["*;q=0"], &[]),
+            (&["br;q=0.5, gzip;q=0.8"], &["gzip", "br"]),
+            (&["br;q=0.801, gzip;q=0.8"], &["br", "gzip"]),
+            (&["br;q=1.000, gzip;q=0.999"], &["br", "gzip"]),
+            (&["gzip;q=0"], &[]),
+            (&["gzip;q=0.000"], &[]),
+            (&["gzip;q=0."], &[]),
+            (&["gzip;q=1."], &["gzip"]),
+            (&["gzip;q=0.001"], &["gzip"]),
+            (&["gzip ; Q=0.5\t,\tbr"], &["br", "gzip"]),
+            (&["gzip", "br"], &["br", "gzip"]),
+            (&["gzip;q=0", "gzip"], &["gzip"]),
+            (&["gzip, x-gzip;q=0"], &[]),
+            (&["identity"], &[]),
+            (&["identity;q=0"], &[]),
+            (&["identity;q=0, gzip"], &["gzip"]),
+            (&["identity, gzip;q=0.5"], &[]),
+            (&["identity;q=0.5, gzip;q=0.5, br;q=0.4"], &["gzip"]),
+            (&["gzip, identity"], &["gzip"]),
+        ];
+        for (lines, expected) in table {
+            assert_eq!(order(accepted(lines), &ALL), *expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn malformed_elements_are_skipped() {
+        for element in [
+            "gzip;",
+            "gzip;q",
+            "gzip;q=",
+            "gzip;q=2",
+            "gzip;q=1.001",
+            "gzip;q=0.1234",
+            "gzip;q=.5",
+            "gzip;q=-1",
+            "gzip;q=+1",
+            "gzip;q=1e0",
+            "gzip;q=0.5;q=1",
+            "gzip; q = 1",
+            "gzip;level=9",
+            "gzip br",
+            "\"gzip\"",
+            "gz\u{fc}ip",
+            ";q=1",
+            ",,,",
+        ] {
+            assert_eq!(order(accepted(&[element]), &ALL), [""; 0], "{element}");
+            let beside = format!("{element}, br");
+            assert_eq!(order(accepted(&[&beside]), &ALL), ["br"], "{beside}");
+        }
+    }
+
+    #[test]
+    fn a_site_chooses_among_equal_ones() {
+        let accepted = accepted(&["gzip, br"]);
+        for (of, expected) in [
+            (&[Coding::Gzip, Coding::Br][..], Some(Coding::Gzip)),
+            (&[Coding::Br, Coding::Gzip], Some(Coding::Br)),
+            (&[Coding::Zstd], None),
+            (&[], None),
+        ] {
+            assert_eq!(accepted.first(of), expected, "{of:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_read_up_to_a_bound() {
+        let long = "a,".repeat(MAX_ELEMENTS);
+        assert_eq!(accepted(&[&long, "gzip"]), Accepted::default());
+        let (first, last) = long.split_at(long.len() - 4);
+        assert_eq!(order(accepted(&[first, "gzip", last]), &ALL), ["gzip"]);
+    }
+
+    proptest! {
+        #[test]
+        fn weights_decide(
+            weights in vec((select(&["br", "zstd", "gzip", "other"][..]), 0..=1000u16), 0..6),
+            case in any::<bool>(),
+        ) {
+            let list: Vec<_> = weights
+                .iter()
+                .map(|(name, weight)| {
+                    let name = if case { name.to_uppercase() } else { (*name).to_owned() };
+                    format!("{name};q={}.{:03}", weight / 1000, weight % 1000)
+                })
+                .collect();
+            // One line or several are the same list.
+            let joined = accepted(&[&list.join(" ,\t")]);
+            let lines: Vec<_> = list.iter().map(String::as_str).collect();
+            prop_assert_eq!(accepted(&lines), joined);
+            for coding in ALL {
+                let mut named = weights.iter().rev();
+                let weight = named.find(|(name, _)| *name == coding.as_str());
+                prop_assert_eq!(joined.weight(coding), weight.map_or(0, |(_, weight)| *weight));
+            }
+            if let Some(first) = joined.first(&ALL) {
+                prop_assert!(joined.weight(first) > 0);
+                for other in ALL {
+                    prop_assert!(joined.weight(other) <= joined.weight(first));
+                }
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read(bytes in vec(any::<u8>(), 0..200)) {
+            if let Ok(value) = HeaderValue::from_bytes(&bytes) {
+                let fields = HeaderMap::from_iter([(ACCEPT_ENCODING, value)]);
+                let accepted = Accepted::of(&fields);
+                prop_assert!(ALL.iter().all(|coding| accepted.weight(*coding) <= WHOLE));
+            }
+        }
+    }
+}
