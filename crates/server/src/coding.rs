@@ -1,3 +1,4 @@
 //! Content codings: which one a client takes, and bodies in it.
 
 pub(crate) mod accept;
+pub(crate) mod encode;

@@ -121,6 +121,7 @@ mod upstream;
 #[cfg(fuzzing)]
 pub mod fuzzing {
     pub use crate::coding::accept::accept_encoding;
+    pub use crate::coding::encode::coded_body;
     pub use crate::connection::proxy_protocol::proxy_header;
     pub use crate::site::{site_path, verify_password};
     pub use crate::tls::hello::client_hello;
