@@ -2,3 +2,6 @@
 
 pub(crate) mod accept;
 pub(crate) mod encode;
+pub(crate) mod gates;
+
+pub(crate) use gates::threads;

@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::cgi::STARTS_AT_ONCE;
+use crate::coding;
 use crate::connection::accept::accept;
 use crate::connection::connections::{Activity, Connections, Unnamed};
 use crate::connection::handshake::{Handshakes, establish};
@@ -102,7 +103,7 @@ impl Worker {
         Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(BLOCKING_THREADS + password_threads())
+            .max_blocking_threads(BLOCKING_THREADS + password_threads() + coding::threads())
             .build()
     }
 
@@ -299,7 +300,7 @@ const DRAIN_SLACK: Duration = Duration::from_secs(1);
 
 /// Blocking threads of a worker: one per file read in flight, since a read that
 /// hangs keeps its thread, those that start programs, and 8 for other blocking calls.
-/// Hashes of passwords take others.
+/// Hashes of passwords and what is compressed take others.
 const BLOCKING_THREADS: usize = READS_IN_FLIGHT + STARTS_AT_ONCE + 8;
 
 #[cfg(test)]
