@@ -3,5 +3,6 @@
 pub(crate) mod accept;
 pub(crate) mod encode;
 pub(crate) mod gates;
+pub(crate) mod stream;
 
 pub(crate) use gates::threads;

@@ -1,0 +1,173 @@
+//! Compresses an answer while it is sent.
+
+use std::io;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body as _, Frame};
+use sekisho_certs::Tenant;
+use sekisho_gate::Permit;
+use tokio::task::spawn_blocking;
+
+use super::encode::Gzip;
+use super::gates::{AT_ONCE, Coders, Encoder};
+use crate::limits::budget::Prefix;
+use crate::site::body::Body;
+
+/// Body in gzip. A pause of what it compresses flushes the encoder: a page that comes bit by
+/// bit is not kept back. Trailers pass. After an error the stream has no trailer of gzip, so
+/// that the client notices the end as one.
+pub(crate) struct Coded {
+    inner: Body,
+    state: State,
+    /// Whether the encoder keeps bytes that were not sent.
+    is_unsent: bool,
+    trailers: Option<HeaderMap>,
+    coders: Arc<Coders>,
+    /// Tenant whose turns its pieces take.
+    tenant: Tenant,
+    _permit: Permit<Prefix>,
+}
+
+enum State {
+    /// Waits for the next piece.
+    Idle(Box<Gzip>),
+    /// Compresses a piece beside the worker, or waits for a turn.
+    Working(Working),
+    /// All is sent but trailers, or an error was.
+    Ended,
+}
+
+type Working = Pin<Box<dyn Future<Output = io::Result<(Box<Gzip>, Vec<u8>)>> + Send>>;
+
+impl Coded {
+    /// Compresses `inner`, an answer of this tenant's host.
+    pub(crate) fn new(inner: Body, encoder: Encoder, coders: Arc<Coders>, tenant: Tenant) -> Self {
+        Self {
+            inner,
+            state: State::Idle(encoder.gzip),
+            is_unsent: false,
+            trailers: None,
+            coders,
+            tenant,
+            _permit: encoder.permit,
+        }
+    }
+
+    /// Takes the next frame of the body, and returns what the encoder makes of it: no bytes,
+    /// if it keeps them. None for a piece that is compressed beside the worker.
+    fn poll_inner(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut gzip: Box<Gzip>,
+    ) -> Poll<Option<io::Result<Vec<u8>>>> {
+        let mut out = Vec::new();
+        match Pin::new(&mut self.inner).poll_frame(cx) {
+            Poll::Pending if self.is_unsent => {
+                gzip.flush(&mut out);
+                self.is_unsent = false;
+            }
+            Poll::Pending => {
+                self.state = State::Idle(gzip);
+                return Poll::Pending;
+            }
+            Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                Ok(piece) => {
+                    self.is_unsent = true;
+                    if piece.len() > AT_ONCE {
+                        self.state = State::Working(self.compress(gzip, piece));
+                        return Poll::Ready(None);
+                    }
+                    gzip.write(&piece, &mut out);
+                }
+                Err(frame) => {
+                    self.trailers = frame.into_trailers().ok();
+                    self.coders.encoders().finish(*gzip, &mut out);
+                    return Poll::Ready(Some(Ok(out)));
+                }
+            },
+            Poll::Ready(None) => {
+                self.coders.encoders().finish(*gzip, &mut out);
+                return Poll::Ready(Some(Ok(out)));
+            }
+        }
+        self.state = State::Idle(gzip);
+        Poll::Ready(Some(Ok(out)))
+    }
+
+    /// Compresses a piece beside the worker. A piece that has no turn in time is stored.
+    fn compress(&self, mut gzip: Box<Gzip>, piece: Bytes) -> Working {
+        let (coders, tenant) = (Arc::clone(&self.coders), self.tenant.clone());
+        Box::pin(async move {
+            let mut out = Vec::new();
+            let Ok(turn) = coders.turn(&tenant).await else {
+                gzip.store(&piece, &mut out);
+                return Ok((gzip, out));
+            };
+            let compressed = spawn_blocking(move || {
+                let _turn = turn;
+                gzip.write(&piece, &mut out);
+                (gzip, out)
+            });
+            compressed.await.map_err(io::Error::other)
+        })
+    }
+}
+
+impl http_body::Body for Coded {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let this = &mut *self;
+        for _ in 0..MAX_FRAMES {
+            let out = match mem::replace(&mut this.state, State::Ended) {
+                State::Idle(gzip) => match this.poll_inner(cx, gzip) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(None) => continue,
+                    Poll::Ready(Some(out)) => out,
+                },
+                State::Working(mut working) => match working.as_mut().poll(cx) {
+                    Poll::Pending => {
+                        this.state = State::Working(working);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(done) => done.map(|(gzip, out)| {
+                        this.state = State::Idle(gzip);
+                        out
+                    }),
+                },
+                State::Ended => {
+                    let trailers = this.trailers.take();
+                    return Poll::Ready(trailers.map(|fields| Ok(Frame::trailers(fields))));
+                }
+            };
+            match out {
+                Ok(out) if out.is_empty() => {}
+                out => return Poll::Ready(Some(out.map(|out| Frame::data(out.into())))),
+            }
+        }
+        // Frames that shrink to nothing yet leave the worker to others, too.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.state, State::Ended) && self.trailers.is_none()
+    }
+}
+
+/// Frames of the body that are taken in a row: of [`AT_ONCE`] bytes each, they take a
+/// worker less than 1 ms.
+const MAX_FRAMES: usize = 16;
+
+#[cfg(test)]
+mod tests;

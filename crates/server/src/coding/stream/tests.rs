@@ -1,0 +1,204 @@
+use std::collections::VecDeque;
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr};
+use std::task::Waker;
+
+use flate2::read::GzDecoder;
+use flate2::{Decompress, FlushDecompress};
+use http::HeaderValue;
+use http_body_util::BodyExt;
+
+use super::*;
+
+/// Step of a body that a test plays.
+enum Step {
+    Data(Bytes),
+    /// The body has to be waited for.
+    Pause,
+    Trailers,
+    Error,
+}
+
+struct Played(VecDeque<Step>);
+
+impl http_body::Body for Played {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        Poll::Ready(match self.0.pop_front() {
+            Some(Step::Data(data)) => Some(Ok(Frame::data(data))),
+            Some(Step::Pause) => {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Some(Step::Trailers) => Some(Ok(Frame::trailers(trailers()))),
+            Some(Step::Error) => Some(Err(io::ErrorKind::ConnectionReset.into())),
+            None => None,
+        })
+    }
+}
+
+fn trailers() -> HeaderMap {
+    HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_static("\"a\""))])
+}
+
+fn tenant() -> Tenant {
+    Tenant::parse("acme").unwrap()
+}
+
+fn coded(coders: &Arc<Coders>, steps: impl IntoIterator<Item = Step>) -> Coded {
+    let prefix = IpAddr::from(Ipv4Addr::LOCALHOST).into();
+    let encoder = coders.try_encoder(prefix, 4).unwrap();
+    let body = Body::passing(Played(steps.into_iter().collect()));
+    Coded::new(body, encoder, Arc::clone(coders), tenant())
+}
+
+fn data(bytes: impl Into<Bytes>) -> Step {
+    Step::Data(bytes.into())
+}
+
+fn gunzip(coded: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::new();
+    GzDecoder::new(coded).read_to_end(&mut decoded).unwrap();
+    decoded
+}
+
+/// Text that shrinks.
+fn text(bytes: usize) -> String {
+    let texts = (0..bytes).map(|number| format!("{number} texts, "));
+    let mut text: String = texts.collect();
+    text.truncate(bytes);
+    text
+}
+
+#[tokio::test]
+async fn a_body_decodes_whatever_its_pieces() {
+    let coders = Arc::new(Coders::new());
+    for sizes in [&[][..], &[0], &[1], &[4096, 4097], &[100_000, 1, 200_000], &[1000; 100]] {
+        let pieces: Vec<_> = sizes.iter().map(|size| text(*size)).collect();
+        let body = coded(&coders, pieces.iter().cloned().map(data));
+        let sent = body.collect().await.unwrap();
+        assert!(sent.trailers().is_none());
+        let sent = sent.to_bytes();
+        assert_eq!(gunzip(&sent), pieces.concat().into_bytes(), "{sizes:?}");
+        assert!(sent.len() <= 64 + pieces.concat().len() / 2, "{sizes:?}");
+    }
+}
+
+/// Frames that a client gets one by one, each of which it can decode.
+#[tokio::test]
+async fn a_pause_is_flushed_once() {
+    let coders = Arc::new(Coders::new());
+    let steps = [
+        data("begun"),
+        Step::Pause,
+        Step::Pause,
+        data(text(50_000)),
+        Step::Pause,
+        data("ended"),
+    ];
+    let mut body = coded(&coders, steps);
+    let mut decoder = Decompress::new_gzip(15);
+    let mut decoded = Vec::with_capacity(60_000);
+    let mut ends = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.unwrap().into_data().unwrap();
+        assert!(!frame.is_empty());
+        let flush = FlushDecompress::Sync;
+        decoder.decompress_vec(&frame, &mut decoded, flush).unwrap();
+        ends.push(decoded.len());
+    }
+    assert!(ends.contains(&5), "{ends:?}");
+    assert!(ends.contains(&50_005), "{ends:?}");
+    assert_eq!(ends.last(), Some(&50_010));
+    assert!(ends.len() <= 5, "{ends:?}");
+}
+
+#[tokio::test]
+async fn trailers_pass_behind_the_whole_body() {
+    let coders = Arc::new(Coders::new());
+    for size in [0, 100, 50_000] {
+        let body = coded(&coders, [data(text(size)), Step::Pause, Step::Trailers]);
+        let sent = body.collect().await.unwrap();
+        assert_eq!(sent.trailers(), Some(&trailers()));
+        assert_eq!(gunzip(&sent.to_bytes()), text(size).into_bytes());
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_not_whole() {
+    let coders = Arc::new(Coders::new());
+    for size in [100, 50_000] {
+        let steps = [data(text(size)), Step::Pause, Step::Error, data("never sent")];
+        let (mut body, mut sent) = (coded(&coders, steps), Vec::new());
+        let error = loop {
+            match body.frame().await.unwrap() {
+                Ok(frame) => sent.extend(frame.into_data().unwrap()),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        assert!(body.is_end_stream() && body.frame().await.is_none());
+        let mut decoded = Vec::new();
+        let read = GzDecoder::new(&*sent).read_to_end(&mut decoded);
+        assert!(read.is_err());
+        assert_eq!(decoded, text(size).into_bytes());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_piece_without_a_turn_in_time_is_stored() {
+    let coders = Arc::new(Coders::new());
+    let mut turns = Vec::new();
+    while let Ok(Ok(turn)) =
+        tokio::time::timeout(std::time::Duration::ZERO, coders.turn(&tenant())).await
+    {
+        turns.push(turn);
+    }
+    let begun = tokio::time::Instant::now();
+    let steps = [data("a"), data(text(100_000)), data("b"), Step::Trailers];
+    let sent = coded(&coders, steps).collect().await.unwrap();
+    assert_eq!(begun.elapsed().as_secs(), 10);
+    let sent = sent.to_bytes();
+    assert!(sent.len() > 100_000);
+    let whole = format!("a{}b", text(100_000));
+    assert_eq!(gunzip(&sent), whole.into_bytes());
+}
+
+#[test]
+fn a_body_of_many_frames_leaves_the_worker_to_others() {
+    let coders = Arc::new(Coders::new());
+    let zeros = Bytes::from_static(&[0; AT_ONCE]);
+    let steps = (0..3 * MAX_FRAMES).map(|_| Step::Data(zeros.clone()));
+    let mut body = coded(&coders, steps);
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut pending = 0;
+    let mut sent = Vec::new();
+    while !body.is_end_stream() {
+        match Pin::new(&mut body).poll_frame(&mut cx) {
+            Poll::Pending => pending += 1,
+            Poll::Ready(frame) => sent.extend(frame.unwrap().unwrap().into_data().unwrap()),
+        }
+    }
+    assert!((2..=3).contains(&pending), "{pending}");
+    assert_eq!(gunzip(&sent), vec![0; 3 * MAX_FRAMES * AT_ONCE]);
+}
+
+#[tokio::test]
+async fn an_encoder_is_given_back_with_its_body() {
+    let coders = Arc::new(Coders::new());
+    let prefix = || Prefix::from(IpAddr::from(Ipv4Addr::LOCALHOST));
+    let left = || {
+        let encoders = std::iter::from_fn(|| coders.try_encoder(prefix(), 4));
+        encoders.collect::<Vec<_>>().len()
+    };
+    let all = left();
+    let held: Vec<_> = (0..10).map(|_| coded(&coders, [Step::Pause])).collect();
+    assert!(left() < all);
+    drop(held);
+    assert_eq!(left(), all);
+}
