@@ -42,9 +42,21 @@ pub(crate) async fn read_response<S: AsyncRead + Unpin>(
     if head.status != 200 {
         return Err(Failure::Status(head.status));
     }
-    let length = head
-        .length
-        .ok_or(Failure::Response("no Content-Length in the response"))?;
+    let length = match head.framing {
+        Some(Framing::Length(length)) => read_length(stream, buffer, start, length).await?,
+        Some(Framing::Chunked) => read_chunks(stream, buffer, start).await?,
+        None => return Err(Failure::Response("no Content-Length and no chunks")),
+    };
+    Ok((begun, length))
+}
+
+/// Reads a body of this length, which begins at `start` of the buffer.
+async fn read_length<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    buffer: &mut Vec<u8>,
+    start: usize,
+    length: usize,
+) -> Result<usize, Failure> {
     let mut received = buffer.len() - start;
     while received < length {
         buffer.clear();
@@ -53,7 +65,51 @@ pub(crate) async fn read_response<S: AsyncRead + Unpin>(
     if received > length {
         return Err(Failure::Response("more bytes than the Content-Length"));
     }
-    Ok((begun, length))
+    Ok(length)
+}
+
+/// Reads a chunked body without trailers, which begins at `start` of the buffer. Returns the
+/// length of all chunks.
+async fn read_chunks<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    buffer: &mut Vec<u8>,
+    start: usize,
+) -> Result<usize, Failure> {
+    buffer.drain(..start);
+    let mut length = 0;
+    loop {
+        let line = loop {
+            if let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+                break end + 1;
+            }
+            if buffer.len() > HEAD_LIMIT {
+                return Err(BAD_CHUNK);
+            }
+            read_more(stream, buffer).await?;
+        };
+        let size = chunk_size(&buffer[..line]).ok_or(BAD_CHUNK)?;
+        buffer.drain(..line);
+        length += size;
+        let mut left = size + b"\r\n".len();
+        while left > buffer.len() {
+            left -= buffer.len();
+            buffer.clear();
+            read_more(stream, buffer).await?;
+        }
+        buffer.drain(..left);
+        if size == 0 {
+            let is_end = buffer.is_empty();
+            let more = Failure::Response("more bytes than the chunks");
+            return is_end.then_some(length).ok_or(more);
+        }
+    }
+}
+
+/// Returns the size in the line before a chunk.
+fn chunk_size(line: &[u8]) -> Option<usize> {
+    let text = std::str::from_utf8(line).ok()?;
+    let digits = text.split(';').next()?.trim();
+    u32::from_str_radix(digits, 16).ok()?.try_into().ok()
 }
 
 /// Reads until the peer ends the connection.
@@ -84,7 +140,14 @@ async fn read_more<S: AsyncRead + Unpin>(
 #[derive(Debug, Eq, PartialEq)]
 struct Head {
     status: u16,
-    length: Option<usize>,
+    /// None if the head says nothing of the body.
+    framing: Option<Framing>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Framing {
+    Length(usize),
+    Chunked,
 }
 
 /// Returns the head and the index of the body's first byte; None before the
@@ -101,20 +164,28 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, Failure> {
         .and_then(|line| line.get(..3))
         .and_then(|digits| digits.parse().ok())
         .ok_or(BAD_HEAD)?;
-    let length = lines
-        .filter_map(|line| line.split_once(':'))
-        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-        .and_then(|(_, value)| value.trim().parse().ok());
-    Ok(Some((Head { status, length }, end + 4)))
+    let mut fields = lines.filter_map(|line| line.split_once(':'));
+    let framing = fields.find_map(|(name, value)| {
+        let (name, value) = (name.to_ascii_lowercase(), value.trim());
+        match name.as_str() {
+            "content-length" => value.parse().ok().map(Framing::Length),
+            "transfer-encoding" if value == "chunked" => Some(Framing::Chunked),
+            _ => None,
+        }
+    });
+    Ok(Some((Head { status, framing }, end + 4)))
 }
 
 const BAD_HEAD: Failure = Failure::Response("no HTTP/1.1 response");
+const BAD_CHUNK: Failure = Failure::Response("a chunk without its size");
 const HEAD_LIMIT: usize = 16 * 1024;
 /// Largest TLS record: a read returns one at most.
 const READ_SIZE: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncWriteExt, duplex};
+
     use super::*;
 
     #[test]
@@ -128,6 +199,54 @@ mod tests {
         let mut stream = &b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"[..];
         let read = read_response(&mut stream, &mut Vec::new()).await;
         assert_eq!(read.unwrap().1, 5);
+    }
+
+    /// The peer sends as many bytes at a time as the pipe holds.
+    async fn read_by(pipe: usize, response: &str) -> Result<usize, Failure> {
+        let (mut client, mut server) = duplex(pipe);
+        let (read, _) = tokio::join!(
+            async {
+                let read = read_response(&mut client, &mut Vec::new()).await;
+                drop(client);
+                read
+            },
+            async {
+                let sent = server.write_all(response.as_bytes()).await;
+                drop(server);
+                sent
+            },
+        );
+        read.map(|(_, length)| length)
+    }
+
+    #[tokio::test]
+    async fn chunks_are_counted_however_they_come() {
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        for pipe in [1, 2, 7, 1 << 16] {
+            for (chunks, length) in [
+                ("0\r\n\r\n", 0),
+                ("5\r\nhello\r\n0\r\n\r\n", 5),
+                ("5;a=b\r\nhello\r\n0F\r\n and more bytes\r\n0\r\n\r\n", 20),
+                ("2\r\n\r\n\r\n0\r\n\r\n", 2),
+            ] {
+                let read = read_by(pipe, &format!("{head}{chunks}")).await;
+                assert_eq!(read.unwrap(), length, "{chunks:?}");
+            }
+            for (chunks, reason) in [
+                ("", "closed before"),
+                ("5\r\nhello\r\n", "closed before"),
+                ("5\r\nhello\r\n0\r\n", "closed before"),
+                ("hello\r\n", "a chunk without"),
+                ("\r\n", "a chunk without"),
+            ] {
+                let read = read_by(pipe, &format!("{head}{chunks}")).await;
+                let text = read.unwrap_err().kind();
+                assert!(text.contains(reason), "{chunks:?}: {text}");
+            }
+        }
+        let more = format!("{head}0\r\n\r\nmore");
+        let text = read_by(1 << 16, &more).await.unwrap_err().kind();
+        assert!(text.contains("more bytes"), "{text}");
     }
 
     #[tokio::test]
