@@ -12,26 +12,26 @@ mod permits;
 mod range;
 mod reads;
 mod scripts;
+mod state;
 mod stream;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
 use http::{Response, StatusCode};
-use sekisho_certs::metrics::{Collector, DescriptorEncoder, Registry, gauge};
+use sekisho_certs::metrics::Registry;
 use sekisho_certs::{HostName, Tenant};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::limits::log_limiter::{self, LogLimits};
+use crate::limits::log_limiter::LogLimits;
 use crate::site::body::{Body, is_read, method_not_allowed, plain};
 use crate::site::{CacheRule, Candidate, Guard, Root, RuleOptions, SitePath, redirect_to};
 use cache::{Age, Cache, Entry, Key, KeyRef, What};
-use load::Loaded;
 use permits::Permits;
 use reads::{FolderReads, ReadPermit, Reads};
+use state::FilesState;
 
 pub(crate) use path::FilePath;
 pub(crate) use permits::Opener;
@@ -275,82 +275,6 @@ enum NoFile {
     /// A directory, whose path has no slash at its end.
     Directory,
     Missing,
-}
-
-#[derive(Debug)]
-struct FilesState {
-    cache: Cache,
-    reads: Reads,
-    open: Permits,
-    log_limits: LogLimits,
-    guard: Arc<Guard>,
-}
-
-impl Collector for FilesState {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let (to, entries) = (&mut encoder, &self.cache.entries);
-        let help = "Bytes of cached files";
-        gauge(to, "file_cache_bytes", help, &entries.weight())?;
-        let help = "Bytes that cached files may take";
-        gauge(to, "file_cache_capacity_bytes", help, &entries.capacity())?;
-        gauge(to, "file_cache_entries", "Cached paths", &entries.len())
-    }
-}
-
-impl FilesState {
-    /// Reads a path below a tenant's root and caches the result. Blocks.
-    fn load(
-        &self,
-        key: Key,
-        tenant: &Tenant,
-        known: Option<Arc<Entry>>,
-        permit: ReadPermit,
-    ) -> Found {
-        let checked = self.cache.now();
-        let identity = known.as_ref().and_then(|entry| entry.identity());
-        let loaded = load::load(&key, identity, &self.guard);
-        self.reads.renew_mounts();
-        let file = log_limiter::File {
-            host: &key.host,
-            tenant,
-            root: &key.root.template.text,
-            path: &key.path,
-        };
-        let what = match loaded {
-            Loaded::Unchanged => {
-                let entry = known.expect("only a known file can be unchanged");
-                entry.renew(checked);
-                return Found::Entry(entry);
-            }
-            Loaded::Cached(what) => what,
-            Loaded::Large(file) => {
-                self.cache.insert(key, What::Large, checked);
-                return Found::Large {
-                    file: Box::new(file),
-                    _permit: Box::new(permit),
-                };
-            }
-            Loaded::Forbidden(why) => {
-                let status = StatusCode::FORBIDDEN;
-                if let Some(error) = why {
-                    self.log_limits.unreadable(file, &error, status);
-                }
-                self.cache.remove(&key);
-                return Found::Refused(status);
-            }
-            Loaded::Refused(refusal) => {
-                self.guard.note(refusal, file);
-                self.cache.remove(&key);
-                return Found::Refused(StatusCode::SERVICE_UNAVAILABLE);
-            }
-            Loaded::Failed(error) => {
-                let status = StatusCode::INTERNAL_SERVER_ERROR;
-                self.log_limits.unreadable(file, &error, status);
-                return Found::Refused(status);
-            }
-        };
-        Found::Entry(self.cache.insert(key, what, checked))
-    }
 }
 
 enum Found {
