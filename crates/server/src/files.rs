@@ -28,7 +28,7 @@ use tokio::time::timeout;
 use crate::limits::log_limiter::LogLimits;
 use crate::site::body::{Body, is_read, method_not_allowed, plain};
 use crate::site::{CacheRule, Candidate, Guard, Root, RuleOptions, SitePath, redirect_to};
-use cache::{Age, Cache, Entry, Key, KeyRef, What};
+use cache::{Age, Cache, Entry, Form, Key, KeyRef, What};
 use permits::Permits;
 use reads::{FolderReads, ReadPermit, Reads};
 use state::FilesState;
@@ -95,7 +95,7 @@ impl Files {
         path: &FilePath<'_>,
         open: Opener<'_>,
     ) -> Result<Response<Body>, NoFile> {
-        let mut found = self.find(folder, path, false, true).await;
+        let mut found = self.find(folder, path, Form::Plain, true).await;
         let mut permit = None;
         if let Found::Large { .. } | Found::Noted = found {
             permit = self.0.open.try_permit(open);
@@ -106,7 +106,7 @@ impl Files {
                 permit = self.0.open.permit(open).await;
             }
             if permit.is_some() && matches!(found, Found::Noted) {
-                found = self.find(folder, path, false, false).await;
+                found = self.find(folder, path, Form::Plain, false).await;
             }
         }
         Ok(match found {
@@ -158,7 +158,7 @@ impl Files {
         &self,
         folder: Folder<'_>,
         path: &FilePath<'_>,
-        is_script: bool,
+        form: Form,
         noted: bool,
     ) -> Found {
         let Folder { root, host, .. } = folder;
@@ -166,7 +166,7 @@ impl Files {
             root,
             host: root.template.variable(host),
             path: path.as_str(),
-            is_script,
+            form,
         };
         let known = match self.0.cache.find(&key) {
             Some((entry, age)) if entry.is_large() => {

@@ -101,8 +101,16 @@ pub(crate) struct Key {
     /// Path below the root. Empty, or with a slash at its end, it names a directory's
     /// index.
     pub(crate) path: Box<str>,
-    /// The path is that of a script, whose content nobody gets.
-    pub(crate) is_script: bool,
+    pub(crate) form: Form,
+}
+
+/// Form in which a path is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Form {
+    /// The file itself.
+    Plain,
+    /// A script, whose content nobody gets.
+    Script,
 }
 
 /// Borrowed cache key, for lookups. It has the hash of its [`Key`]: the fields are the same.
@@ -111,7 +119,7 @@ pub(crate) struct KeyRef<'a> {
     pub(crate) root: &'a Root,
     pub(crate) host: &'a str,
     pub(crate) path: &'a str,
-    pub(crate) is_script: bool,
+    pub(crate) form: Form,
 }
 
 impl KeyRef<'_> {
@@ -120,7 +128,7 @@ impl KeyRef<'_> {
             root: self.root.clone(),
             host: self.host.into(),
             path: self.path.into(),
-            is_script: self.is_script,
+            form: self.form,
         }
     }
 }
@@ -130,7 +138,7 @@ impl Equivalent<Key> for KeyRef<'_> {
         // The path comes first: it differs most often.
         same(self.path, &key.path)
             && same(self.host, &key.host)
-            && self.is_script == key.is_script
+            && self.form == key.form
             && *self.root == key.root
     }
 }

@@ -14,7 +14,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue};
 use rustix::io::Errno;
 
-use super::cache::{Key, What};
+use super::cache::{Form, Key, What};
 use super::kind::content_type;
 use crate::site::body::NOSNIFF;
 use crate::site::{Guard, Refusal, locate_beneath, open_beneath};
@@ -88,19 +88,17 @@ pub(crate) fn load(key: &Key, known: Option<Identity>, guard: &Guard) -> Loaded 
                 Ok(folder) => folder,
                 Err(refusal) => return Ok(Loaded::Refused(refusal)),
             };
-            let file = if key.is_script {
+            let file = match key.form {
                 // Only the FastCGI server must be allowed to read it.
-                locate_beneath(&folder, Path::new(path))?
-            } else if index {
-                open_beneath(&folder, &format!("{path}{INDEX}"))?
-            } else {
-                open_beneath(&folder, path)?
+                Form::Script => locate_beneath(&folder, Path::new(path))?,
+                Form::Plain if index => open_beneath(&folder, &format!("{path}{INDEX}"))?,
+                Form::Plain => open_beneath(&folder, path)?,
             };
             let metadata = file.metadata()?;
             if let Err(refusal) = guard.check_file(root, &file, &metadata)? {
                 return Ok(Loaded::Refused(refusal));
             }
-            if key.is_script {
+            if key.form == Form::Script {
                 let is_file = metadata.is_file();
                 let what = if is_file { What::Script } else { What::Missing };
                 Ok(Loaded::Cached(what))

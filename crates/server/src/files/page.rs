@@ -2,7 +2,7 @@
 
 use http::{Response, StatusCode};
 
-use super::cache::What;
+use super::cache::{Form, What};
 use super::load::LargeFile;
 use super::path::FilePath;
 use super::stream::Stream;
@@ -26,7 +26,7 @@ impl Files {
         let Some(Ok(path)) = path else {
             return error;
         };
-        match self.find(folder, &path, false, false).await {
+        match self.find(folder, &path, Form::Plain, false).await {
             Found::Entry(entry) => match &entry.what {
                 What::File(file) => {
                     answer::page(error, is_head, &file.head, || file.body.clone().into())

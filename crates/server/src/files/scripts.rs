@@ -2,7 +2,7 @@
 
 use http::{Response, StatusCode};
 
-use super::cache::What;
+use super::cache::{Form, What};
 use super::path::FilePath;
 use super::{Asked, Files, Folder, Found, NoFile, Opener};
 use crate::site::body::{Body, is_read, method_not_allowed, plain};
@@ -107,7 +107,7 @@ impl Files {
         }
         if !is_read(&asked.head.method) {
             // Only what is there may be asked for in the wrong way.
-            return match self.find(folder, path, false, true).await {
+            return match self.find(folder, path, Form::Plain, true).await {
                 Found::Entry(entry) if matches!(entry.what, What::Missing) => Err(NoFile::Missing),
                 _ => Ok(Err(method_not_allowed("GET, HEAD"))),
             };
@@ -153,7 +153,7 @@ impl Files {
 
     /// Returns whether a path is a regular file.
     async fn is_script(&self, folder: Folder<'_>, path: &FilePath<'_>) -> Result<bool, StatusCode> {
-        match self.find(folder, path, true, true).await {
+        match self.find(folder, path, Form::Script, true).await {
             Found::Entry(entry) => Ok(matches!(entry.what, What::Script)),
             Found::Refused(status) => Err(status),
             Found::Large { .. } | Found::Noted => Ok(false),

@@ -94,7 +94,8 @@ impl Fixture {
             tenant: &Tenant::default(),
         };
         let path = FilePath::parse(&path).unwrap();
-        self.files.find(folder, &path, false, noted).await
+        let found = self.files.find(folder, &path, Form::Plain, noted);
+        found.await
     }
 
     /// Resolves when no read is in flight.
