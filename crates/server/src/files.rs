@@ -3,6 +3,7 @@
 mod answer;
 mod cache;
 mod conditional;
+mod head;
 mod kind;
 mod load;
 mod mounts;

@@ -10,7 +10,8 @@ use http::{HeaderValue, Method, Response, StatusCode};
 
 use super::Asked;
 use super::conditional::{Validators, Verdict, evaluate, range_applies};
-use super::load::{Head, LargeFile, SmallFile};
+use super::head::Head;
+use super::load::{LargeFile, SmallFile};
 use super::permits::OpenPermit;
 use super::range::{Selection, select};
 use super::reads::FolderReads;

@@ -11,7 +11,8 @@ use sekisho_certs::clock;
 use sekisho_certs::metrics::{BusyCounter, Counter};
 use tokio::time::Instant;
 
-use super::load::{Identity, SmallFile, TEXTS};
+use super::head::TEXTS;
+use super::load::{Identity, SmallFile};
 use crate::site::{Root, allocated};
 
 /// Cache of path results: bounded in bytes, scan-resistant.

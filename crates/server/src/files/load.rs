@@ -2,21 +2,15 @@
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::header::{
-    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
-};
-use http::{HeaderMap, HeaderValue};
 use rustix::io::Errno;
 
 use super::cache::{Form, Key, What};
-use super::kind::content_type;
-use crate::site::body::NOSNIFF;
+use super::head::{Head, TEXTS};
 use crate::site::{Guard, Refusal, locate_beneath, open_beneath};
 
 /// Result of reading a path.
@@ -50,20 +44,6 @@ pub(crate) struct SmallFile {
 pub(crate) struct LargeFile {
     pub(crate) head: Head,
     pub(crate) file: File,
-}
-
-/// Headers and validators of a file.
-#[derive(Debug)]
-pub(crate) struct Head {
-    /// Bytes of the whole file.
-    pub(crate) len: u64,
-    /// The entity tag with its quotes.
-    pub(crate) etag: HeaderValue,
-    /// Last write in seconds since the Unix epoch; None if the date can't be
-    /// sent.
-    pub(crate) modified: Option<u64>,
-    /// All headers of a 200, ready to be copied.
-    pub(crate) headers: HeaderMap,
 }
 
 /// Identity of a file's state, which changes when the file is written or
@@ -131,61 +111,6 @@ impl Identity {
     }
 }
 
-impl Head {
-    /// Makes the head of a file, and shares `body`, behind which it writes the values
-    /// that are no constants. Each answer from memory counts references to the body and
-    /// to each such value: in a single buffer, they are a single count, on one cache line
-    /// that workers take from each other.
-    fn new(
-        metadata: &Metadata,
-        name: &str,
-        now: SystemTime,
-        settled: bool,
-        mut body: Vec<u8>,
-    ) -> (Self, Bytes) {
-        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        // A Last-Modified must not be later than the answer's Date (RFC 9110,
-        // section 8.8.2.1).
-        let modified = u64::try_from(metadata.mtime())
-            .ok()
-            .filter(|seconds| *seconds <= since.as_secs());
-        let mut write = |text: &str| {
-            let start = body.len();
-            body.extend_from_slice(text.as_bytes());
-            start..body.len()
-        };
-        let etag = write(&entity_tag(metadata, settled));
-        let len = write(&metadata.len().to_string());
-        let date = modified
-            .map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds))
-            .map(|time| write(&httpdate::fmt_http_date(time)));
-        let shared = Bytes::from(body);
-        let body = shared.slice(..etag.start);
-        let value = |text: Range<usize>| {
-            HeaderValue::from_maybe_shared(shared.slice(text)).expect("a text of visible ASCII")
-        };
-        let etag = value(etag);
-        // For seven fields the index has 16 places: each answer's copy of the map then
-        // takes an operator's field, or the date of HTTP/2, without hashing all again.
-        let mut headers = HeaderMap::with_capacity(7);
-        headers.insert(CONTENT_TYPE, content_type(name));
-        headers.insert(CONTENT_LENGTH, value(len));
-        headers.insert(ETAG, etag.clone());
-        if let Some(date) = date {
-            headers.insert(LAST_MODIFIED, value(date));
-        }
-        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-        headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-        let head = Self {
-            len: metadata.len(),
-            etag,
-            modified,
-            headers,
-        };
-        (head, body)
-    }
-}
-
 fn read(file: File, metadata: &Metadata, name: &str) -> io::Result<Loaded> {
     let now = SystemTime::now();
     let settled = is_settled(metadata, now);
@@ -207,15 +132,6 @@ fn read(file: File, metadata: &Metadata, name: &str) -> io::Result<Loaded> {
         body,
         identity: untouched.then_some(identity),
     }))))
-}
-
-/// Makes an entity tag from length and last write, without the inode: servers
-/// with copies of the same files agree. It is weak while another write could
-/// still get the same time (RFC 9110, section 8.8.1).
-fn entity_tag(metadata: &Metadata, settled: bool) -> String {
-    let weak = if settled { "" } else { "W/" };
-    let (len, seconds, nanos) = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
-    format!("{weak}\"{len:x}-{seconds:x}-{nanos:x}\"")
 }
 
 fn is_settled(metadata: &Metadata, now: SystemTime) -> bool {
@@ -244,8 +160,6 @@ const INDEX: &str = "index.html";
 /// Largest file that is cached. It covers the parts of most pages, and a
 /// hundred of them leave room in a cache of 16 MiB.
 pub(crate) const SMALL: u64 = 64 << 10;
-/// Room for an entity tag, a length and a date: 69 bytes at most for a small file.
-pub(super) const TEXTS: usize = 72;
 /// Age from which a file's time is unambiguous. File times move in ticks of 1
 /// to 10 ms: two writes within a few ticks may get equal times.
 const TICK: Duration = Duration::from_millis(50);
