@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::head::TEXTS;
 use super::load::{Identity, SmallFile};
-use crate::site::{Root, allocated};
+use crate::site::{Coding, Root, allocated};
 
 /// Cache of path results: bounded in bytes, scan-resistant.
 #[derive(Debug)]
@@ -54,10 +54,7 @@ impl Cache {
 
     /// Returns the entry of a path and its age. Counts a hit or a miss.
     pub(crate) fn find(&self, key: &KeyRef<'_>) -> Option<(Arc<Entry>, Age)> {
-        let found = self.entries.get(key).map(|entry| {
-            let age = entry.age(self.now());
-            (entry, age)
-        });
+        let found = self.find_made(key);
         let is_served = |(entry, age): &(Arc<Entry>, Age)| *age != Age::Stale && !entry.is_large();
         if found.as_ref().is_some_and(is_served) {
             self.hits.inc();
@@ -65,6 +62,13 @@ impl Cache {
             self.misses.inc();
         }
         found
+    }
+
+    /// Returns an entry without counting: one that was made of another, which counts.
+    pub(crate) fn find_made(&self, key: &KeyRef<'_>) -> Option<(Arc<Entry>, Age)> {
+        let entry = self.entries.get(key)?;
+        let age = entry.age(self.now());
+        Some((entry, age))
     }
 
     /// Adds a result that was read at `checked`.
@@ -112,6 +116,10 @@ pub(crate) enum Form {
     Plain,
     /// A script, whose content nobody gets.
     Script,
+    /// A copy beside the file that was compressed before.
+    Precompressed(Coding),
+    /// The file's content in memory, compressed at a level of gzip. Never read from the disk.
+    Compressed(Coding, u8),
 }
 
 /// Borrowed cache key, for lookups. It has the hash of its [`Key`]: the fields are the same.
@@ -243,7 +251,9 @@ impl Weighter<Key, Arc<Entry>> for Weigh {
     fn weight(&self, key: &Key, entry: &Arc<Entry>) -> u64 {
         let content = match &entry.what {
             What::File(file) => {
-                size_of::<SmallFile>() + HEADERS + allocated(file.body.len() + TEXTS)
+                let seventh = file.head.headers.len().saturating_sub(6) * SEVENTH_HEADER;
+                let headers = HEADERS + seventh;
+                size_of::<SmallFile>() + headers + allocated(file.body.len() + TEXTS)
             }
             What::Directory | What::Missing | What::Large | What::Script => 0,
         };
@@ -269,6 +279,8 @@ const TYPICAL: usize = 8 << 10;
 /// Bytes of the prebuilt headers: a table of six with an index of 16, and the counter of
 /// references to the buffer of their values.
 const HEADERS: usize = 640 + 64 + 32;
+/// Bytes that a table of seven takes more.
+const SEVENTH_HEADER: usize = 128;
 /// Bytes of the cache's own record, the counters of the `Arc`s, and the
 /// allocator's rounding of what is small.
 const OVERHEAD: usize = 160;

@@ -7,11 +7,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED, VARY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue};
 
 use super::kind::content_type;
+use crate::coding::BY_CODING;
+use crate::site::Coding;
 use crate::site::body::NOSNIFF;
 
 /// Headers and validators of a file.
@@ -29,31 +32,72 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Makes the head of a file, and shares `body`, behind which it writes the values
-    /// that are no constants. Each answer from memory counts references to the body and
-    /// to each such value: in a single buffer, they are a single count, on one cache line
-    /// that workers take from each other.
+    /// Makes the head of a file with this body, or, with a coding, of a copy in it. Returns
+    /// the body, which shares its buffer with the head.
     pub(super) fn new(
         metadata: &Metadata,
-        name: &str,
+        (name, coding): (&str, Option<Coding>),
         now: SystemTime,
         settled: bool,
-        mut body: Vec<u8>,
+        body: Vec<u8>,
     ) -> (Self, Bytes) {
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        // A Last-Modified must not be later than the answer's Date (RFC 9110,
-        // section 8.8.2.1).
-        let modified = u64::try_from(metadata.mtime())
-            .ok()
-            .filter(|seconds| *seconds <= since.as_secs());
+        let facts = Facts {
+            len: metadata.len(),
+            etag: entity_tag(metadata, coding, settled),
+            // A Last-Modified must not be later than the answer's Date (RFC 9110,
+            // section 8.8.2.1).
+            modified: u64::try_from(metadata.mtime())
+                .ok()
+                .filter(|seconds| *seconds <= since.as_secs()),
+            content_type: content_type(name),
+            coding,
+        };
+        facts.into_head(body)
+    }
+
+    /// Makes the head of the file's body in a coding, for a body that was compressed here.
+    /// Its tag is weak: another version of the encoder makes other bytes.
+    pub(super) fn compressed(&self, coding: Coding, body: Vec<u8>) -> (Self, Bytes) {
+        let etag = self.etag.to_str().expect("a text of visible ASCII");
+        let facts = Facts {
+            len: body.len() as u64,
+            etag: match etag.starts_with("W/") {
+                true => etag.to_owned(),
+                false => format!("W/{etag}"),
+            },
+            modified: self.modified,
+            content_type: self.headers[CONTENT_TYPE].clone(),
+            coding: Some(coding),
+        };
+        facts.into_head(body)
+    }
+}
+
+/// Facts that a head tells.
+struct Facts {
+    len: u64,
+    etag: String,
+    modified: Option<u64>,
+    content_type: HeaderValue,
+    coding: Option<Coding>,
+}
+
+impl Facts {
+    /// Makes the head, and shares `body`, behind which it writes the values that are no
+    /// constants. Each answer from memory counts references to the body and to each such
+    /// value: in a single buffer, they are a single count, on one cache line that workers
+    /// take from each other.
+    fn into_head(self, mut body: Vec<u8>) -> (Head, Bytes) {
         let mut write = |text: &str| {
             let start = body.len();
             body.extend_from_slice(text.as_bytes());
             start..body.len()
         };
-        let etag = write(&entity_tag(metadata, settled));
-        let len = write(&metadata.len().to_string());
-        let date = modified
+        let etag = write(&self.etag);
+        let len = write(&self.len.to_string());
+        let date = self
+            .modified
             .map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds))
             .map(|time| write(&httpdate::fmt_http_date(time)));
         let shared = Bytes::from(body);
@@ -65,18 +109,24 @@ impl Head {
         // For seven fields the index has 16 places: each answer's copy of the map then
         // takes an operator's field, or the date of HTTP/2, without hashing all again.
         let mut headers = HeaderMap::with_capacity(7);
-        headers.insert(CONTENT_TYPE, content_type(name));
+        headers.insert(CONTENT_TYPE, self.content_type);
         headers.insert(CONTENT_LENGTH, value(len));
         headers.insert(ETAG, etag.clone());
         if let Some(date) = date {
             headers.insert(LAST_MODIFIED, value(date));
         }
-        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        if let Some(coding) = self.coding {
+            // Ranges are of the file itself alone.
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.as_str()));
+            headers.insert(VARY, BY_CODING);
+        } else {
+            headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        }
         headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-        let head = Self {
-            len: metadata.len(),
+        let head = Head {
+            len: self.len,
             etag,
-            modified,
+            modified: self.modified,
             headers,
         };
         (head, body)
@@ -85,12 +135,14 @@ impl Head {
 
 /// Makes an entity tag from length and last write, without the inode: servers
 /// with copies of the same files agree. It is weak while another write could
-/// still get the same time (RFC 9110, section 8.8.1).
-fn entity_tag(metadata: &Metadata, settled: bool) -> String {
+/// still get the same time (RFC 9110, section 8.8.1). A precompressed copy has its
+/// coding in the tag, for two of them may have one length and time.
+fn entity_tag(metadata: &Metadata, coding: Option<Coding>, settled: bool) -> String {
     let weak = if settled { "" } else { "W/" };
     let (len, seconds, nanos) = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
-    format!("{weak}\"{len:x}-{seconds:x}-{nanos:x}\"")
+    let (dash, coding) = coding.map_or(("", ""), |coding| ("-", coding.as_str()));
+    format!("{weak}\"{len:x}-{seconds:x}-{nanos:x}{dash}{coding}\"")
 }
 
-/// Room for an entity tag, a length and a date: 69 bytes at most for a small file.
-pub(super) const TEXTS: usize = 72;
+/// Room for an entity tag, a length and a date: 74 bytes at most for a small file.
+pub(super) const TEXTS: usize = 80;

@@ -7,11 +7,12 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
 use super::cache::{Form, Key, What};
 use super::head::{Head, TEXTS};
-use crate::site::{Guard, Refusal, locate_beneath, open_beneath};
+use crate::site::{Coding, Guard, Refusal, Root, locate_beneath, open_beneath};
 
 /// Result of reading a path.
 #[derive(Debug)]
@@ -73,6 +74,11 @@ pub(crate) fn load(key: &Key, known: Option<Identity>, guard: &Guard) -> Loaded 
                 Form::Script => locate_beneath(&folder, Path::new(path))?,
                 Form::Plain if index => open_beneath(&folder, &format!("{path}{INDEX}"))?,
                 Form::Plain => open_beneath(&folder, path)?,
+                Form::Precompressed(coding) => {
+                    let name = format!("{path}{}", if index { INDEX } else { "" });
+                    return load_copy(&folder, (root, &name, coding), known, guard);
+                }
+                Form::Compressed(..) => return Ok(Loaded::Cached(What::Missing)),
             };
             let metadata = file.metadata()?;
             if let Err(refusal) = guard.check_file(root, &file, &metadata)? {
@@ -93,10 +99,58 @@ pub(crate) fn load(key: &Key, known: Option<Identity>, guard: &Guard) -> Loaded 
                 Ok(Loaded::Unchanged)
             } else {
                 let name = if index { INDEX } else { path };
-                read(file, &metadata, name)
+                read(file, &metadata, (name, None))
             }
         });
     read.unwrap_or_else(refusal)
+}
+
+/// Reads a copy of a file that lies precompressed beside it. It is missing if it is older
+/// than the file, or one of both must not be served: then the file itself is looked for.
+fn load_copy(
+    folder: &OwnedFd,
+    (root, name, coding): (&Root, &str, Coding),
+    known: Option<Identity>,
+    guard: &Guard,
+) -> io::Result<Loaded> {
+    let missing = Loaded::Cached(What::Missing);
+    let Ok(copy) = open_beneath(folder, &format!("{name}{}", coding.extension())) else {
+        return Ok(missing);
+    };
+    let file = open_beneath(folder, name)?;
+    let (of_copy, of_file) = (copy.metadata()?, file.metadata()?);
+    let written = |metadata: &Metadata| (metadata.mtime(), metadata.mtime_nsec());
+    let is_served = of_copy.is_file()
+        && of_file.is_file()
+        && written(&of_copy) >= written(&of_file)
+        && guard.check_file(root, &copy, &of_copy)?.is_ok()
+        && guard.check_file(root, &file, &of_file)?.is_ok();
+    if !is_served {
+        Ok(missing)
+    } else if known == Some(Identity::of(&of_copy)) {
+        Ok(Loaded::Unchanged)
+    } else {
+        read(copy, &of_copy, (name, Some(coding)))
+    }
+}
+
+impl SmallFile {
+    fn new((mut head, body): (Head, Bytes), identity: Option<Identity>) -> Self {
+        // A copy of a map takes memory for the values that it has, not for seven.
+        head.headers = head.headers.clone();
+        Self {
+            head,
+            body,
+            identity,
+        }
+    }
+
+    /// Makes the file whose body `coded` is, compressed.
+    pub(crate) fn compressed(&self, coding: Coding, coded: &[u8]) -> Self {
+        let mut body = Vec::with_capacity(coded.len() + TEXTS);
+        body.extend_from_slice(coded);
+        Self::new(self.head.compressed(coding, body), self.identity)
+    }
 }
 
 impl Identity {
@@ -111,7 +165,8 @@ impl Identity {
     }
 }
 
-fn read(file: File, metadata: &Metadata, name: &str) -> io::Result<Loaded> {
+/// Reads a file, or a copy of it in a coding, by the file's name.
+fn read(file: File, metadata: &Metadata, name: (&str, Option<Coding>)) -> io::Result<Loaded> {
     let now = SystemTime::now();
     let settled = is_settled(metadata, now);
     if metadata.len() > SMALL {
@@ -124,14 +179,9 @@ fn read(file: File, metadata: &Metadata, name: &str) -> io::Result<Loaded> {
     file.read_exact_at(&mut body, 0)?;
     let identity = Identity::of(metadata);
     let untouched = settled && Identity::of(&file.metadata()?) == identity;
-    let (mut head, body) = Head::new(metadata, name, now, untouched, body);
-    // A copy of a map takes memory for the values that it has, not for seven.
-    head.headers = head.headers.clone();
-    Ok(Loaded::Cached(What::File(Box::new(SmallFile {
-        head,
-        body,
-        identity: untouched.then_some(identity),
-    }))))
+    let read = Head::new(metadata, name, now, untouched, body);
+    let file = SmallFile::new(read, untouched.then_some(identity));
+    Ok(Loaded::Cached(What::File(Box::new(file))))
 }
 
 fn is_settled(metadata: &Metadata, now: SystemTime) -> bool {
