@@ -2,6 +2,7 @@
 
 mod answer;
 mod cache;
+mod coded;
 mod conditional;
 mod head;
 mod kind;
@@ -26,11 +27,13 @@ use sekisho_certs::{HostName, Tenant};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use crate::coding::gates::Coders;
 use crate::limits::log_limiter::LogLimits;
 use crate::site::body::{Body, is_read, method_not_allowed, plain};
 use crate::site::{CacheRule, Candidate, Guard, Root, RuleOptions, SitePath, redirect_to};
 use cache::{Age, Cache, Entry, Form, Key, KeyRef, What};
-use permits::Permits;
+use coded::Codings;
+use permits::{OpenPermit, Permits};
 use reads::{FolderReads, ReadPermit, Reads};
 use state::FilesState;
 
@@ -48,15 +51,16 @@ pub(crate) use scripts::ScriptPath;
 pub(crate) struct Files(Arc<FilesState>);
 
 impl Files {
-    /// Makes a file server that caches at most `capacity` bytes of small files,
-    /// and reads no file that `guard` refuses.
-    pub(crate) fn new(capacity: usize, guard: Arc<Guard>) -> Self {
+    /// Makes a file server that caches at most `capacity` bytes of small files, reads no file
+    /// that `guard` refuses, and compresses by `coders`.
+    pub(crate) fn new(capacity: usize, guard: Arc<Guard>, coders: Arc<Coders>) -> Self {
         Self(Arc::new(FilesState {
             cache: Cache::new(capacity),
             reads: Reads::new(),
             open: Permits::new(),
             log_limits: LogLimits::default(),
             guard,
+            coders,
         }))
     }
 
@@ -96,7 +100,23 @@ impl Files {
         path: &FilePath<'_>,
         open: Opener<'_>,
     ) -> Result<Response<Body>, NoFile> {
-        let mut found = self.find(folder, path, Form::Plain, true).await;
+        if let Some(codings) = Codings::of(asked, path) {
+            // Boxed: requests without codings have no room for it.
+            return Box::pin(self.serve_coded(folder, asked, path, open, codings)).await;
+        }
+        let (found, permit) = self.look_for(folder, path, Form::Plain, open).await;
+        self.answer_with(folder, asked, found, permit)
+    }
+
+    /// Finds a form of a path, and takes a permit for a file that is read while it is sent.
+    async fn look_for(
+        &self,
+        folder: Folder<'_>,
+        path: &FilePath<'_>,
+        form: Form,
+        open: Opener<'_>,
+    ) -> (Found, Option<OpenPermit>) {
+        let mut found = self.find(folder, path, form, true).await;
         let mut permit = None;
         if let Found::Large { .. } | Found::Noted = found {
             permit = self.0.open.try_permit(open);
@@ -107,9 +127,19 @@ impl Files {
                 permit = self.0.open.permit(open).await;
             }
             if permit.is_some() && matches!(found, Found::Noted) {
-                found = self.find(folder, path, Form::Plain, false).await;
+                found = self.find(folder, path, form, false).await;
             }
         }
+        (found, permit)
+    }
+
+    fn answer_with(
+        &self,
+        folder: Folder<'_>,
+        asked: &Asked<'_>,
+        found: Found,
+        permit: Option<OpenPermit>,
+    ) -> Result<Response<Body>, NoFile> {
         Ok(match found {
             Found::Entry(entry) => match &entry.what {
                 What::File(file) => answer::cached(asked, file),
@@ -162,13 +192,7 @@ impl Files {
         form: Form,
         noted: bool,
     ) -> Found {
-        let Folder { root, host, .. } = folder;
-        let key = KeyRef {
-            root,
-            host: root.template.variable(host),
-            path: path.as_str(),
-            form,
-        };
+        let key = KeyRef::new(folder, path, form);
         let known = match self.0.cache.find(&key) {
             Some((entry, age)) if entry.is_large() => {
                 if noted && age != Age::Stale {

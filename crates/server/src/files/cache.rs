@@ -11,8 +11,10 @@ use sekisho_certs::clock;
 use sekisho_certs::metrics::{BusyCounter, Counter};
 use tokio::time::Instant;
 
+use super::Folder;
 use super::head::TEXTS;
 use super::load::{Identity, SmallFile};
+use super::path::FilePath;
 use crate::site::{Coding, Root, allocated};
 
 /// Cache of path results: bounded in bytes, scan-resistant.
@@ -131,7 +133,17 @@ pub(crate) struct KeyRef<'a> {
     pub(crate) form: Form,
 }
 
-impl KeyRef<'_> {
+impl<'a> KeyRef<'a> {
+    pub(super) fn new(folder: Folder<'a>, path: &FilePath<'a>, form: Form) -> Self {
+        let Folder { root, host, .. } = folder;
+        Self {
+            root,
+            host: root.template.variable(host),
+            path: path.as_str(),
+            form,
+        }
+    }
+
     pub(crate) fn to_key(self) -> Key {
         Key {
             root: self.root.clone(),

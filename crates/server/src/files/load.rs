@@ -206,7 +206,7 @@ fn refusal(error: io::Error) -> Loaded {
     }
 }
 
-const INDEX: &str = "index.html";
+pub(super) const INDEX: &str = "index.html";
 /// Largest file that is cached. It covers the parts of most pages, and a
 /// hundred of them leave room in a cache of 16 MiB.
 pub(crate) const SMALL: u64 = 64 << 10;

@@ -44,6 +44,11 @@ impl<'a> FilePath<'a> {
         Self(&self.0[..end])
     }
 
+    /// Returns whether this is the path of a folder, for which its index stands.
+    pub(super) fn is_folder(&self) -> bool {
+        self.0.is_empty() || self.0.ends_with('/')
+    }
+
     /// Returns the path relative to the root.
     pub(crate) fn as_str(&self) -> &'a str {
         self.0

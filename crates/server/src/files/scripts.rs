@@ -99,9 +99,8 @@ impl Files {
                 Err(status) => return Ok(Err(plain(status))),
             }
             // A script that comes about at this moment is no file either.
-            let is_folder = path.as_str().is_empty() || path.as_str().ends_with('/');
-            let named = if is_folder { INDEX_FILE } else { path.as_str() };
-            if scripts.contain(named) {
+            let named = path.is_folder().then_some(INDEX_FILE);
+            if scripts.contain(named.unwrap_or(path.as_str())) {
                 return Err(NoFile::Missing);
             }
         }
@@ -134,7 +133,7 @@ impl Files {
                 }));
             }
         }
-        if text.is_empty() || text.ends_with('/') {
+        if path.is_folder() {
             for suffix in &scripts.suffixes {
                 let index = format!("/{text}{INDEX}{suffix}");
                 let Ok(index) = FilePath::of_decoded(&index) else {

@@ -12,6 +12,7 @@ use super::cache::{Cache, Entry, Key, What};
 use super::load::{self, Loaded};
 use super::permits::Permits;
 use super::reads::{ReadPermit, Reads};
+use crate::coding::gates::Coders;
 use crate::limits::log_limiter::{self, LogLimits};
 use crate::site::Guard;
 
@@ -22,6 +23,7 @@ pub(super) struct FilesState {
     pub(super) open: Permits,
     pub(super) log_limits: LogLimits,
     pub(super) guard: Arc<Guard>,
+    pub(super) coders: Arc<Coders>,
 }
 
 impl Collector for FilesState {

@@ -1,4 +1,5 @@
 mod buffer;
+mod coded;
 mod given_back;
 mod hung;
 mod pieces;
@@ -30,7 +31,7 @@ impl Fixture {
         fs::create_dir(folder.path().join("root")).unwrap();
         Self {
             folder,
-            files: Files::new(1 << 20, Arc::default()),
+            files: Files::new(1 << 20, Arc::default(), coders()),
         }
     }
 
@@ -104,6 +105,10 @@ impl Fixture {
             tokio::task::yield_now().await;
         }
     }
+}
+
+fn coders() -> Arc<Coders> {
+    Arc::new(Coders::new())
 }
 
 fn root(text: &str) -> Root {

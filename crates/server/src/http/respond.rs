@@ -17,6 +17,7 @@ use hyper::body::{Body as _, Incoming};
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::{HostName, Tenant};
 
+use crate::coding::gates::Coders;
 use crate::connection::request::RequestContext;
 use crate::files::{Asked, Files, Folder, OpenFiles, Opener};
 use crate::limits::in_flight::RequestGate;
@@ -54,7 +55,7 @@ impl Responder {
     #[must_use]
     pub fn new(cache: usize, guard: Arc<Guard>) -> Self {
         Self {
-            files: Files::new(cache, guard),
+            files: Files::new(cache, guard, Arc::new(Coders::new())),
             gates: Gates {
                 rates: Rates::new(),
                 in_flight: RequestGate::new(),
