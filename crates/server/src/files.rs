@@ -5,6 +5,7 @@ mod cache;
 mod coded;
 mod conditional;
 mod head;
+mod index;
 mod kind;
 mod load;
 mod mounts;
@@ -65,7 +66,8 @@ impl Files {
     }
 
     /// Answers a request for a file of a folder: for the file of the request's path, or
-    /// the first of the paths that its rule tries.
+    /// the first of the paths that its rule tries. The rule may name the files that stand for
+    /// a folder.
     pub(crate) async fn respond(
         &self,
         folder: Folder<'_>,
@@ -77,7 +79,7 @@ impl Files {
         }
         let path = match FilePath::parse(asked.rewritten) {
             Err(StatusCode::BAD_REQUEST) => return plain(StatusCode::BAD_REQUEST),
-            _ if !asked.tried().is_empty() => {
+            _ if !asked.tried().is_empty() || !asked.index().is_empty() => {
                 // Boxed: requests that try nothing have no room for it.
                 let first = Box::pin(self.find_script(folder, asked, None, open));
                 return first.await.expect_err("no script was looked for");
@@ -280,6 +282,11 @@ impl Asked<'_> {
     /// Returns the paths that the rule tries; none for the request's own.
     fn tried(&self) -> &[Candidate] {
         self.options.map_or(&[], |options| &options.try_files)
+    }
+
+    /// Returns the names of files that stand for a folder; none for the usual ones.
+    fn index(&self) -> &[Box<str>] {
+        self.options.map_or(&[], |options| &options.index)
     }
 
     /// Returns the rules for `Cache-Control`.

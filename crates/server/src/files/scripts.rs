@@ -18,6 +18,14 @@ pub(crate) struct ScriptPath {
 }
 
 impl ScriptPath {
+    /// Returns the path of a script without a rest behind it.
+    pub(super) fn of_file(path: &FilePath<'_>) -> Self {
+        Self {
+            file: path.as_str().into(),
+            info: Box::default(),
+        }
+    }
+
     /// Returns the path by which clients ask for the script: what the rule took off the
     /// request's path stands before it, and what it added does not.
     pub(crate) fn name(&self, rule: &Rule) -> String {
@@ -40,7 +48,8 @@ impl Files {
     ///
     /// 1. the first segment with the name of a script that is a regular file; the rest of
     ///    the path is the script's;
-    /// 2. for a folder, its script `index`;
+    /// 2. for a folder, the first file or script of the rule's `index`; without that, its
+    ///    script `index`;
     /// 3. a file, which is never one with the name of a script.
     ///
     /// A directory without a slash at its end is nothing, except as the request's own path,
@@ -92,35 +101,54 @@ impl Files {
         scripts: Option<&Scripts>,
         open: Opener<'_>,
     ) -> Result<Result<ScriptPath, Response<Body>>, NoFile> {
+        let has_index = path.is_folder() && !asked.index().is_empty();
         if let Some(scripts) = scripts {
-            match self.script(folder, path, scripts).await {
+            match self.script(folder, path, scripts, !has_index).await {
                 Ok(Some(script)) => return Ok(Ok(script)),
                 Ok(None) => {}
                 Err(status) => return Ok(Err(plain(status))),
             }
-            // A script that comes about at this moment is no file either.
-            let named = path.is_folder().then_some(INDEX_FILE);
-            if scripts.contain(named.unwrap_or(path.as_str())) {
-                return Err(NoFile::Missing);
-            }
         }
+        if has_index {
+            let first = self.serve_index(folder, asked, path, scripts, open);
+            // Boxed: paths of files have no room for it.
+            return Box::pin(first).await;
+        }
+        // A script that comes about at this moment is no file either.
+        let named = path.is_folder().then_some(INDEX_FILE);
+        let named = named.unwrap_or(path.as_str());
+        if scripts.is_some_and(|scripts| scripts.contain(named)) {
+            return Err(NoFile::Missing);
+        }
+        self.file(folder, asked, path, open).await.map(Err)
+    }
+
+    /// Answers with the file of a path, if the method reads.
+    pub(super) async fn file(
+        &self,
+        folder: Folder<'_>,
+        asked: &Asked<'_>,
+        path: &FilePath<'_>,
+        open: Opener<'_>,
+    ) -> Result<Response<Body>, NoFile> {
         if !is_read(&asked.head.method) {
             // Only what is there may be asked for in the wrong way.
             return match self.find(folder, path, Form::Plain, true).await {
                 Found::Entry(entry) if matches!(entry.what, What::Missing) => Err(NoFile::Missing),
-                _ => Ok(Err(method_not_allowed("GET, HEAD"))),
+                _ => Ok(method_not_allowed("GET, HEAD")),
             };
         }
-        let served = self.serve(folder, asked, path, open).await;
-        served.map(Err)
+        self.serve(folder, asked, path, open).await
     }
 
     /// Returns the script of a path; none if no segment is the name of a script that is there.
+    /// For a folder it may be the usual one.
     async fn script(
         &self,
         folder: Folder<'_>,
         path: &FilePath<'_>,
         scripts: &Scripts,
+        has_usual: bool,
     ) -> Result<Option<ScriptPath>, StatusCode> {
         let text = path.as_str();
         let ends = memchr::memchr_iter(b'/', text.as_bytes()).chain([text.len()]);
@@ -133,17 +161,14 @@ impl Files {
                 }));
             }
         }
-        if path.is_folder() {
+        if has_usual && path.is_folder() {
             for suffix in &scripts.suffixes {
                 let index = format!("/{text}{INDEX}{suffix}");
                 let Ok(index) = FilePath::of_decoded(&index) else {
                     continue;
                 };
                 if self.is_script(folder, &index).await? {
-                    return Ok(Some(ScriptPath {
-                        file: index.as_str().into(),
-                        info: Box::default(),
-                    }));
+                    return Ok(Some(ScriptPath::of_file(&index)));
                 }
             }
         }
@@ -151,7 +176,11 @@ impl Files {
     }
 
     /// Returns whether a path is a regular file.
-    async fn is_script(&self, folder: Folder<'_>, path: &FilePath<'_>) -> Result<bool, StatusCode> {
+    pub(super) async fn is_script(
+        &self,
+        folder: Folder<'_>,
+        path: &FilePath<'_>,
+    ) -> Result<bool, StatusCode> {
         match self.find(folder, path, Form::Script, true).await {
             Found::Entry(entry) => Ok(matches!(entry.what, What::Script)),
             Found::Refused(status) => Err(status),

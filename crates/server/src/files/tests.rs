@@ -2,6 +2,7 @@ mod buffer;
 mod coded;
 mod given_back;
 mod hung;
+mod index;
 mod pieces;
 mod swapped;
 

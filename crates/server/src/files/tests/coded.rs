@@ -10,10 +10,10 @@ use http::header::{
 use super::*;
 use crate::site::{Coding, Compress, MediaRange};
 
-struct Answer {
-    status: StatusCode,
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
     fields: http::HeaderMap,
-    body: Vec<u8>,
+    pub(super) body: Vec<u8>,
 }
 
 impl Answer {
@@ -32,7 +32,7 @@ impl Answer {
 }
 
 impl Fixture {
-    async fn ask(&self, options: &RuleOptions, path: &str, accept: &str) -> Answer {
+    pub(super) async fn ask(&self, options: &RuleOptions, path: &str, accept: &str) -> Answer {
         let request = Request::get(path).header(ACCEPT_ENCODING, accept);
         self.ask_with(options, request).await
     }
