@@ -4,9 +4,12 @@ use std::ops::Range;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, RANGE};
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE,
+    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, LAST_MODIFIED, RANGE, TRAILER,
+};
 use http::request::Parts;
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 
 use super::Asked;
 use super::conditional::{Validators, Verdict, evaluate, range_applies};
@@ -89,7 +92,8 @@ fn respond(
 }
 
 /// Replaces the content of an error by that of a page. The status stays, and so
-/// does what the error says beside its content.
+/// does what the error says beside its content. Of an upstream's error goes what tells of
+/// the content that it had.
 pub(crate) fn page(
     error: Response<Body>,
     is_head: bool,
@@ -97,6 +101,9 @@ pub(crate) fn page(
     body: impl FnOnce() -> Body,
 ) -> Response<Body> {
     let mut response = error.map(|_| if is_head { Body::empty() } else { body() });
+    for name in OF_CONTENT {
+        response.headers_mut().remove(name);
+    }
     for name in [CONTENT_TYPE, CONTENT_LENGTH] {
         if let Some(value) = head.headers.get(&name) {
             response.headers_mut().insert(name, value.clone());
@@ -123,6 +130,7 @@ fn not_modified_headers(head: &Head) -> HeaderMap {
     let mut headers = head.headers.clone();
     headers.remove(CONTENT_LENGTH);
     headers.remove(CONTENT_TYPE);
+    headers.remove(CONTENT_ENCODING);
     headers
 }
 
@@ -145,3 +153,14 @@ fn unsatisfiable(head: &Head) -> Response<Body> {
 fn text(value: &str) -> HeaderValue {
     HeaderValue::from_str(value).expect("digits are visible ASCII")
 }
+
+/// Fields that tell of an error's content, or announce what follows it.
+const OF_CONTENT: [HeaderName; 7] = [
+    ACCEPT_RANGES,
+    CONTENT_DISPOSITION,
+    CONTENT_ENCODING,
+    CONTENT_LANGUAGE,
+    ETAG,
+    LAST_MODIFIED,
+    TRAILER,
+];

@@ -51,7 +51,11 @@ impl Files {
 /// Returns the path of a status's page below the folder.
 fn name_of(status: StatusCode) -> Option<&'static str> {
     match status {
+        StatusCode::FORBIDDEN => Some("/403.html"),
         StatusCode::NOT_FOUND => Some("/404.html"),
+        StatusCode::PAYLOAD_TOO_LARGE => Some("/413.html"),
+        StatusCode::TOO_MANY_REQUESTS => Some("/429.html"),
+        StatusCode::INTERNAL_SERVER_ERROR => Some("/500.html"),
         StatusCode::BAD_GATEWAY => Some("/502.html"),
         StatusCode::SERVICE_UNAVAILABLE => Some("/503.html"),
         StatusCode::GATEWAY_TIMEOUT => Some("/504.html"),

@@ -1,9 +1,10 @@
 //! Tests error pages.
 
 use http::Method;
+use http_body_util::{BodyExt, Full};
 
 use crate::common::upstream::Upstream;
-use crate::world::{BOTH, HOST, World};
+use crate::world::{Answer, BOTH, HOST, World};
 
 const PAGES: [(&str, &str); 5] = [
     ("errors/404.html", "no such page"),
@@ -69,6 +70,40 @@ async fn an_error_of_the_server_has_its_page() {
         assert_eq!(answer.field("content-length").unwrap(), "12");
         let answer = client.send(Method::POST, "/later", &[]).await;
         assert_eq!((answer.status, &*answer.body), (503, "come back later"));
+    }
+}
+
+#[tokio::test]
+async fn each_status_has_its_page() {
+    let statuses = [403, 404, 413, 429, 500, 502, 503, 504];
+    let paths = statuses.map(|status| format!(r#"{{"path": "/{status}", "status": {status}}}"#));
+    let site = format!(
+        r#"{{
+            "status": 410, "errors": "FOLDER",
+            "paths": [
+                {}, {{"path": "/denied", "status": 410, "deny": ["127.0.0.0/8"]}},
+                {{"path": "/long", "upstream": "http://127.0.0.1:1", "body_limit": "1B"}}
+            ]
+        }}"#,
+        paths.join(", ")
+    );
+    let pages = statuses.map(|status| (format!("{status}.html"), format!("page of {status}")));
+    let pages = pages.each_ref().map(|(name, text)| (&**name, &**text));
+    let world = World::new(&site, &pages);
+    for version in BOTH {
+        let mut client = world.connect(version, HOST).await;
+        for status in statuses {
+            let answer = client.get(&format!("/{status}")).await;
+            let page = format!("page of {status}");
+            assert_eq!((answer.status, answer.body), (status, page));
+        }
+        let answer = client.get("/denied").await;
+        assert_eq!((answer.status, &*answer.body), (403, "page of 403"));
+        let body = Full::from("too long").map_err(|never| match never {});
+        let answer = client.begin(Method::POST, "/long", &[], body.boxed());
+        let answer = Answer::of(answer.await.unwrap()).await.unwrap();
+        assert_eq!((answer.status, &*answer.body), (413, "page of 413"));
+        assert_eq!(client.get("/").await.body, "410 Gone\n");
     }
 }
 
