@@ -89,10 +89,12 @@
 //!    │              http/respond/admission.rs, limits/in_flight.rs and limits/rates.rs let the
 //!    │              request pass, and http/respond/passwords.rs its user; then it is answered;
 //!    │              files/page.rs has error pages; http/respond/fields.rs changes the
-//!    │              answer's fields
+//!    │              answer's fields; http/respond/coding.rs compresses it, by encoders of
+//!    │              coding/gates.rs
 //!    │
 //!    ├─ files.rs      files below a root; site/guard.rs says which roots, site/open.rs
 //!    │                opens them; files/reads.rs shares reads out;
+//!    │                files/coded.rs takes a precompressed copy, or compresses a small file;
 //!    │                files/scripts.rs takes the first of several, and finds
 //!    │                those that a FastCGI server runs
 //!    ├─ upstream.rs   other servers and FastCGI: see "The way to an upstream";
@@ -103,7 +105,6 @@
 #![deny(unsafe_code)]
 
 mod cgi;
-#[cfg_attr(not(test), expect(dead_code, reason = "files and answers will use it"))]
 mod coding;
 mod connection;
 mod error;

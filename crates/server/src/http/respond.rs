@@ -11,12 +11,14 @@ mod scripts;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::{HostName, Tenant};
 
+use crate::coding::accept::Accepted;
 use crate::coding::gates::Coders;
 use crate::connection::request::RequestContext;
 use crate::files::{Asked, Files, Folder, OpenFiles, Opener};
@@ -27,6 +29,7 @@ use crate::observe::metrics::RequestRefusal;
 use crate::site::body::{Body, is_read, not_allowed, plain};
 use crate::site::{Action, Guard, NoRule, Refusals, Root, Rule, RuleOptions, Site, SitePath};
 use crate::upstream::{self, ForwardTo, Recipient};
+use coding::Wish;
 use pass_on::pass_on;
 use passwords::Passwords;
 pub(crate) use passwords::threads as password_threads;
@@ -37,6 +40,7 @@ pub(crate) use passwords::threads as password_threads;
 pub struct Responder {
     files: Files,
     gates: Gates,
+    coders: Arc<Coders>,
 }
 
 /// What rules ask before they take a request.
@@ -54,13 +58,15 @@ impl Responder {
     /// serves no file that `guard` refuses.
     #[must_use]
     pub fn new(cache: usize, guard: Arc<Guard>) -> Self {
+        let coders = Arc::new(Coders::new());
         Self {
-            files: Files::new(cache, guard, Arc::new(Coders::new())),
+            files: Files::new(cache, guard, Arc::clone(&coders)),
             gates: Gates {
                 rates: Rates::new(),
                 in_flight: RequestGate::new(),
                 passwords: Passwords::new(),
             },
+            coders,
         }
     }
 
@@ -91,8 +97,9 @@ impl Responder {
     /// 2. finds its rule: 404 if there is none, 405 if there is none for the method;
     /// 3. asks the rule whether it takes the request: 401, 403, 413, 429 or 503;
     /// 4. answers as the rule says;
-    /// 5. replaces the content of an error of ours by the rule's page;
-    /// 6. changes the answer's fields.
+    /// 5. replaces the content of an error by the rule's page;
+    /// 6. changes the answer's fields;
+    /// 7. compresses it.
     async fn answer(
         &self,
         context: &RequestContext<'_>,
@@ -115,7 +122,8 @@ impl Responder {
                 return Ok(without_rule(none));
             }
         };
-        let method = (head.method == Method::HEAD, is_read(&head.method));
+        let accepted = coding::accepted(rule.options.as_deref(), &head.headers);
+        let wanted = (head.method == Method::HEAD, is_read(&head.method), accepted);
         let length = body.as_ref().map_or(0, |body| body.size_hint().lower());
         let asked = (&head.headers, length);
         let admitted = admission::admit(context, &self.gates, rule, asked).await;
@@ -158,7 +166,7 @@ impl Responder {
         let Some(options) = &rule.options else {
             return Ok(response);
         };
-        let finished = self.finish(context, options, method, author, response);
+        let finished = self.finish(context, options, wanted, author, response);
         let mut response = finished.await;
         if let Some(permit) = admitted.ok().and_then(|admitted| admitted.in_flight) {
             response.extensions_mut().insert(permit);
@@ -171,12 +179,18 @@ impl Responder {
         &self,
         context: &RequestContext<'_>,
         options: &RuleOptions,
-        (is_head, is_read): (bool, bool),
+        (is_head, is_read, accepted): (bool, bool, Option<Accepted>),
         author: Author,
         mut response: Response<Body>,
     ) -> Response<Body> {
+        let has_page = response.status().as_u16() >= 400
+            && match author {
+                Author::Server => true,
+                Author::Site => false,
+                Author::Upstream => options.upstream_errors && !is_grpc(&response),
+            };
         match (author, &options.errors) {
-            (Author::Server, Some(root)) if response.status().as_u16() >= 400 => {
+            (_, Some(root)) if has_page => {
                 let open = context.opener();
                 let folder = folder_of(root, context);
                 let page = self.files.page(folder, is_head, response, open);
@@ -187,7 +201,17 @@ impl Responder {
             (Author::Server | Author::Site, _) => {}
         }
         fields::change(&mut response, options, &context.fill());
-        coding::code(response)
+        if let (Some(compress), Some(accepted)) = (&options.compress, accepted) {
+            let wish = Wish {
+                compress,
+                accepted,
+                is_head,
+                author,
+            };
+            // Boxed: answers that are not compressed have no room for it.
+            response = Box::pin(coding::code(context, &self.coders, wish, response)).await;
+        }
+        response
     }
 
     /// Answers a request to `host`, which has no tenant, that needs nothing of its
@@ -302,6 +326,12 @@ fn folder_of<'a>(root: &'a Root, context: &RequestContext<'a>) -> Folder<'a> {
         host: context.site_host,
         tenant: context.tenant,
     }
+}
+
+/// Returns whether an answer is one of gRPC, whose clients read no page.
+fn is_grpc(response: &Response<Body>) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
 /// Returns whether a method asks for the request itself: the answer would show a client

@@ -1,10 +1,340 @@
-//! Content coding of answers.
+//! Compresses answers on their way to the client.
 
-use http::Response;
+use std::sync::Arc;
 
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
+    ETAG, SET_COOKIE, VARY,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http_body_util::BodyExt as _;
+
+use super::Author;
+use crate::coding::accept::Accepted;
+use crate::coding::encode::LEAST;
+use crate::coding::gates::Coders;
+use crate::coding::stream::Coded;
+use crate::coding::{BY_CODING, Chosen, forbids_transform};
+use crate::connection::request::RequestContext;
 use crate::site::body::Body;
+use crate::site::{Coding, Compress, RuleOptions};
 
-/// Codes an answer, once its fields are what the client gets.
-pub(super) fn code(response: Response<Body>) -> Response<Body> {
-    response
+/// What a rule and a request want of an answer.
+#[derive(Clone, Copy)]
+pub(super) struct Wish<'a> {
+    pub(super) compress: &'a Compress,
+    pub(super) accepted: Accepted,
+    pub(super) is_head: bool,
+    pub(super) author: Author,
+}
+
+/// Reads the codings that a client takes; none if the rule compresses nothing.
+pub(super) fn accepted(options: Option<&RuleOptions>, fields: &HeaderMap) -> Option<Accepted> {
+    options?.compress.as_ref()?;
+    Some(Accepted::of(fields))
+}
+
+/// Compresses an answer, once its fields are what the client gets:
+///
+/// 1. one that may not be compressed stays as it is;
+/// 2. `Vary` names the field that chooses the coding, also if none is chosen;
+/// 3. a body in memory is compressed as the client likes best, if it gets smaller;
+/// 4. another body is compressed by gzip while it is sent, if the client's network may have
+///    one more encoder. The head that a HEAD gets then tells of neither length nor coding.
+pub(super) async fn code(
+    context: &RequestContext<'_>,
+    coders: &Arc<Coders>,
+    wish: Wish<'_>,
+    mut response: Response<Body>,
+) -> Response<Body> {
+    let is_chosen = response.extensions_mut().remove::<Chosen>().is_some();
+    if is_chosen || !wish.allows(&response) {
+        return response;
+    }
+    vary(response.headers_mut());
+    let Some(coding) = wish.accepted.first(&wish.compress.codings) else {
+        return response;
+    };
+    if response.status() == StatusCode::NOT_MODIFIED {
+        weaken(response.headers_mut());
+        return response;
+    }
+    let in_memory = response.body().in_memory();
+    if wish.length(&response).is_some_and(|length| length < LEAST) {
+        return response;
+    }
+    if in_memory.is_some_and(|length| (1..=MAX_WHOLE).contains(&length)) {
+        return send_whole(context, coders, (wish, coding), response).await;
+    }
+    if wish.is_head {
+        // How a GET would be compressed is not known without its body.
+        unmark(response.headers_mut());
+        return response;
+    }
+    // A stream of br takes MiB of memory.
+    let takes_gzip = wish.accepted.first(&[Coding::Gzip]).is_some();
+    if !takes_gzip || !wish.compress.codings.contains(&Coding::Gzip) {
+        return response;
+    }
+    let level = wish.compress.level;
+    let Some(encoder) = coders.try_encoder(context.client.into(), level) else {
+        return response;
+    };
+    mark(response.headers_mut(), Coding::Gzip);
+    let tenant = context.tenant.clone();
+    response.map(|body| Body::passing(Coded::new(body, encoder, Arc::clone(coders), tenant)))
+}
+
+/// Answers with a body that is whole in memory. Over HTTP/2 what is made of it counts as
+/// held until the client takes it, as the body itself did.
+async fn send_whole(
+    context: &RequestContext<'_>,
+    coders: &Arc<Coders>,
+    (wish, coding): (Wish<'_>, Coding),
+    response: Response<Body>,
+) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    let body = body.collect().await.expect("a body in memory").to_bytes();
+    let coded = coders.whole(context.tenant, coding, wish.compress.level, body.clone());
+    let Some(coded) = coded.await.map(Bytes::from) else {
+        return Response::from_parts(head, body.into());
+    };
+    mark(&mut head.headers, coding);
+    head.headers.insert(CONTENT_LENGTH, coded.len().into());
+    let coded = match context.connection.timeouts.held() {
+        Some(held) => held.count_piece(coded, true),
+        None => coded,
+    };
+    Response::from_parts(head, coded.into())
+}
+
+impl Wish<'_> {
+    /// Returns whether an answer may be compressed, for a client that takes it so.
+    fn allows(&self, response: &Response<Body>) -> bool {
+        let (status, fields) = (response.status(), response.headers());
+        let is_identity = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(IDENTITY);
+        let is_whole = !status.is_informational() && !WITHOUT_WHOLE.contains(&status);
+        is_whole
+            && fields.get_all(CONTENT_ENCODING).iter().all(is_identity)
+            && !fields.contains_key(CONTENT_RANGE)
+            && !fields.get_all(CACHE_CONTROL).iter().any(forbids_transform)
+            && (self.author != Author::Upstream || self.compress.upstream)
+            && (!fields.contains_key(SET_COOKIE) || self.compress.cookies)
+            && (status == StatusCode::NOT_MODIFIED || self.allows_type(fields))
+    }
+
+    fn allows_type(&self, fields: &HeaderMap) -> bool {
+        let kind = fields.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        kind.is_some_and(|kind| {
+            let begins = |message: &&str| {
+                let start = kind.get(..message.len());
+                start.is_some_and(|start| start.eq_ignore_ascii_case(message))
+            };
+            self.compress.takes(kind) && !MESSAGES.iter().any(begins)
+        })
+    }
+
+    /// Returns the length of the body, for a HEAD of the one that a GET would get.
+    fn length(&self, response: &Response<Body>) -> Option<usize> {
+        let told = response.headers().get(CONTENT_LENGTH);
+        let told = told.and_then(|length| length.to_str().ok()?.parse().ok());
+        let in_memory = response.body().in_memory().filter(|_| !self.is_head);
+        in_memory.or(told).and_then(|length| usize::try_from(length).ok())
+    }
+}
+
+/// Changes the fields of an answer to those of its body in a coding.
+fn mark(fields: &mut HeaderMap, coding: Coding) {
+    unmark(fields);
+    fields.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.as_str()));
+}
+
+/// Removes what an answer tells of its body without a coding.
+fn unmark(fields: &mut HeaderMap) {
+    for name in OF_IDENTITY {
+        fields.remove(name);
+    }
+    weaken(fields);
+}
+
+/// Adds the field that chooses the coding to `Vary`.
+fn vary(fields: &mut HeaderMap) {
+    let is_there = fields.get_all(VARY).iter().any(|value| {
+        let mut names = value.as_bytes().split(|byte| *byte == b',');
+        names.any(|name| {
+            let name = name.trim_ascii();
+            name == b"*" || name.eq_ignore_ascii_case(BY_CODING.as_bytes())
+        })
+    });
+    if !is_there {
+        fields.append(VARY, BY_CODING);
+    }
+}
+
+/// Makes a strong entity tag weak: the same bytes have it no more.
+fn weaken(fields: &mut HeaderMap) {
+    let strong = fields.get(ETAG).map(HeaderValue::as_bytes);
+    let Some(strong) = strong.filter(|tag| tag.starts_with(b"\"")) else {
+        return;
+    };
+    let weak = HeaderValue::from_bytes(&[&b"W/"[..], strong].concat());
+    fields.insert(ETAG, weak.expect("a value with two letters more"));
+}
+
+/// Statuses without a body, or with a part of one.
+const WITHOUT_WHOLE: [StatusCode; 3] = [
+    StatusCode::NO_CONTENT,
+    StatusCode::RESET_CONTENT,
+    StatusCode::PARTIAL_CONTENT,
+];
+const IDENTITY: &[u8] = b"identity";
+/// Media types of messages that clients read one by one, also by the beginning of their name.
+const MESSAGES: [&str; 3] = [
+    "text/event-stream",
+    "application/grpc",
+    "multipart/x-mixed-replace",
+];
+/// Fields that tell of the body as it was.
+const OF_IDENTITY: [HeaderName; 6] = [
+    ACCEPT_RANGES,
+    CONTENT_LENGTH,
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("content-md5"),
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("repr-digest"),
+];
+/// Bytes of the largest body that is compressed as a whole.
+const MAX_WHOLE: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(status: u16, fields: &[(&str, &'static str)], body: &str) -> Response<Body> {
+        let mut response = Response::new(Body::from(Bytes::from(body.to_owned())));
+        *response.status_mut() = StatusCode::from_u16(status).unwrap();
+        for (name, value) in fields {
+            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            let value = HeaderValue::from_static(value);
+            response.headers_mut().append(name, value);
+        }
+        response
+    }
+
+    fn compress() -> Compress {
+        Compress {
+            codings: [Coding::Br, Coding::Gzip].into(),
+            types: Box::default(),
+            level: 4,
+            upstream: false,
+            cookies: false,
+        }
+    }
+
+    fn wish(compress: &Compress, author: Author) -> Wish<'_> {
+        Wish {
+            compress,
+            accepted: Accepted::default(),
+            is_head: false,
+            author,
+        }
+    }
+
+    #[test]
+    fn what_may_be_compressed() {
+        let html = ("content-type", "text/html");
+        let table: &[(u16, &[(&str, &'static str)], bool)] = &[
+            (200, &[html], true),
+            (404, &[html], true),
+            (304, &[], true),
+            (304, &[html, ("set-cookie", "a=b")], false),
+            (200, &[], false),
+            (200, &[("content-type", "image/png")], false),
+            (101, &[html], false),
+            (103, &[html], false),
+            (204, &[html], false),
+            (205, &[html], false),
+            (206, &[html], false),
+            (200, &[html, ("content-range", "bytes 0-1/2")], false),
+            (200, &[html, ("content-encoding", "gzip")], false),
+            (200, &[html, ("content-encoding", "Identity")], true),
+            (200, &[html, ("content-encoding", "identity"), ("content-encoding", "br")], false),
+            (200, &[html, ("cache-control", "max-age=1, no-transform")], false),
+            (200, &[html, ("cache-control", "public"), ("cache-control", "No-Transform")], false),
+            (200, &[html, ("cache-control", "x=\"no-transform\"")], true),
+            (200, &[html, ("set-cookie", "a=b")], false),
+            (200, &[("content-type", "text/event-stream")], false),
+            (200, &[("content-type", "Text/Event-Stream;charset=utf-8")], false),
+            (200, &[("content-type", "application/grpc+json")], false),
+            (200, &[("content-type", "multipart/x-mixed-replace;boundary=a")], false),
+        ];
+        let mut compress = compress();
+        for (status, fields, expected) in table {
+            let response = response(*status, fields, "");
+            let allows = |compress, author| wish(compress, author).allows(&response);
+            assert_eq!(allows(&compress, Author::Server), *expected, "{status} {fields:?}");
+            assert!(!allows(&compress, Author::Upstream), "{status} {fields:?}");
+        }
+        (compress.upstream, compress.cookies) = (true, true);
+        let response = response(200, &[html, ("set-cookie", "a=b")], "");
+        assert!(wish(&compress, Author::Upstream).allows(&response));
+        // Listed or not, messages are not joined.
+        compress.types = [crate::site::MediaRange::Any].into();
+        for kind in MESSAGES {
+            let response = super::tests::response(200, &[("content-type", kind)], "");
+            assert!(!wish(&compress, Author::Server).allows(&response), "{kind}");
+        }
+    }
+
+    #[test]
+    fn fields_tell_of_the_coded_body() {
+        let fields = [
+            ("etag", "\"a\""),
+            ("accept-ranges", "bytes"),
+            ("content-length", "5"),
+            ("content-md5", "a"),
+            ("digest", "a"),
+            ("content-digest", "a"),
+            ("repr-digest", "a"),
+            ("content-encoding", "identity"),
+            ("x-other", "a"),
+        ];
+        let mut response = response(200, &fields, "");
+        mark(response.headers_mut(), Coding::Gzip);
+        let left: Vec<_> = response.headers().iter().collect();
+        assert_eq!(left.len(), 3, "{left:?}");
+        assert_eq!(response.headers()[ETAG], "W/\"a\"");
+        assert_eq!(response.headers()[CONTENT_ENCODING], "gzip");
+        weaken(response.headers_mut());
+        assert_eq!(response.headers()[ETAG], "W/\"a\"");
+    }
+
+    #[test]
+    fn vary_names_the_field_once() {
+        for (values, expected) in [
+            (&[][..], &["Accept-Encoding"][..]),
+            (&["Origin"], &["Origin", "Accept-Encoding"]),
+            (&["Origin, accept-encoding"], &["Origin, accept-encoding"]),
+            (&["a", "*"], &["a", "*"]),
+        ] {
+            let fields: Vec<_> = values.iter().map(|value| ("vary", *value)).collect();
+            let mut response = response(200, &fields, "");
+            vary(response.headers_mut());
+            let values = response.headers().get_all(VARY).iter();
+            assert!(values.eq(expected.iter().copied()), "{expected:?}");
+        }
+    }
+
+    #[test]
+    fn a_head_has_the_length_that_it_tells() {
+        let compress = compress();
+        let told = response(200, &[("content-length", "5000")], "");
+        let mut wish = wish(&compress, Author::Server);
+        wish.is_head = true;
+        assert_eq!(wish.length(&told), Some(5000));
+        assert_eq!(wish.length(&response(200, &[], "")), None);
+        wish.is_head = false;
+        assert_eq!(wish.length(&response(200, &[], "body")), Some(4));
+    }
 }
