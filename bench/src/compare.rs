@@ -5,6 +5,7 @@ mod apache;
 mod browsers;
 mod catalog;
 mod client;
+mod codings;
 mod condition;
 mod counters;
 mod creation;

@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use super::server::{LARGE_FILE, PAGE, PROGRAM};
+use super::server::{LARGE_FILE, PROGRAM};
 use super::tied;
 use sekisho_bench::accounting::own_cpu;
 use sekisho_bench::load::Outcome;
@@ -31,6 +31,8 @@ pub(crate) struct Load {
     pub(crate) warmup: u64,
     /// Field of each request beside its host, if there is one.
     pub(crate) field: Option<&'static str>,
+    /// Path of requests, unless the work has one of its own.
+    pub(crate) page: &'static str,
     pub(crate) work: Work,
 }
 
@@ -151,7 +153,7 @@ impl Load {
             Work::Downloads { .. } => LARGE_FILE,
             Work::Echoes { .. } => "/ws",
             Work::FirstByte { .. } | Work::Programs { .. } => PROGRAM,
-            _ => PAGE,
+            _ => self.page,
         }
     }
 

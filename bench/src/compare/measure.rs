@@ -277,6 +277,7 @@ impl<'a> Subject<'a> {
             start: self.walked % hosts,
             warmup,
             field: self.row.field(),
+            page: self.row.page(),
             work,
         };
         self.walked += (warmup + load.operations()) as usize;

@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use super::codings;
 use super::php;
+use super::rows::Texts;
 use super::upstreams::KEPT;
 use crate::fixtures::{Folder, host_name};
 use crate::upstream;
@@ -42,6 +44,8 @@ pub(crate) struct Nginx<'a> {
     pub(crate) scripts: Option<(PathBuf, bool)>,
     /// File of users whose password each request needs, if there is one.
     pub(crate) users: Option<PathBuf>,
+    /// Text that clients get in gzip, if there is one.
+    pub(crate) texts: Option<Texts>,
     pub(crate) http2: bool,
     /// Key exchange groups, in OpenSSL's names.
     pub(crate) groups: &'static str,
@@ -77,6 +81,9 @@ impl Nginx<'_> {
                 text,
                 "    auth_basic bench;\n    auth_basic_user_file {users};"
             );
+        }
+        if let Some(texts) = self.texts {
+            text.push_str(codings::nginx_directives(texts));
         }
         self.add_scripts(&mut text);
         self.add_servers(&mut text);
@@ -264,6 +271,7 @@ mod tests {
             upstreams: None,
             scripts: None,
             users: None,
+            texts: None,
             http2: false,
             groups: "X25519",
         };
@@ -284,6 +292,9 @@ mod tests {
         ] {
             assert!(!text.contains(name), "{name}");
         }
+        assert!(!text.contains("gzip"));
+        nginx.texts = Some(Texts::Compressed);
+        assert!(nginx.config().contains("gzip_comp_level 1;"));
         nginx.users = Some("/users".into());
         assert!(nginx.config().contains("auth_basic_user_file /users;"));
         nginx.certificates = Certificates::Variable;

@@ -7,11 +7,12 @@ mod goal;
 
 use std::time::Duration;
 
-pub(crate) use self::content::Content;
+pub(crate) use self::content::{Content, Texts};
 pub(crate) use self::goal::{Goal, Scale};
-use super::password;
 use super::sekisho::Store;
+use super::server::PAGE;
 use super::services::Service;
+use super::{codings, password};
 use crate::fixtures::KeyKind;
 use sekisho_bench::tls::{Group, Version};
 
@@ -119,14 +120,32 @@ impl Row {
             | Content::Upstreams(_)
             | Content::Tenants
             | Content::Scripts { .. }
-            | Content::Password => self.hosts,
+            | Content::Password
+            | Content::Texts(_) => self.hosts,
         };
         hosts.count(quick)
     }
 
-    /// Returns the field that all requests of the row have. Cases without a password have
-    /// it, too: their requests are as long.
+    /// Returns the field that all measured requests of the row have.
     pub(crate) fn field(&self) -> Option<&'static str> {
+        self.needed_field().or(self.texts().map(|_| codings::FIELD))
+    }
+
+    /// Returns the path of the row's page.
+    pub(crate) fn page(&self) -> &'static str {
+        self.texts().map_or(PAGE, codings::path)
+    }
+
+    fn texts(&self) -> Option<Texts> {
+        self.cases.iter().find_map(|case| match case.content {
+            Content::Texts(texts) => Some(texts),
+            _ => None,
+        })
+    }
+
+    /// Returns the field without which requests of the row are refused. Cases without a
+    /// password have it, too: their requests are as long.
+    pub(crate) fn needed_field(&self) -> Option<&'static str> {
         let asks = |case: &Case| case.content == Content::Password;
         self.cases.iter().any(asks).then_some(password::FIELD)
     }

@@ -190,6 +190,7 @@ impl Frame<'_> {
                 | Content::Roots
                 | Content::Scripts { .. }
                 | Content::Password
+                | Content::Texts(_)
                 | Content::Programs(_) => None,
             },
             scripts: match self.content {
@@ -197,6 +198,10 @@ impl Frame<'_> {
                 _ => None,
             },
             users: self.users()?,
+            texts: match self.content {
+                Content::Texts(texts) => Some(texts),
+                _ => None,
+            },
             http2: self.row.measure.is_http2(),
             groups: match self.group {
                 Group::X25519 | Group::P256 => "X25519:prime256v1",
@@ -349,7 +354,7 @@ impl Frame<'_> {
             authority: Folder(&self.fixture).root(),
             first_host: host_name(0),
             version: self.row.version,
-            field: self.row.field(),
+            field: self.row.needed_field(),
             bound,
             limit: match self.is_peer {
                 true => Some(limit::three_quarters()?),

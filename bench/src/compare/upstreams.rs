@@ -22,6 +22,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+use super::codings;
 use super::options::Options;
 use super::password;
 use super::php::{self, Php};
@@ -123,6 +124,7 @@ impl Upstreams {
             Content::Tenants => (2, self.proxied(0)?),
             Content::Scripts { keep } => (3, script(&workspace.php(), keep)),
             Content::Password => (3, password::site(&workspace.site())),
+            Content::Texts(texts) => (3, codings::site(&workspace.site(), texts)),
             Content::Programs(_) => (3, program(workspace, number)),
         };
         let json = json.to_string().into();

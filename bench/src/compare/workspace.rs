@@ -11,9 +11,10 @@ use anyhow::{Context, Result, bail, ensure};
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::codings;
 use super::hanging::Hanging;
 use super::options::{Binary, Options};
-use super::rows::Content;
+use super::rows::{Content, Texts};
 use super::sekisho::{Copies, Sekisho, Store};
 use super::server::{LARGE_FILE, PAGE_SIZE, PROGRAM};
 use super::services::Remote;
@@ -37,6 +38,7 @@ impl Workspace {
         write_program(&workspace.programs())?;
         fs::create_dir_all(workspace.log(""))?;
         fs::write(workspace.site().join("index.html"), page())?;
+        codings::write(&workspace.site())?;
         // Without blocks on the disk: its pages are read as zeros.
         let large = fs::File::create(workspace.site().join(&LARGE_FILE[1..]))?;
         large.set_len(LARGE as u64)?;
@@ -102,6 +104,8 @@ impl Workspace {
             Content::Scripts { keep: false } => format!("scripts-{hosts}"),
             Content::Scripts { keep: true } => format!("kept-scripts-{hosts}"),
             Content::Password => format!("password-{hosts}"),
+            Content::Texts(Texts::Precompressed) => format!("precompressed-{hosts}"),
+            Content::Texts(Texts::Compressed) => format!("compressed-{hosts}"),
             Content::Programs(_) => format!("programs-{hosts}"),
         };
         self.root.join("catalogs").join(name)

@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use super::{Load, Sample, Subject, Work};
 use crate::compare::rows::figure;
+use crate::compare::server::PAGE;
 use crate::compare::services::Service;
 use crate::fixtures::HOST_PATTERN;
 
@@ -50,6 +51,7 @@ impl Subject<'_> {
             start: 0,
             warmup: 0,
             field: None,
+            page: PAGE,
             work: Work::Herd { connections },
         }
     }

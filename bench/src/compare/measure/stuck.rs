@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::{Load, Sample, Subject, Work, walk};
 use crate::compare::rows::figure;
-use crate::compare::server::Server;
+use crate::compare::server::{PAGE, Server};
 use crate::compare::services::Stopped;
 use crate::fixtures::HOST_PATTERN;
 use sekisho_bench::load::Outcome;
@@ -58,6 +58,7 @@ impl Subject<'_> {
             start: 0,
             warmup: 2 * CACHED as u64,
             field: None,
+            page: PAGE,
             work: Work::Paced {
                 rate,
                 seconds,
@@ -124,6 +125,7 @@ impl Subject<'_> {
             start,
             warmup: 0,
             field: None,
+            page: PAGE,
             work,
             version: self.row.version,
             group: self.case.group,

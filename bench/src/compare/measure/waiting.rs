@@ -5,6 +5,7 @@ use tokio::time::sleep;
 
 use super::{IDLE, Sample, Subject, Work, growth, walk};
 use crate::compare::client::Load;
+use crate::compare::server::PAGE;
 use crate::fixtures::HOST_PATTERN;
 use sekisho_bench::accounting::Memory;
 
@@ -25,6 +26,7 @@ impl Subject<'_> {
             start: NEVER_WAIT,
             warmup: 0,
             field: None,
+            page: PAGE,
             work: Work::Hellos {
                 connections,
                 whole: self.case.hook.is_some(),

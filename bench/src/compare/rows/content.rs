@@ -21,6 +21,9 @@ pub(crate) enum Content {
     /// Files of a root in each host's record, behind a password of which the record has the
     /// hash. All hosts share one certificate.
     Password,
+    /// A text below a root in each host's record, which clients get in gzip. All hosts share
+    /// one certificate.
+    Texts(Texts),
     /// Files of a root in each host's record, and a CGI program below a path; the number of
     /// hosts. Those of sekisho share one certificate.
     Programs(Hosts),
@@ -33,8 +36,18 @@ impl Content {
             | Self::Roots
             | Self::Scripts { .. }
             | Self::Password
+            | Self::Texts(_)
             | Self::Programs(_) => false,
             Self::Upstreams(_) | Self::Tenants => true,
         }
     }
+}
+
+/// Text that clients get in gzip.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Texts {
+    /// 100 KB, a copy of which lies beside it.
+    Precompressed,
+    /// 20 KB, which servers compress.
+    Compressed,
 }

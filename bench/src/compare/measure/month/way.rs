@@ -171,6 +171,7 @@ mod tests {
             upstreams: None,
             scripts: None,
             users: None,
+            texts: None,
             http2: false,
             groups: "X25519",
         };
