@@ -121,8 +121,7 @@ mod upstream;
 /// Entry points for the fuzz targets; cargo-fuzz sets `cfg(fuzzing)`.
 #[cfg(fuzzing)]
 pub mod fuzzing {
-    pub use crate::coding::accept::accept_encoding;
-    pub use crate::coding::encode::coded_body;
+    pub use crate::coding::testing::{accept_encoding, coded_body};
     pub use crate::connection::proxy_protocol::proxy_header;
     pub use crate::site::{site_path, verify_password};
     pub use crate::tls::hello::client_hello;

@@ -6,94 +6,46 @@ use http::header::ACCEPT_ENCODING;
 use crate::site::Coding;
 
 /// Weights that a client gives to codings, in thousandths: 0 for one that it does not take.
+/// They stand in the order of [`Coding`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Accepted {
-    br: u16,
-    zstd: u16,
-    gzip: u16,
-}
+pub(crate) struct Accepted(pub(super) [u16; 3]);
 
 impl Accepted {
     /// Reads the fields of a request, in which all lines of `Accept-Encoding` are one list.
-    /// A malformed element is skipped, and of two for one coding the last counts. A client
+    /// A malformed element is skipped, and of two with one name the last counts. A client
     /// without the field takes no coding; nor does it take one that it likes less than
     /// `identity`. A client that refuses `identity` and all codings gets it all the same.
     pub(crate) fn of(fields: &HeaderMap) -> Self {
         let lines = fields.get_all(ACCEPT_ENCODING).iter();
         let elements = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
-        let mut listed = Listed::default();
+        let mut weights = [None; NAMES.len()];
         for (name, weight) in elements.take(MAX_ELEMENTS).filter_map(element) {
-            if let Some(place) = listed.place(name) {
-                *place = Some(weight);
+            let is_named = |known: &&str| name.eq_ignore_ascii_case(known.as_bytes());
+            if let Some(place) = NAMES.iter().position(is_named) {
+                weights[place] = Some(weight);
             }
         }
-        let least = listed.identity.unwrap_or(0);
-        let weight = |own: Option<u16>| {
-            let weight = own.or(listed.others).unwrap_or(0);
-            if weight < least { 0 } else { weight }
-        };
-        Self {
-            br: weight(listed.br),
-            zstd: weight(listed.zstd),
-            gzip: weight(listed.gzip),
-        }
+        let [br, zstd, gzip, x_gzip, identity, others] = weights;
+        let least = identity.unwrap_or(0);
+        Self([br, zstd, gzip.or(x_gzip)].map(|own| {
+            let weight = own.or(others).filter(|weight| *weight >= least);
+            weight.unwrap_or(0)
+        }))
     }
 
     /// Returns the coding that the client likes best, of equal ones the first. None if it
     /// takes none.
     pub(crate) fn first(self, of: &[Coding]) -> Option<Coding> {
-        let taken = of.iter().copied().filter(|coding| self.weight(*coding) > 0);
+        let weight = |coding: &Coding| self.0[*coding as usize];
+        let taken = of.iter().filter(|coding| weight(*coding) > 0);
         // Of equal ones, `max_by_key` returns the last.
-        taken.rev().max_by_key(|coding| self.weight(*coding))
+        taken.rev().max_by_key(|coding| weight(*coding)).copied()
     }
 
     /// Returns the weights without that of a coding, to find the next best.
     pub(crate) fn without(mut self, coding: Coding) -> Self {
-        match coding {
-            Coding::Br => self.br = 0,
-            Coding::Zstd => self.zstd = 0,
-            Coding::Gzip => self.gzip = 0,
-        }
+        self.0[coding as usize] = 0;
         self
-    }
-
-    fn weight(self, coding: Coding) -> u16 {
-        match coding {
-            Coding::Br => self.br,
-            Coding::Zstd => self.zstd,
-            Coding::Gzip => self.gzip,
-        }
-    }
-}
-
-/// Weights as a list names them.
-#[derive(Default)]
-struct Listed {
-    br: Option<u16>,
-    zstd: Option<u16>,
-    gzip: Option<u16>,
-    identity: Option<u16>,
-    /// `*`: codings that the list does not name.
-    others: Option<u16>,
-}
-
-impl Listed {
-    fn place(&mut self, name: &[u8]) -> Option<&mut Option<u16>> {
-        let places = [
-            ("br", &mut self.br),
-            ("zstd", &mut self.zstd),
-            ("gzip", &mut self.gzip),
-            ("identity", &mut self.identity),
-            ("*", &mut self.others),
-        ];
-        // An old name for the same coding (RFC 9110, section 8.4.1.3).
-        let name = match name.eq_ignore_ascii_case(b"x-gzip") {
-            true => &b"gzip"[..],
-            false => name,
-        };
-        let mut places = places.into_iter();
-        let found = places.find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()));
-        found.map(|(_, place)| place)
     }
 }
 
@@ -127,17 +79,9 @@ fn thousandths(text: &[u8]) -> Option<u16> {
     (weight <= WHOLE).then_some(weight)
 }
 
-/// Returns the weights of br, zstd and gzip in a value of the field; None if no field may
-/// have it.
-#[cfg(fuzzing)]
-#[must_use]
-pub fn accept_encoding(value: &[u8]) -> Option<[u16; 3]> {
-    let value = http::HeaderValue::from_bytes(value).ok()?;
-    let fields = HeaderMap::from_iter([(ACCEPT_ENCODING, value)]);
-    let Accepted { br, zstd, gzip } = Accepted::of(&fields);
-    Some([br, zstd, gzip])
-}
-
+/// Names in a list: codings, the old name of gzip (RFC 9110, section 8.4.1.3), no coding, and
+/// all that the list does not name.
+const NAMES: [&str; 6] = ["br", "zstd", "gzip", "x-gzip", "identity", "*"];
 /// Weight of an element that gives none.
 const WHOLE: u16 = 1000;
 /// Elements that are read: browsers send five.
@@ -198,7 +142,7 @@ mod tests {
             (&["gzip ; Q=0.5\t,\tbr"], &["br", "gzip"]),
             (&["gzip", "br"], &["br", "gzip"]),
             (&["gzip;q=0", "gzip"], &["gzip"]),
-            (&["gzip, x-gzip;q=0"], &[]),
+            (&["gzip, x-gzip;q=0"], &["gzip"]),
             (&["identity"], &[]),
             (&["identity;q=0"], &[]),
             (&["identity;q=0, gzip"], &["gzip"]),
@@ -280,12 +224,12 @@ mod tests {
             for coding in ALL {
                 let mut named = weights.iter().rev();
                 let weight = named.find(|(name, _)| *name == coding.as_str());
-                prop_assert_eq!(joined.weight(coding), weight.map_or(0, |(_, weight)| *weight));
+                prop_assert_eq!(joined.0[coding as usize], weight.map_or(0, |(_, weight)| *weight));
             }
             if let Some(first) = joined.first(&ALL) {
-                prop_assert!(joined.weight(first) > 0);
+                prop_assert!(joined.0[first as usize] > 0);
                 for other in ALL {
-                    prop_assert!(joined.weight(other) <= joined.weight(first));
+                    prop_assert!(joined.0[other as usize] <= joined.0[first as usize]);
                 }
             }
         }
@@ -295,7 +239,7 @@ mod tests {
             if let Ok(value) = HeaderValue::from_bytes(&bytes) {
                 let fields = HeaderMap::from_iter([(ACCEPT_ENCODING, value)]);
                 let accepted = Accepted::of(&fields);
-                prop_assert!(ALL.iter().all(|coding| accepted.weight(*coding) <= WHOLE));
+                prop_assert!(accepted.0.iter().all(|weight| *weight <= WHOLE));
             }
         }
     }

@@ -161,34 +161,6 @@ pub(crate) const LEAST: usize = 512;
 /// Encoders whose memory is kept, of 270 KB each.
 const MAX_SPARE: usize = 16;
 
-/// Writes pieces into a stream of gzip as their first bytes say: compressed, stored, or
-/// flushed. Returns what a client decodes.
-#[cfg(fuzzing)]
-#[must_use]
-pub fn coded_body(level: u8, pieces: &[(u8, Vec<u8>)]) -> Vec<u8> {
-    use std::io::Read;
-
-    let encoders = Encoders::default();
-    let (mut gzip, mut coded) = (encoders.gzip(level), Vec::new());
-    for (how, piece) in pieces {
-        match how % 4 {
-            0 => gzip.store(piece, &mut coded),
-            1 => {
-                gzip.write(piece, &mut coded);
-                gzip.flush(&mut coded);
-            }
-            _ => gzip.write(piece, &mut coded),
-        }
-    }
-    encoders.finish(gzip, &mut coded);
-    let mut decoded = Vec::new();
-    let mut decoder = flate2::read::GzDecoder::new(&*coded);
-    decoder
-        .read_to_end(&mut decoded)
-        .expect("what was coded decodes");
-    decoded
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Read;

@@ -24,11 +24,8 @@ pub(crate) struct Coders {
     turns: Gate<Tenant>,
 }
 
-/// Encoder of one answer, which is sent while it is compressed.
-pub(crate) struct Encoder {
-    pub(super) gzip: Box<Gzip>,
-    pub(super) permit: Permit<Prefix>,
-}
+/// Encoder of one answer, which is sent while it is compressed, with its permit.
+pub(crate) type Encoder = (Box<Gzip>, Permit<Prefix>);
 
 impl Coders {
     pub(crate) fn new() -> Self {
@@ -43,10 +40,7 @@ impl Coders {
     /// nobody waits for a smaller answer.
     pub(crate) fn try_encoder(&self, prefix: Prefix, level: u8) -> Option<Encoder> {
         let permit = self.streams.try_enter(prefix)?;
-        Some(Encoder {
-            gzip: Box::new(self.encoders.gzip(level)),
-            permit,
-        })
+        Some((Box::new(self.encoders.gzip(level)), permit))
     }
 
     /// Compresses a body that is whole in memory: a short one at once, a longer one beside

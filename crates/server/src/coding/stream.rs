@@ -47,14 +47,15 @@ type Working = Pin<Box<dyn Future<Output = io::Result<(Box<Gzip>, Vec<u8>)>> + S
 impl Coded {
     /// Compresses `inner`, an answer of this tenant's host.
     pub(crate) fn new(inner: Body, encoder: Encoder, coders: Arc<Coders>, tenant: Tenant) -> Self {
+        let (gzip, permit) = encoder;
         Self {
             inner,
-            state: State::Idle(encoder.gzip),
+            state: State::Idle(gzip),
             is_unsent: false,
             trailers: None,
             coders,
             tenant,
-            _permit: encoder.permit,
+            _permit: permit,
         }
     }
 

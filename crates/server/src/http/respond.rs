@@ -11,7 +11,6 @@ mod scripts;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
@@ -187,7 +186,10 @@ impl Responder {
             && match author {
                 Author::Server => true,
                 Author::Site => false,
-                Author::Upstream => options.upstream_errors && !is_grpc(&response),
+                // Who reads messages, such as those of gRPC, reads no page.
+                Author::Upstream => {
+                    options.upstream_errors && !coding::has_messages(response.headers())
+                }
             };
         match (author, &options.errors) {
             (_, Some(root)) if has_page => {
@@ -205,7 +207,6 @@ impl Responder {
             let wish = Wish {
                 compress,
                 accepted,
-                is_head,
                 author,
             };
             // Boxed: answers that are not compressed have no room for it.
@@ -326,12 +327,6 @@ fn folder_of<'a>(root: &'a Root, context: &RequestContext<'a>) -> Folder<'a> {
         host: context.site_host,
         tenant: context.tenant,
     }
-}
-
-/// Returns whether an answer is one of gRPC, whose clients read no page.
-fn is_grpc(response: &Response<Body>) -> bool {
-    let kind = response.headers().get(CONTENT_TYPE);
-    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
 /// Returns whether a method asks for the request itself: the answer would show a client

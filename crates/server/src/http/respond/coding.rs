@@ -8,6 +8,7 @@ use http::header::{
     ETAG, SET_COOKIE, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http_body::Body as _;
 use http_body_util::BodyExt as _;
 
 use super::Author;
@@ -15,7 +16,7 @@ use crate::coding::accept::Accepted;
 use crate::coding::encode::LEAST;
 use crate::coding::gates::Coders;
 use crate::coding::stream::Coded;
-use crate::coding::{BY_CODING, Chosen, forbids_transform};
+use crate::coding::{BY_CODING, Chosen, forbids_transform, lists};
 use crate::connection::request::RequestContext;
 use crate::site::body::Body;
 use crate::site::{Coding, Compress, RuleOptions};
@@ -25,7 +26,6 @@ use crate::site::{Coding, Compress, RuleOptions};
 pub(super) struct Wish<'a> {
     pub(super) compress: &'a Compress,
     pub(super) accepted: Accepted,
-    pub(super) is_head: bool,
     pub(super) author: Author,
 }
 
@@ -41,7 +41,9 @@ pub(super) fn accepted(options: Option<&RuleOptions>, fields: &HeaderMap) -> Opt
 /// 2. `Vary` names the field that chooses the coding, also if none is chosen;
 /// 3. a body in memory is compressed as the client likes best, if it gets smaller;
 /// 4. another body is compressed by gzip while it is sent, if the client's network may have
-///    one more encoder. The head that a HEAD gets then tells of neither length nor coding.
+///    one more encoder.
+///
+/// A HEAD has no body: it gets the head of the answer as it is.
 pub(super) async fn code(
     context: &RequestContext<'_>,
     coders: &Arc<Coders>,
@@ -60,17 +62,12 @@ pub(super) async fn code(
         weaken(response.headers_mut());
         return response;
     }
-    let in_memory = response.body().in_memory();
-    if wish.length(&response).is_some_and(|length| length < LEAST) {
+    let length = response.body().size_hint().exact();
+    if length.is_some_and(|length| length < LEAST as u64) {
         return response;
     }
-    if in_memory.is_some_and(|length| (1..=MAX_WHOLE).contains(&length)) {
+    if response.body().in_memory().is_some_and(|length| length <= MAX_WHOLE) {
         return send_whole(context, coders, (wish, coding), response).await;
-    }
-    if wish.is_head {
-        // How a GET would be compressed is not known without its body.
-        unmark(response.headers_mut());
-        return response;
     }
     // A stream of br takes MiB of memory.
     let takes_gzip = wish.accepted.first(&[Coding::Gzip]).is_some();
@@ -126,53 +123,36 @@ impl Wish<'_> {
 
     fn allows_type(&self, fields: &HeaderMap) -> bool {
         let kind = fields.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        kind.is_some_and(|kind| {
-            let begins = |message: &&str| {
-                let start = kind.get(..message.len());
-                start.is_some_and(|start| start.eq_ignore_ascii_case(message))
-            };
-            self.compress.takes(kind) && !MESSAGES.iter().any(begins)
-        })
+        kind.is_some_and(|kind| self.compress.takes(kind)) && !has_messages(fields)
     }
+}
 
-    /// Returns the length of the body, for a HEAD of the one that a GET would get.
-    fn length(&self, response: &Response<Body>) -> Option<usize> {
-        let told = response.headers().get(CONTENT_LENGTH);
-        let told = told.and_then(|length| length.to_str().ok()?.parse().ok());
-        let in_memory = response.body().in_memory().filter(|_| !self.is_head);
-        in_memory.or(told).and_then(|length| usize::try_from(length).ok())
-    }
+/// Returns whether a body consists of messages that clients read one by one.
+pub(super) fn has_messages(fields: &HeaderMap) -> bool {
+    let kind = fields.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let kind = kind.unwrap_or_default().to_ascii_lowercase();
+    MESSAGES.iter().any(|begin| kind.starts_with(begin.as_bytes()))
 }
 
 /// Changes the fields of an answer to those of its body in a coding.
 fn mark(fields: &mut HeaderMap, coding: Coding) {
-    unmark(fields);
-    fields.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.as_str()));
-}
-
-/// Removes what an answer tells of its body without a coding.
-fn unmark(fields: &mut HeaderMap) {
     for name in OF_IDENTITY {
         fields.remove(name);
     }
     weaken(fields);
+    fields.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.as_str()));
 }
 
 /// Adds the field that chooses the coding to `Vary`.
 fn vary(fields: &mut HeaderMap) {
-    let is_there = fields.get_all(VARY).iter().any(|value| {
-        let mut names = value.as_bytes().split(|byte| *byte == b',');
-        names.any(|name| {
-            let name = name.trim_ascii();
-            name == b"*" || name.eq_ignore_ascii_case(BY_CODING.as_bytes())
-        })
-    });
+    let names = |value: &HeaderValue| lists(value, "*") || lists(value, "Accept-Encoding");
+    let is_there = fields.get_all(VARY).iter().any(names);
     if !is_there {
         fields.append(VARY, BY_CODING);
     }
 }
 
-/// Makes a strong entity tag weak: the same bytes have it no more.
+/// Makes a strong entity tag weak: the bytes that it stands for are others now.
 fn weaken(fields: &mut HeaderMap) {
     let strong = fields.get(ETAG).map(HeaderValue::as_bytes);
     let Some(strong) = strong.filter(|tag| tag.starts_with(b"\"")) else {
@@ -189,7 +169,7 @@ const WITHOUT_WHOLE: [StatusCode; 3] = [
     StatusCode::PARTIAL_CONTENT,
 ];
 const IDENTITY: &[u8] = b"identity";
-/// Media types of messages that clients read one by one, also by the beginning of their name.
+/// Beginnings of the media types of messages.
 const MESSAGES: [&str; 3] = [
     "text/event-stream",
     "application/grpc",
@@ -236,7 +216,6 @@ mod tests {
         Wish {
             compress,
             accepted: Accepted::default(),
-            is_head: false,
             author,
         }
     }
@@ -258,6 +237,7 @@ mod tests {
             (206, &[html], false),
             (200, &[html, ("content-range", "bytes 0-1/2")], false),
             (200, &[html, ("content-encoding", "gzip")], false),
+            (200, &[html, ("content-encoding", "identity, gzip")], false),
             (200, &[html, ("content-encoding", "Identity")], true),
             (200, &[html, ("content-encoding", "identity"), ("content-encoding", "br")], false),
             (200, &[html, ("cache-control", "max-age=1, no-transform")], false),
@@ -324,17 +304,5 @@ mod tests {
             let values = response.headers().get_all(VARY).iter();
             assert!(values.eq(expected.iter().copied()), "{expected:?}");
         }
-    }
-
-    #[test]
-    fn a_head_has_the_length_that_it_tells() {
-        let compress = compress();
-        let told = response(200, &[("content-length", "5000")], "");
-        let mut wish = wish(&compress, Author::Server);
-        wish.is_head = true;
-        assert_eq!(wish.length(&told), Some(5000));
-        assert_eq!(wish.length(&response(200, &[], "")), None);
-        wish.is_head = false;
-        assert_eq!(wish.length(&response(200, &[], "body")), Some(4));
     }
 }
