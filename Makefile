@@ -229,10 +229,10 @@ smuggling-quick: # Each case once, not cut into single bytes too
 
 # Chromium is not installed for this: without it, WebSocket is left out.
 .PHONY: sites-quick
-sites-quick: # 200 hosts, and WebSocket where there is Chromium
+sites-quick: # 200 hosts, nginx beside, and WebSocket where there is Chromium
 	@tools/need build nginx nginx-lua node
 	$(SYSTEM_TESTS)
-	parts=visits,tenants; \
+	parts=visits,tenants,beside; \
 	if command -v chromium && command -v chromedriver && command -v certutil; then \
 		parts+=,websocket; \
 	fi >/dev/null; \
@@ -284,7 +284,7 @@ upgrade-under-load-quick: # As many, unoptimized, at lower rates, in two minutes
 HOSTS ?= 10000
 
 .PHONY: sites
-sites: ## Visit HOSTS=10000 hosts, each with a site of its own; WebSocket in Chromium
+sites: ## Visit HOSTS=10000 hosts, each with a site of its own; nginx beside; Chromium
 	@tools/need build nginx nginx-lua node chromium
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-system-tests sites --hosts $(HOSTS) --sekisho $(SEKISHO)

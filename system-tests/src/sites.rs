@@ -1,6 +1,7 @@
 //! Sites of very many hosts, none of them in a configuration file: each answers with
 //! its own, no tenant reaches another's, and WebSocket passes.
 
+mod beside;
 mod browser;
 mod own;
 mod tenants;
@@ -37,10 +38,12 @@ enum Part {
     Tenants,
     /// Chromium echoes over WebSocket
     Websocket,
+    /// Sites answer as nginx does
+    Beside,
 }
 
 impl Part {
-    const ALL: [Self; 3] = [Self::Visits, Self::Tenants, Self::Websocket];
+    const ALL: [Self; 4] = [Self::Visits, Self::Tenants, Self::Websocket, Self::Beside];
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -59,6 +62,7 @@ async fn prove(options: &Options) -> Result<()> {
             Part::Visits => visits::run(&options.sekisho, options.hosts).await,
             Part::Tenants => tenants::run(&options.sekisho).await,
             Part::Websocket => websocket::run(&options.sekisho).await,
+            Part::Beside => beside::run(&options.sekisho).await,
         };
         let result = result?;
         println!("{result}");

@@ -1,0 +1,96 @@
+//! nginx with a `server` block for each row.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use sekisho_testkit::Key;
+use sekisho_testkit::services::free_ports;
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep};
+
+use super::Row;
+use crate::hosting::Hosting;
+
+/// Process of nginx; it ends when this is dropped.
+pub(super) struct Nginx {
+    pub(super) address: SocketAddr,
+    _child: Child,
+}
+
+impl Nginx {
+    pub(super) async fn start(hosting: &Hosting, rows: &[&Row]) -> Result<Self> {
+        let folder = hosting.folder().join("nginx");
+        fs::create_dir_all(&folder)?;
+        let hosts: Vec<String> = rows.iter().map(|row| row.host()).collect();
+        let names: Vec<&str> = hosts.iter().map(String::as_str).collect();
+        let pair = hosting.ca.issue(&names, Key::P256);
+        fs::write(folder.join("chain.pem"), pair.chain_pem())?;
+        fs::write(folder.join("key.pem"), pair.key_pem())?;
+        let [port] = free_ports();
+        let blocks: String = rows.iter().map(|row| server(row, port)).collect();
+        let config = CONFIG.replace("SERVERS", &blocks);
+        let config = config.replace("FOLDER", &hosting.pages().to_string_lossy());
+        let file = folder.join("nginx.conf");
+        fs::write(&file, config.replace("SCRATCH", &folder.to_string_lossy()))?;
+        let mut child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "/usr/sbin/nginx", "-e", "stderr"])
+            .arg("-p")
+            .arg(&folder)
+            .arg("-c")
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(folder.join("error.log"))?)
+            .kill_on_drop(true)
+            .spawn()
+            .context("setpriv, of util-linux")?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let begun = Instant::now();
+        while TcpStream::connect(address).await.is_err() {
+            let said = || fs::read_to_string(folder.join("error.log")).unwrap_or_default();
+            ensure!(child.try_wait()?.is_none(), "nginx ended: {}", said());
+            ensure!(begun.elapsed() < START, "nginx does not listen");
+            sleep(POLL).await;
+        }
+        Ok(Self {
+            address,
+            _child: child,
+        })
+    }
+}
+
+fn server(row: &Row, port: u16) -> String {
+    let (host, text) = (row.host(), row.nginx);
+    format!("server {{ listen 127.0.0.1:{port} ssl; server_name {host};\n{text}\n}}\n")
+}
+
+/// What all blocks share. Redirects name no port, and texts their charset, as ours do.
+const CONFIG: &str = "\
+user root;
+daemon off;
+master_process off;
+pid SCRATCH/nginx.pid;
+error_log stderr warn;
+events {}
+http {
+    access_log off;
+    client_body_temp_path SCRATCH/client_body;
+    proxy_temp_path SCRATCH/proxy;
+    fastcgi_temp_path SCRATCH/fastcgi;
+    uwsgi_temp_path SCRATCH/uwsgi;
+    scgi_temp_path SCRATCH/scgi;
+    types { text/html html htm; text/css css; text/plain txt; }
+    charset utf-8;
+    charset_types text/css text/plain;
+    absolute_redirect off;
+    root FOLDER;
+    ssl_certificate SCRATCH/chain.pem;
+    ssl_certificate_key SCRATCH/key.pem;
+SERVERS}
+";
+const START: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(10);
