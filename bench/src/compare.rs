@@ -5,7 +5,7 @@ mod apache;
 mod browsers;
 mod catalog;
 mod client;
-mod codings;
+pub(crate) mod codings;
 mod condition;
 mod counters;
 mod creation;

@@ -14,6 +14,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime;
 use tokio::task::JoinSet;
 
+use crate::compare::codings::{LENGTH, text};
+
 /// Where to listen.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
@@ -75,7 +77,7 @@ async fn accept(listener: TcpListener, fixture: Option<Arc<PathBuf>>) -> Result<
 
 /// Answers the requests of a connection, which have no body.
 async fn answer(mut stream: TcpStream, fixture: Option<Arc<PathBuf>>) -> Result<()> {
-    let (page, mut head) = (page(), Vec::with_capacity(HEAD_LIMIT));
+    let (page, mut html, mut head) = (page(), None, Vec::with_capacity(HEAD_LIMIT));
     loop {
         head.clear();
         while !head.ends_with(b"\r\n\r\n") {
@@ -88,6 +90,8 @@ async fn answer(mut stream: TcpStream, fixture: Option<Arc<PathBuf>>) -> Result<
             return echo(stream).await;
         } else if head.starts_with(b"GET /large.bin ") {
             send_large(&mut stream).await?;
+        } else if head.starts_with(b"GET /compressed.html ") {
+            stream.write_all(html.get_or_insert_with(text_page)).await?;
         } else if let Some(fixture) = fixture.as_deref() {
             let pair = certificates::answer(fixture, &head);
             stream.write_all(&pair).await?;
@@ -116,6 +120,12 @@ async fn echo(mut stream: TcpStream) -> Result<()> {
         }
         stream.write_all(&buffer[..read]).await?;
     }
+}
+
+/// Returns a head and the text that servers compress.
+fn text_page() -> Vec<u8> {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length";
+    format!("{head}: {LENGTH}\r\n\r\n{}", text(LENGTH)).into_bytes()
 }
 
 /// Returns a head and a page of 612 bytes, the size of nginx's own welcome page.

@@ -46,6 +46,18 @@ pub(crate) const COMPRESS: Row = Row {
     ..BASE
 };
 
+/// Both compress each answer of an upstream.
+pub(crate) const COMPRESS_PROXIED: Row = Row {
+    id: "compress-proxied",
+    title: "20 KB of an upstream's text on one of 100 open connections, compressed by gzip, level 1",
+    cases: &[
+        of_nginx("nginx, gzip of an upstream", Texts::Proxied),
+        of_sekisho("sekisho, compress of an upstream", Texts::Proxied),
+    ],
+    goals: &[],
+    ..COMPRESS
+};
+
 /// Field of the measured requests.
 pub(crate) const FIELD: &str = "Accept-Encoding: gzip";
 
@@ -53,17 +65,17 @@ pub(crate) const FIELD: &str = "Accept-Encoding: gzip";
 pub(crate) fn path(texts: Texts) -> &'static str {
     match texts {
         Texts::Precompressed => "/precompressed.html",
-        Texts::Compressed => "/compressed.html",
+        Texts::Compressed | Texts::Proxied => TEXT,
     }
 }
 
-/// Makes the site of a text.
-pub(crate) fn site(root: &Path, texts: Texts) -> serde_json::Value {
+/// Adds what a text needs to the site of a root or an upstream.
+pub(crate) fn add_coding(site: &mut serde_json::Value, texts: Texts) {
     match texts {
-        Texts::Precompressed => serde_json::json!({ "root": root, "precompressed": ["gzip"] }),
-        Texts::Compressed => {
-            let compress = serde_json::json!({ "codings": ["gzip"], "level": 1 });
-            serde_json::json!({ "root": root, "compress": compress })
+        Texts::Precompressed => site["precompressed"] = serde_json::json!(["gzip"]),
+        Texts::Compressed | Texts::Proxied => {
+            let keys = serde_json::json!({ "codings": ["gzip"], "level": 1, "upstream": true });
+            site["compress"] = keys;
         }
     }
 }
@@ -73,12 +85,15 @@ pub(crate) fn nginx_directives(texts: Texts) -> &'static str {
     match texts {
         Texts::Precompressed => "    gzip_static on;\n    gzip_vary on;\n",
         Texts::Compressed => "    gzip on;\n    gzip_comp_level 1;\n    gzip_vary on;\n",
+        Texts::Proxied => {
+            "    gzip on;\n    gzip_comp_level 1;\n    gzip_vary on;\n    gzip_proxied any;\n"
+        }
     }
 }
 
 /// Writes the texts, and the copy of one, into the folder of a site.
 pub(crate) fn write(folder: &Path) -> Result<()> {
-    let texts = [(Texts::Precompressed, 100_000), (Texts::Compressed, 20_000)];
+    let texts = [(Texts::Precompressed, 100_000), (Texts::Compressed, LENGTH)];
     for (kind, bytes) in texts {
         let file = folder.join(&path(kind)[1..]);
         fs::write(&file, text(bytes))?;
@@ -93,7 +108,7 @@ pub(crate) fn write(folder: &Path) -> Result<()> {
 }
 
 /// Returns a text of words in no order, the same each time.
-fn text(bytes: usize) -> String {
+pub(crate) fn text(bytes: usize) -> String {
     let (mut number, mut text) = (1, String::with_capacity(bytes + 16));
     while text.len() < bytes {
         // A generator of Lehmer: its numbers have 31 bits.
@@ -121,6 +136,10 @@ const fn of_sekisho(label: &'static str, texts: Texts) -> Case {
     }
 }
 
+/// Path of the text that servers compress.
+pub(crate) const TEXT: &str = "/compressed.html";
+/// Bytes of that text.
+pub(crate) const LENGTH: usize = 20_000;
 /// Words of the texts.
 const WORDS: u64 = 256;
 

@@ -15,7 +15,7 @@ use super::nginx::{Certificates, Nginx};
 use super::options::Binary;
 use super::password;
 use super::peers::{self, Peer};
-use super::rows::{Case, Content, Loaded, Measure, Row, Setup};
+use super::rows::{Case, Content, Loaded, Measure, Row, Setup, Texts};
 use super::scripts;
 use super::sekisho::{Sekisho, Store};
 use super::server::{Launch, free_address};
@@ -186,11 +186,12 @@ impl Frame<'_> {
             upstreams: match self.content {
                 Content::Upstreams(count) => Some((self.place.upstreams.port()?, count)),
                 Content::Tenants => Some((self.place.upstreams.port()?, 1)),
+                Content::Texts(Texts::Proxied) => Some((self.place.upstreams.port()?, 100)),
                 Content::Files
                 | Content::Roots
                 | Content::Scripts { .. }
                 | Content::Password
-                | Content::Texts(_)
+                | Content::Texts(Texts::Precompressed | Texts::Compressed)
                 | Content::Programs(_) => None,
             },
             scripts: match self.content {

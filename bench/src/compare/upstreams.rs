@@ -26,7 +26,7 @@ use super::codings;
 use super::options::Options;
 use super::password;
 use super::php::{self, Php};
-use super::rows::{Content, Row};
+use super::rows::{Content, Row, Texts};
 use super::server::PROGRAM;
 use super::tied;
 use super::workspace::Workspace;
@@ -124,7 +124,16 @@ impl Upstreams {
             Content::Tenants => (2, self.proxied(0)?),
             Content::Scripts { keep } => (3, script(&workspace.php(), keep)),
             Content::Password => (3, password::site(&workspace.site())),
-            Content::Texts(texts) => (3, codings::site(&workspace.site(), texts)),
+            Content::Texts(texts) => {
+                let mut site = match texts {
+                    Texts::Precompressed | Texts::Compressed => {
+                        serde_json::json!({ "root": workspace.site() })
+                    }
+                    Texts::Proxied => self.proxied(number % 100)?,
+                };
+                codings::add_coding(&mut site, texts);
+                (3, site)
+            }
             Content::Programs(_) => (3, program(workspace, number)),
         };
         let json = json.to_string().into();

@@ -106,6 +106,7 @@ impl Workspace {
             Content::Password => format!("password-{hosts}"),
             Content::Texts(Texts::Precompressed) => format!("precompressed-{hosts}"),
             Content::Texts(Texts::Compressed) => format!("compressed-{hosts}"),
+            Content::Texts(Texts::Proxied) => format!("proxied-texts-{hosts}"),
             Content::Programs(_) => format!("programs-{hosts}"),
         };
         self.root.join("catalogs").join(name)

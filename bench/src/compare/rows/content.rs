@@ -36,9 +36,9 @@ impl Content {
             | Self::Roots
             | Self::Scripts { .. }
             | Self::Password
-            | Self::Texts(_)
+            | Self::Texts(Texts::Precompressed | Texts::Compressed)
             | Self::Programs(_) => false,
-            Self::Upstreams(_) | Self::Tenants => true,
+            Self::Upstreams(_) | Self::Tenants | Self::Texts(Texts::Proxied) => true,
         }
     }
 }
@@ -50,4 +50,6 @@ pub(crate) enum Texts {
     Precompressed,
     /// 20 KB, which servers compress.
     Compressed,
+    /// 20 KB of an upstream, which servers compress.
+    Proxied,
 }
