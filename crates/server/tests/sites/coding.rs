@@ -19,6 +19,7 @@ struct Coded {
     status: u16,
     fields: HeaderMap,
     body: Bytes,
+    trailers: Option<HeaderMap>,
 }
 
 impl Coded {
@@ -31,10 +32,12 @@ impl Coded {
         let fields = [("accept-encoding", accept)];
         let response = client.begin(method, path, &fields, body).await.unwrap();
         let (head, body) = response.into_parts();
+        let body = patiently(body.collect()).await.unwrap();
         Self {
             status: head.status.as_u16(),
             fields: head.headers,
-            body: patiently(body.collect()).await.unwrap().to_bytes(),
+            trailers: body.trailers().cloned(),
+            body: body.to_bytes(),
         }
     }
 
@@ -188,7 +191,7 @@ async fn a_long_answer_is_compressed_while_it_is_sent() {
          {:x}\r\n{page}\r\n0\r\nX-End: yes\r\n\r\n",
         page.len()
     );
-    for whole in [answer(HTML, &page), chunked] {
+    for (whole, has_trailers) in [(answer(HTML, &page), false), (chunked, true)] {
         let world = behind(whole, UPSTREAM).await;
         for version in BOTH {
             let mut client = world.connect(version, HOST).await;
@@ -197,6 +200,9 @@ async fn a_long_answer_is_compressed_while_it_is_sent() {
             assert_eq!(coded.field("content-encoding"), Some("gzip"));
             assert_eq!(coded.field("content-length"), None);
             assert!(coded.text() == page);
+            if version == Version::HTTP_2 {
+                assert_eq!(coded.trailers.is_some(), has_trailers);
+            }
             let plain = Coded::get(&mut client, "/", "br").await;
             assert_eq!(plain.field("content-encoding"), None);
             assert!(plain.text() == page);
