@@ -35,7 +35,7 @@ impl Encoders {
     }
 
     /// Begins a stream of gzip. Level 1 of zlib-rs is a quick one, whose output is a quarter
-    /// larger than that of nginx: the two lowest levels are those above.
+    /// larger than that of nginx: levels 1 and 2 are its levels 2 and 3.
     pub(crate) fn gzip(&self, level: u8) -> Gzip {
         let level = Compression::new(match level {
             0 | 1 => 2,
