@@ -305,6 +305,19 @@ async fn a_broken_answer_stays_broken() {
     }
 }
 
+#[tokio::test]
+async fn a_copy_keeps_its_tag_where_others_are_compressed() {
+    let site = r#"{"root": "FOLDER", "precompressed": ["gzip"], "compress": true}"#;
+    let world = World::new(site, &[("a.html", "page"), ("a.html.gz", "copy")]);
+    let mut client = world.connect(Version::HTTP_2, HOST).await;
+    let coded = Coded::get(&mut client, "/a.html", "gzip").await;
+    let tag = coded.field("etag").unwrap();
+    assert!(coded.body == "copy" && tag.starts_with('"'), "{tag}");
+    let fields = [("accept-encoding", "gzip"), ("if-none-match", tag)];
+    let answer = client.send(Method::GET, "/a.html", &fields).await;
+    assert_eq!((answer.status, answer.field("etag").as_deref()), (304, Some(tag)));
+}
+
 /// Each answer is one state of a file that is written all the time.
 #[tokio::test]
 async fn a_file_that_changes_while_it_is_compressed_is_whole() {
