@@ -10,7 +10,7 @@
 //!  connection   from the accepted socket to the end of the handshake
 //!  lookup │ files   from a name to what serves it │ files below a root
 //!  coding       answers that are compressed
-//!  site   │ tls     how requests to a host are answered │ the encrypted stream
+//!  site   │ tls     how requests to a host are answered │ the stream, with TLS or without
 //!  limits       what a client, a connection or a request may take
 //!  observe      the access log and the metrics
 //! ```
@@ -70,7 +70,8 @@
 //!    └─ rustls with that ServerConfig; lookup/tickets.rs; tls/refuse.rs sends alerts;
 //!       tls/signing.rs gives permits to sign with long RSA keys, by client prefix
 //!    │
-//!  tls.rs         the encrypted stream; tls/frames.rs counts the frames of HTTP/2,
+//!  tls.rs         the stream; tls/session.rs is TLS or, over plain HTTP, nothing;
+//!    │              tls/frames.rs counts the frames of HTTP/2,
 //!    │              limits/bodies.rs the bytes that came and nobody took, over all
 //!    │              connections; tls/lines.rs finds a bare LF in heads of HTTP/1.1,
 //!    │              tls/corked.rs joins what HTTP/2 writes in one poll,

@@ -1,4 +1,4 @@
-//! TLS stream between the socket and hyper.
+//! Stream between the socket and hyper: TLS, or plain HTTP.
 //!
 //! The stream saves system calls. A read takes what the socket has into a
 //! buffer that all connections of a worker share. A flight goes out in one
@@ -12,6 +12,7 @@ mod lines;
 mod read;
 pub(crate) mod refuse;
 mod release;
+mod session;
 pub(crate) mod signing;
 mod turns;
 mod unacknowledged;
@@ -32,13 +33,15 @@ use crate::limits::timeouts::ConnTimeouts;
 use crate::tls::frames::Frames;
 pub(crate) use corked::Corked;
 use lines::LineParser;
+use session::Session;
 use turns::Bulk;
-pub(crate) use wire::{After, poll_write_last, receive, send};
+use wire::send;
+pub(crate) use wire::{After, poll_write_last, receive};
 
-/// A TLS connection after or during its handshake.
+/// A connection without TLS, or with TLS after or during its handshake.
 pub(crate) struct Stream {
     socket: TcpStream,
-    tls: Box<ServerConnection>,
+    session: Session,
     /// Plaintext that hyper read ahead and gave back.
     unread: Bytes,
     /// Ciphertext that waits while rustls holds [`PLAINTEXT_LIMIT`] of
@@ -65,13 +68,21 @@ pub(crate) struct Stream {
 impl Stream {
     /// Makes a stream. `rest` holds the bytes received after the ClientHello.
     pub(crate) fn new(socket: TcpStream, tls: ServerConnection, rest: Vec<u8>) -> Self {
-        let mut tls = Box::new(tls);
-        tls.set_buffer_limit(Some(SEND_LIMIT));
+        Self::of(socket, Session::tls(tls), rest)
+    }
+
+    /// Makes a stream of plain HTTP.
+    #[cfg_attr(not(test), expect(dead_code, reason = "listeners redirect as yet"))]
+    pub(crate) fn clear(socket: TcpStream) -> Self {
+        Self::of(socket, Session::Clear(Box::default()), Vec::new())
+    }
+
+    fn of(socket: TcpStream, session: Session, stash: Vec<u8>) -> Self {
         Self {
             socket,
-            tls,
+            session,
             unread: Bytes::new(),
-            stash: rest,
+            stash,
             bulk: Bulk::default(),
             timeouts: Arc::default(),
             parser: LineParser::default(),
@@ -84,9 +95,12 @@ impl Stream {
         }
     }
 
-    /// Returns the TLS connection, to read what was negotiated.
-    pub(crate) fn tls(&self) -> &ServerConnection {
-        &self.tls
+    /// Returns the TLS connection, to read what was negotiated; none over plain HTTP.
+    pub(crate) fn tls(&self) -> Option<&ServerConnection> {
+        match &self.session {
+            Session::Tls(tls) => Some(tls),
+            Session::Clear(_) => None,
+        }
     }
 
     /// Returns the timeouts of the connection, which its requests share.
@@ -106,9 +120,9 @@ impl Stream {
     /// The cause, if the handshake failed; the alert of rustls was then sent.
     pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         loop {
-            let done = !self.tls.is_handshaking();
+            let done = !self.session.is_handshaking();
             self.delays_tickets = done && self.is_tls13();
-            if !self.delays_tickets && self.tls.wants_write() {
+            if !self.delays_tickets && self.session.wants_write() {
                 ready!(self.poll_send(cx))?;
             }
             if done {
@@ -155,21 +169,22 @@ impl Stream {
     }
 
     fn is_tls13(&self) -> bool {
-        self.tls.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3)
+        let version = self.tls().and_then(|tls| tls.protocol_version());
+        version == Some(rustls::ProtocolVersion::TLSv1_3)
     }
 
-    /// Decrypts the stash, or else one read from the socket. The end of the
+    /// Takes plaintext of the stash, or else of one read from the socket. The end of the
     /// stream sets `ended`.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         if !self.stash.is_empty() {
             self.filled = true;
             let stash = std::mem::take(&mut self.stash);
-            return Poll::Ready(feed(&mut self.tls, &stash, &mut self.stash));
+            return Poll::Ready(self.session.feed(&stash, &mut self.stash));
         }
         ready!(self.bulk.poll_turn(cx));
         let Self {
             socket,
-            tls,
+            session,
             stash,
             bulk,
             ended,
@@ -183,7 +198,7 @@ impl Stream {
                 return Ok(());
             }
             *filled = true;
-            feed(tls, bytes, stash)
+            session.feed(bytes, stash)
         });
         if read.is_pending() {
             bulk.pause();
@@ -191,9 +206,9 @@ impl Stream {
         read.map(|fed| fed?)
     }
 
-    /// Sends what rustls has queued.
+    /// Sends what is queued.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.tls.wants_write() {
+        if !self.session.wants_write() {
             return Poll::Ready(Ok(()));
         }
         self.delays_tickets = false;
@@ -201,7 +216,8 @@ impl Stream {
             Closing::Open => After::Open,
             Closing::Notified | Closing::Drained(_) => After::Fin,
         };
-        send(&mut self.tls, &mut self.socket, cx, &self.timeouts, after)
+        let (session, socket) = (&mut self.session, &mut self.socket);
+        send(session, socket, cx, &self.timeouts, after)
     }
 
     /// Sends close_notify and FIN, and waits for the client's end.
@@ -214,7 +230,7 @@ impl Stream {
                         ready!(self.poll_send(cx))?;
                     }
                     self.send_goaway()?;
-                    self.tls.send_close_notify();
+                    self.session.send_close_notify();
                     self.closing = Closing::Notified;
                 }
                 Closing::Notified => {
@@ -252,17 +268,12 @@ impl Drop for Stream {
     /// complete (RFC 9112, section 9.8). Unread input would make the kernel discard what it keeps back for
     /// a FIN: this write is sent at once.
     fn drop(&mut self) {
-        let established = !self.tls.is_handshaking() && !self.timeouts.is_cut();
+        let established = !self.session.is_handshaking() && !self.timeouts.is_cut();
         if self.closing == Closing::Open && established {
-            self.tls.send_close_notify();
+            self.session.send_close_notify();
             let mut cx = Context::from_waker(Waker::noop());
-            let _ = send(
-                &mut self.tls,
-                &mut self.socket,
-                &mut cx,
-                &self.timeouts,
-                After::Open,
-            );
+            let (session, socket) = (&mut self.session, &mut self.socket);
+            let _ = send(session, socket, &mut cx, &self.timeouts, After::Open);
         }
     }
 }
@@ -282,7 +293,7 @@ impl hyper::rt::Write for Stream {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         loop {
-            let n = self.tls.writer().write_vectored(bufs)?;
+            let n = self.session.write_vectored(bufs)?;
             if n > 0 || bufs.iter().all(|buf| buf.is_empty()) {
                 self.delays_tickets &= n == 0;
                 self.note_sent(bufs, n);
@@ -349,24 +360,7 @@ enum Closing {
     Drained(usize),
 }
 
-/// Hands ciphertext to rustls until it holds [`PLAINTEXT_LIMIT`] of plaintext.
-/// The rest goes to the stash.
-fn feed(tls: &mut ServerConnection, mut bytes: &[u8], stash: &mut Vec<u8>) -> Result<(), Broken> {
-    while !bytes.is_empty() {
-        if tls.read_tls(&mut bytes)? == 0 {
-            // Data after close_notify is ignored (RFC 8446, section 6.1).
-            return Ok(());
-        }
-        let state = tls.process_new_packets().map_err(Broken::Tls)?;
-        if state.plaintext_bytes_to_read() >= PLAINTEXT_LIMIT {
-            stash.extend_from_slice(bytes);
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
-/// Bytes of ciphertext queued for a client that does not take it. Two records
+/// Bytes queued for a client that does not take them. Two records of TLS
 /// fill one write, and stay small with many slow readers.
 pub(crate) const SEND_LIMIT: usize = 32 * 1024;
 

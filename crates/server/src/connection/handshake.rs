@@ -152,15 +152,12 @@ async fn finish(
     let signing = Some((permit, served.host()));
     let result = timeout_at(deadline, exchange(&mut stream, signing)).await;
     let tls = stream.tls();
+    let kind = tls.and_then(|tls| tls.handshake_kind());
+    let chain = tls.and_then(|tls| tls.peer_certificates());
     let counted = match failure(&result) {
         Some(failure) => failure,
-        None if tls.handshake_kind() != Some(HandshakeKind::Resumed) => HandshakeResult::Full,
-        None if served
-            .value()
-            .accepts(tls.peer_certificates(), parts.clock.now()) =>
-        {
-            HandshakeResult::Resumed
-        }
+        None if kind != Some(HandshakeKind::Resumed) => HandshakeResult::Full,
+        None if served.value().accepts(chain, parts.clock.now()) => HandshakeResult::Resumed,
         None => HandshakeResult::ClientCertificate,
     };
     report.end(counted, parts);
@@ -190,7 +187,7 @@ async fn exchange(
     stream.process_received()?;
     if let Some((mut permit, host)) = signing {
         permit.give_back().await;
-        let kind = stream.tls().handshake_kind();
+        let kind = stream.tls().and_then(|tls| tls.handshake_kind());
         if kind == Some(HandshakeKind::FullWithHelloRetryRequest)
             && host.credentials.iter().any(|one| one.signs_slowly())
         {

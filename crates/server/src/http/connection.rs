@@ -48,7 +48,8 @@ use crate::tls::{Corked, Stream};
 
 /// Serves requests until the client closes, a limit is reached or the server drains.
 pub(crate) fn serve(established: Established, peer: Peer, local: &Arc<Local>) -> Stage {
-    let h2 = established.stream.tls().alpn_protocol() == Some(b"h2");
+    let tls = established.stream.tls();
+    let h2 = tls.and_then(|tls| tls.alpn_protocol()) == Some(b"h2");
     established.stream.timeouts().established(h2);
     let (stream, context) = ConnContext::new(established, peer, Arc::clone(local));
     let context = Arc::new(context);

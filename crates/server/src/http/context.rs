@@ -12,7 +12,7 @@ use crate::connection::client::{self, Client};
 use crate::connection::drain::Drain;
 use crate::connection::handshake::Established;
 use crate::connection::peer::Peer;
-use crate::connection::request::Connection;
+use crate::connection::request::{Connection, Negotiated};
 use crate::files::OpenFiles;
 use crate::http::respond::Responder;
 use crate::http::route::{Routes, Routing};
@@ -88,7 +88,7 @@ impl ConnContext {
                 is_trusted: is_known && service.trusted.contain(address.ip()),
                 server: peer.server(|| stream.local_address()),
                 prefix: address.ip().into(),
-                tls: stream.tls().into(),
+                tls: stream.tls().map(Negotiated::from).unwrap_or_default(),
                 plain_port: None,
                 timeouts: Arc::clone(stream.timeouts()),
                 files: OpenFiles::default(),

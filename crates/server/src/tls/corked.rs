@@ -79,7 +79,7 @@ impl State {
     fn poll_seal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut sealed = 0;
         while sealed < self.record.len() {
-            let written = self.stream.tls.writer().write(&self.record[sealed..])?;
+            let written = self.stream.session.write(&self.record[sealed..])?;
             sealed += written;
             if written == 0 && self.stream.poll_send(cx)?.is_pending() {
                 self.record.drain(..sealed);

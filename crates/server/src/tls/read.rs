@@ -1,6 +1,6 @@
 //! Plaintext that hyper reads.
 
-use std::io::{self, BufRead};
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -20,15 +20,14 @@ impl Stream {
         }
         let wanted = self.wanted();
         let Self {
-            tls,
+            session,
             frames,
             timeouts,
             parser,
             unread,
             ..
         } = self;
-        let mut reader = tls.reader();
-        match reader.fill_buf() {
+        match session.fill_buf() {
             Ok([]) => self.ended = true,
             Ok(chunk) => {
                 let n = chunk.len().min(cursor.remaining()).min(wanted);
@@ -40,7 +39,7 @@ impl Stream {
                     }
                     Passed::Refused(n) => {
                         cursor.put_slice(&chunk[..n]);
-                        reader.consume(n + 1);
+                        session.consume(n + 1);
                         *unread = REFUSED;
                         return n > 0 || self.take(cursor);
                     }
@@ -50,7 +49,7 @@ impl Stream {
                     frames.received(&chunk[..n], timeouts.elapsed());
                     timeouts.in_head(frames.received.is_in_head());
                 }
-                reader.consume(n);
+                session.consume(n);
                 return true;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -96,7 +95,7 @@ impl hyper::rt::Read for Stream {
                     // Messages that rustls sends on its own, such as key
                     // updates, must not wait for the next request.
                     this.delays_tickets &= !this.timeouts.are_tickets_due();
-                    if this.tls.wants_write() && !this.delays_tickets {
+                    if this.session.wants_write() && !this.delays_tickets {
                         let _ = this.poll_send(cx)?;
                     }
                     if this.wakes_at_end(cx) {

@@ -10,15 +10,19 @@ use rustix::mm::{Advice, madvise};
 use rustix::param::page_size;
 
 use super::Stream;
+use super::session::Session;
 
 impl Stream {
     /// Gives the pages of rustls's read buffer back to the system. rustls keeps the buffer,
     /// 4 KiB, for the connection's life. The next read gets new pages, filled with zeros.
-    /// Does nothing where nothing was received since the last call.
+    /// Does nothing where nothing was received since the last call, and without TLS: its
+    /// buffers are freed when they are empty.
     pub(crate) fn release_buffer(&mut self) {
-        if std::mem::take(&mut self.filled) {
+        if std::mem::take(&mut self.filled)
+            && let Session::Tls(tls) = &mut self.session
+        {
             // The read fails, and rustls changes nothing.
-            let _ = self.tls.read_tls(&mut Releasing);
+            let _ = tls.read_tls(&mut Releasing);
         }
     }
 }

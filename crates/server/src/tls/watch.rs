@@ -1,7 +1,7 @@
 //! The stream's HTTP/2 part: counts frames, and ends connections that h2 would
 //! keep.
 
-use std::io::{self, BufRead, IoSlice, Write};
+use std::io::{self, IoSlice, Write};
 use std::task::{Context, Poll};
 
 use super::Stream;
@@ -82,7 +82,7 @@ impl Stream {
     /// and its answer. Reads no further than to the next request.
     pub(super) fn look_for_end(&mut self, cx: &mut Context<'_>) {
         while !self.ended && self.unread.is_empty() && self.stash.is_empty() {
-            match self.tls.reader().fill_buf() {
+            match self.session.fill_buf() {
                 Ok([]) => self.ended = true,
                 Ok(_) => return,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -104,7 +104,7 @@ impl Stream {
     pub(super) fn send_goaway(&mut self) -> io::Result<()> {
         let frames = self.frames.as_ref().filter(|_| self.misused);
         match frames.and_then(|frames| frames.goaway()) {
-            Some(frame) => self.tls.writer().write_all(&frame),
+            Some(frame) => self.session.write_all(&frame),
             None => Ok(()),
         }
     }

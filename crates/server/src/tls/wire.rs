@@ -1,15 +1,15 @@
-//! Moves bytes between the socket and rustls.
+//! Moves bytes between the socket and the session.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use rustls::server::ServerConnection;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::session::Session;
 use super::unacknowledged::unacknowledged;
 use super::{Broken, Stream};
 use crate::limits::timeouts::ConnTimeouts;
@@ -21,7 +21,10 @@ impl Stream {
     /// # Errors
     /// If they break the TLS protocol; [`Self::poll_linger`] sends the alert.
     pub(crate) fn process_received(&mut self) -> Result<(), Broken> {
-        let processed = self.tls.process_new_packets();
+        let Session::Tls(tls) = &mut self.session else {
+            return Ok(());
+        };
+        let processed = tls.process_new_packets();
         processed.map(drop).map_err(Broken::Tls)
     }
 }
@@ -40,17 +43,17 @@ pub(crate) fn receive<T>(
     })
 }
 
-/// Writes all that rustls has queued, up to 64 records with one system call.
-pub(crate) fn send(
-    tls: &mut ServerConnection,
+/// Writes all that is queued, up to 64 records of TLS with one system call.
+pub(super) fn send(
+    session: &mut Session,
     socket: &mut TcpStream,
     cx: &mut Context<'_>,
     timeouts: &ConnTimeouts,
     after: After,
 ) -> Poll<io::Result<()>> {
     let mut wire = Wire { socket, cx, after };
-    while tls.wants_write() {
-        match tls.write_tls(&mut wire) {
+    while session.wants_write() {
+        match session.write_to(&mut wire) {
             Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
             Ok(sent) => timeouts.sent(sent),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -93,7 +96,7 @@ pub(crate) enum After {
     Fin,
 }
 
-/// Socket as a blocking writer for rustls: when it is not ready, it registers
+/// Socket as a blocking writer for the session: when it is not ready, it registers
 /// the task and returns `WouldBlock`.
 struct Wire<'a, 'b> {
     socket: &'a mut TcpStream,

@@ -4,8 +4,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::server::ServerConnection;
 use rustls::{HandshakeKind, ProtocolVersion};
 
-/// Results of a TLS handshake, for fields and logs.
-#[derive(Debug)]
+/// Results of a TLS handshake, for fields and logs; the default for plain HTTP.
+#[derive(Debug, Default)]
 pub(crate) struct Negotiated {
     pub(crate) version: Option<ProtocolVersion>,
     pub(crate) resumed: bool,
