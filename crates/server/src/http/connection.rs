@@ -42,16 +42,20 @@ use crate::connection::handshake::Established;
 use crate::connection::peer::Peer;
 use crate::connection::request::Takeover;
 use crate::connection::stage::Stage;
+use crate::http::route::Routes;
 use crate::limits::timeouts::LINGER;
 use crate::tls::frames::Frames;
 use crate::tls::{Corked, Stream};
 
 /// Serves requests until the client closes, a limit is reached or the server drains.
 pub(crate) fn serve(established: Established, peer: Peer, local: &Arc<Local>) -> Stage {
-    let tls = established.stream.tls();
-    let h2 = tls.and_then(|tls| tls.alpn_protocol()) == Some(b"h2");
-    established.stream.timeouts().established(h2);
-    let (stream, context) = ConnContext::new(established, peer, Arc::clone(local));
+    let Established { stream, looked } = established;
+    let protocol = stream.tls().and_then(|tls| tls.alpn_protocol());
+    let h2 = protocol == Some(b"h2");
+    stream.timeouts().established(h2);
+    let name = looked.name.clone();
+    let routes = Routes::new(looked, Arc::clone(&local.service.routing));
+    let context = ConnContext::new(&stream, name, routes, peer, Arc::clone(local));
     let context = Arc::new(context);
     if h2 {
         multiplexed(stream, context)

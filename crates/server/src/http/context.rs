@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use http::{HeaderMap, Request};
 use hyper::server::conn::http1;
+use sekisho_certs::HostName;
 use tokio::time::Instant;
 
 use crate::connection::client::{self, Client};
 use crate::connection::drain::Drain;
-use crate::connection::handshake::Established;
 use crate::connection::peer::Peer;
 use crate::connection::request::{Connection, Negotiated};
 use crate::files::OpenFiles;
@@ -75,14 +75,20 @@ pub(super) struct ConnContext {
 }
 
 impl ConnContext {
-    pub(super) fn new(established: Established, peer: Peer, local: Arc<Local>) -> (Stream, Self) {
-        let Established { stream, looked } = established;
+    /// Makes the context of a connection. `name` is the server name, if the client sent one.
+    pub(super) fn new(
+        stream: &Stream,
+        name: Option<HostName>,
+        routes: Routes,
+        peer: Peer,
+        local: Arc<Local>,
+    ) -> Self {
         let (address, is_known) = (peer.address, peer.is_known);
         let service = &local.service;
-        let context = Self {
+        Self {
             connection: Connection {
                 number: service.numbers.next(),
-                name: looked.name.clone(),
+                name,
                 peer: address,
                 is_known,
                 is_trusted: is_known && service.trusted.contain(address.ip()),
@@ -95,10 +101,9 @@ impl ConnContext {
                 drain: Arc::clone(&local.drain),
                 takeover: Mutex::default(),
             },
-            routes: Routes::new(looked, Arc::clone(&service.routing)),
+            routes,
             local,
-        };
-        (stream, context)
+        }
     }
 
     pub(super) fn timeouts(&self) -> &Arc<ConnTimeouts> {
