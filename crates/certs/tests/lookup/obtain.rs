@@ -4,29 +4,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sekisho_certs::{
-    Absence, FeedState, Follower, Found, HostName, LookupError, Obtained, OpenKey, Outcome,
-    Progress, Tenant,
+    Absence, FeedState, Follower, HostName, LookupError, Obtained, Outcome, Progress, Tenant,
 };
 use sekisho_testkit::{Issuer, Scripted};
 use tokio::task::yield_now;
 use tokio::time::pause;
 
 use crate::scripted::{
-    Names, ask, host, host_change, obtaining, pass, pattern, run_loads, store, watch,
+    Names, ask, bare, host, host_change, obtaining, pass, pattern, run_loads, store, watch,
 };
 
 mod flights;
 mod remembered;
 
 const HOUR: u64 = 3600;
-
-/// Makes a record without a credential.
-fn bare(pattern: &str) -> Found<OpenKey> {
-    let mut bare = host(pattern, 1);
-    bare.record.references = Default::default();
-    bare.credentials.clear();
-    bare
-}
 
 fn refused(seconds: u64) -> Obtained {
     Obtained::Refused {

@@ -148,6 +148,18 @@ pub(crate) fn host_version(pattern: &str, id: u64, version: u64) -> Found<OpenKe
     }
 }
 
+/// Makes a host without a credential.
+pub(crate) fn bare(pattern: &str) -> Found<OpenKey> {
+    bare_version(pattern, 1)
+}
+
+pub(crate) fn bare_version(pattern: &str, version: u64) -> Found<OpenKey> {
+    let mut bare = host_version(pattern, 1, version);
+    bare.record.references = Default::default();
+    bare.credentials.clear();
+    bare
+}
+
 pub(crate) fn credential(
     pair: &Pair,
     key_type: KeyType,
