@@ -103,6 +103,11 @@ impl<V> Served<V> {
         &self.host
     }
 
+    /// Returns whether the record has a credential. Handshakes get no other record.
+    pub fn is_certified(&self) -> bool {
+        !self.host.credentials.is_empty()
+    }
+
     /// Returns the value that the server made of them.
     pub fn value(&self) -> &V {
         &self.value
@@ -129,12 +134,24 @@ impl<V> Cache<V> {
         }
     }
 
+    /// Returns the record of `name`, if it has a credential.
     pub(crate) fn exact(&self, name: &str) -> Option<Arc<Served<V>>> {
+        self.exact_any(name).filter(|served| served.is_certified())
+    }
+
+    /// Returns the wildcard one label above `name`, if it has a credential.
+    pub(crate) fn wildcard(&self, name: &str) -> Option<Arc<Served<V>>> {
+        self.wildcard_any(name)
+            .filter(|served| served.is_certified())
+    }
+
+    /// Returns the record of `name`, for plain HTTP too.
+    pub(crate) fn exact_any(&self, name: &str) -> Option<Arc<Served<V>>> {
         self.records.get(name)
     }
 
-    /// Returns the wildcard one label above `name`.
-    pub(crate) fn wildcard(&self, name: &str) -> Option<Arc<Served<V>>> {
+    /// Returns the wildcard one label above `name`, for plain HTTP too.
+    pub(crate) fn wildcard_any(&self, name: &str) -> Option<Arc<Served<V>>> {
         self.records.get(wildcard_key(name)?)
     }
 
@@ -142,22 +159,11 @@ impl<V> Cache<V> {
         self.notes.get(name)
     }
 
-    /// Caches an answer. Returns whether it replaced another one.
+    /// Caches an answer with a credential. Returns whether it replaced another one.
     pub(crate) fn insert(&self, name: &HostName, served: &Arc<Served<V>>) -> bool {
-        let pattern = &served.host.record.pattern;
-        let old = self.records.peek(record_key(pattern));
-        let mut replaced = false;
-        if let Some(old) = old {
-            served.state.uses.take_over(&old.state.uses);
-            replaced = !old.host.is_same(&served.host);
-        }
         // The record first: an alias vouches for the record that is cached.
-        self.records
-            .insert(record_key(pattern).into(), Arc::clone(served));
-        let is_wildcard = pattern.wildcard_parent().is_some();
-        if is_wildcard {
-            replaced |= self.records.remove(name.as_str()).is_some();
-        }
+        let replaced = self.insert_record(name, served);
+        let is_wildcard = served.host.record.pattern.wildcard_parent().is_some();
         if is_wildcard && served.state.shadowed.load(Ordering::Relaxed) {
             let alias = Note::Alias {
                 epoch: served.state.epoch,
@@ -171,16 +177,36 @@ impl<V> Cache<V> {
         replaced
     }
 
-    /// Caches an absence, and drops the records that contradict it. Returns
+    /// Caches the record that answers `name`, and leaves its note: one without a
+    /// credential is an absence for handshakes. Returns whether it replaced another one.
+    pub(crate) fn insert_record(&self, name: &HostName, served: &Arc<Served<V>>) -> bool {
+        let pattern = &served.host.record.pattern;
+        let old = self.records.peek(record_key(pattern));
+        let mut replaced = false;
+        if let Some(old) = old {
+            served.state.uses.take_over(&old.state.uses);
+            replaced = !old.host.is_same(&served.host);
+        }
+        self.records
+            .insert(record_key(pattern).into(), Arc::clone(served));
+        if pattern.wildcard_parent().is_some() {
+            replaced |= self.records.remove(name.as_str()).is_some();
+        }
+        replaced
+    }
+
+    /// Caches an absence for `reason`, and drops the records that contradict it. Returns
     /// whether there were any.
-    pub(crate) fn insert_absence(&self, name: &HostName, note: Note) -> bool {
+    pub(crate) fn insert_absence(&self, name: &HostName, reason: Absence, note: Note) -> bool {
         self.notes.insert(name.as_str().into(), note);
-        let mut dropped = self.records.remove(name.as_str()).is_some();
+        let contradicts = |served: &Arc<Served<V>>| match reason {
+            Absence::NoHost | Absence::Disabled => true,
+            // Plain HTTP is served by it until another record takes its place.
+            Absence::NoCredential => served.is_certified(),
+        };
+        let mut dropped = self.records.remove_if(name.as_str(), contradicts).is_some();
         // The store has no wildcard above the name either.
-        if let Note::Absent {
-            reason: Absence::NoHost,
-            ..
-        } = note
+        if reason == Absence::NoHost
             && let Some(above) = wildcard_key(name.as_str())
         {
             dropped |= self.records.remove(above).is_some();
@@ -335,7 +361,7 @@ const USUAL_NOTE: usize = PER_NOTE + 24;
 // Measured by `tests/weight.rs` with the allocator's own statistics. A note is
 // small, and the fill of its table moves the figure by a fifth: this is the mean.
 const PER_RECORD: usize = 334;
-const PER_NOTE: usize = 100;
+const PER_NOTE: usize = 111;
 /// Bytes of a client CA without its PEM.
 const PER_CLIENT_CA: usize = 64;
 

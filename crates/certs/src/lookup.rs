@@ -20,7 +20,7 @@ pub use outcome::{LookupError, Outcome};
 use read::Read;
 use refresh::Refreshes;
 use singleflight::{CERTIFICATE, Flights, Listed, STORED, Wanted};
-pub use singleflight::{Progress, Wait};
+pub use singleflight::{PlainWait, Progress, Wait};
 
 mod apply;
 mod counts;
@@ -28,6 +28,7 @@ mod freshness;
 mod hand_over;
 mod obtaining;
 mod outcome;
+mod plain;
 mod read;
 mod refresh;
 mod singleflight;
@@ -44,9 +45,9 @@ mod singleflight;
 /// 3. a read of the store: the exact pattern, else the wildcard above, with credentials;
 /// 4. issuance, where the host may. What it has stored is read by step 3.
 ///
-/// A name has one read in flight, for all callers. [`Self::cached_stored`] and
-/// [`Self::read`] are for callers that must not issue: step 3 is their last. A read leads
-/// to step 4 if a caller that waits for it wants a certificate.
+/// A name has one read in flight, for all callers. [`Self::cached_stored`], [`Self::read`]
+/// and, for plain HTTP, [`Self::read_plain`] are for callers that must not issue: step 3 is
+/// their last. A read leads to step 4 if a caller that waits for it wants a certificate.
 ///
 /// `V` is what `publish` makes of a record, once per read that finds one. A read
 /// makes at most 8 store calls: an answer that a change overtook is thrown away. A catalog

@@ -31,6 +31,7 @@ async fn weights_are_within_15_percent_of_what_memory_grows_by() {
         opened(Key::P384, KeyType::Ecdsa, 3000).await,
         opened(Key::Rsa2048, KeyType::Rsa, 500).await,
         absences().await,
+        uncertified(3000).await,
     ];
     for Measured {
         what,
@@ -92,6 +93,29 @@ async fn grown(key: Key, key_type: KeyType, hosts: usize, form: fn(Secret) -> Op
         "nothing was evicted"
     );
     measured(&lookup, before, format!("{key:?}"), hosts)
+}
+
+/// Records without a credential, as plain HTTP keeps them: each with a note, too.
+async fn uncertified(hosts: usize) -> Measured {
+    let text = |n: usize| format!("bare-{n}.example.test");
+    let names: Vec<_> = (0..hosts)
+        .map(|n| HostName::parse(&text(n)).unwrap())
+        .collect();
+    let bare = |name: &HostName| Found {
+        record: HostRecord::new(HostPattern::parse(name.as_str()).unwrap()),
+        credentials: Vec::new(),
+        shadowed: false,
+        fresh_for: None,
+    };
+    let lookup = lookup(Scripted::new(names.iter().map(bare)));
+    let before = (allocated(), lookup.stats().usage.bytes);
+    for name in &names {
+        let outcome = lookup.read_plain(name, |_| ()).stored().await;
+        assert!(matches!(outcome, Outcome::Found(_)));
+    }
+    let usage = lookup.stats().usage;
+    assert_eq!((usage.records, usage.notes), (hosts, hosts));
+    measured(&lookup, before, "uncertified".into(), hosts)
 }
 
 /// The mean over a doubling: tables double, so that what an entry costs swings

@@ -12,6 +12,9 @@ pub(crate) enum Note {
         /// End of the note in any case, a healthy feed's too: microseconds of the
         /// lookup's time, `u64::MAX` for none.
         ends: u64,
+        /// Version of the wildcard's record, without a credential, that answers the name;
+        /// `u64::MAX` if none does. Plain HTTP serves that record, as by an alias.
+        above: u64,
     },
     /// The wildcard above answers, and the name has no record of its own.
     Alias {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 
 use super::read::{MAX_READS, Missing};
-use super::singleflight::{Listed, Progress, STORED, Wait, begin};
+use super::singleflight::{Listed, Progress, STORED, Told, Wait, begin};
 use super::{LookupError, Outcome};
 use crate::cache::Tried;
 use crate::metrics::InGauge;
@@ -16,7 +16,7 @@ use crate::record::Tenant;
 pub(super) struct Obtaining<V: Send + Sync + 'static> {
     /// Place of the read that led here.
     pub(super) listed: Listed<V>,
-    pub(super) missing: Missing,
+    pub(super) missing: Missing<V>,
     /// Number of calls before this one for those who wait.
     pub(super) before: usize,
 }
@@ -33,7 +33,7 @@ impl<V: Send + Sync + 'static> Obtaining<V> {
         let (complete, call) = begin();
         tokio::spawn(async move {
             let progress = run.await;
-            lookup.tell(complete, progress);
+            lookup.tell(complete, Told::from(progress));
         });
         let outcome = Wait::on(call);
         Progress::Obtaining { tenant, outcome }
@@ -43,7 +43,7 @@ impl<V: Send + Sync + 'static> Obtaining<V> {
         let lookup = &self.listed.lookup;
         let obtained = {
             let _obtaining = InGauge::new(&lookup.counts.obtaining);
-            let record = self.missing.record.as_deref();
+            let record = self.missing.host.as_ref().map(|host| &host.record);
             lookup.obtain.obtain(&self.listed.name, record).await
         };
         match self.end(obtained) {
@@ -95,7 +95,7 @@ impl<V: Send + Sync + 'static> Obtaining<V> {
     }
 
     fn tenant(&self) -> Option<Tenant> {
-        let record = self.missing.record.as_deref()?;
-        Some(record.tenant.clone())
+        let host = self.missing.host.as_ref()?;
+        Some(host.record.tenant.clone())
     }
 }

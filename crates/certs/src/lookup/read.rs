@@ -9,14 +9,13 @@ use tokio::time::Instant;
 
 use super::freshness::RETRY_DELAY;
 use super::obtaining::Obtaining;
-use super::singleflight::{Listed, Progress};
+use super::singleflight::{Listed, Progress, Told};
 use super::{Lookup, LookupError, Outcome};
 use crate::cache::{Absence, EntryState, Note, Served, Tried};
 use crate::credential::CredentialId;
 use crate::host::HostName;
 use crate::loaded::{LoadedCredential, LoadedHost};
 use crate::log::{Begun, LoadSubjects, Meanwhile, Recent};
-use crate::record::HostRecord;
 use crate::seal::OpenKey;
 use crate::store::{Answer, Found};
 
@@ -24,21 +23,23 @@ use crate::store::{Answer, Found};
 pub(super) struct Read<V: Send + Sync + 'static, O> {
     /// Before the sender: no waiter may join a call that is broken off.
     pub(super) listed: Listed<V>,
-    pub(super) complete: Sender<Progress<V>>,
+    pub(super) complete: Sender<Told<V>>,
     pub(super) observe: O,
 }
 
 /// Answer of the store, to be compared with the changes since it was asked.
 enum Answered<V> {
     Found(Arc<Served<V>>, Vec<CredentialId>),
-    Missing(Missing),
+    Missing(Missing<V>),
 }
 
-/// Answer of the store that leaves nothing to serve.
-pub(super) struct Missing {
+/// Answer of the store that leaves nothing to serve over TLS.
+pub(super) struct Missing<V> {
     pub(super) reason: Absence,
-    /// The record, if there is one.
-    pub(super) record: Option<Box<HostRecord>>,
+    /// The record without a credential, if there is one.
+    pub(super) host: Option<Arc<LoadedHost>>,
+    /// That record as it is served over plain HTTP; none if it can't be.
+    bare: Option<Arc<Served<V>>>,
     /// When the store was asked.
     begun: Begun,
     /// Attempt to obtain a certificate.
@@ -49,32 +50,34 @@ pub(super) struct Missing {
 
 /// End of a read.
 enum Landed<V> {
-    Ended(Outcome<V>),
+    /// The outcome, and the record without a credential for callers that serve one too.
+    Ended(Outcome<V>, Option<Arc<Served<V>>>),
     /// Somebody wants a certificate, which was tried to obtain so often before.
-    Wanted(Missing, usize),
+    Wanted(Missing<V>, usize),
 }
 
 impl<V: Send + Sync + 'static, O: FnOnce(&Outcome<V>)> Read<V, O> {
     pub(super) async fn run(mut self) {
         let landed = self.read().await;
         let lookup = Arc::clone(&self.listed.lookup);
-        let (answered, progress) = match landed {
-            Landed::Ended(outcome) => (outcome.clone(), Progress::Ended(outcome)),
+        let (answered, progress, bare) = match landed {
+            Landed::Ended(outcome, bare) => (outcome.clone(), Progress::Ended(outcome), bare),
             Landed::Wanted(missing, before) => {
                 let (absent, listed) = (Outcome::Absent(missing.reason), self.listed);
+                let bare = missing.bare.clone();
                 let obtaining = Obtaining {
                     listed,
                     missing,
                     before,
                 };
-                (absent, obtaining.begin())
+                (absent, obtaining.begin(), bare)
             }
         };
         (self.observe)(match &progress {
             Progress::Ended(outcome) => outcome,
             Progress::Obtaining { .. } => &answered,
         });
-        lookup.tell(self.complete, progress);
+        lookup.tell(self.complete, Told { progress, bare });
     }
 
     /// Reads until no change has overtaken the answer.
@@ -98,7 +101,7 @@ impl<V: Send + Sync + 'static, O: FnOnce(&Outcome<V>)> Read<V, O> {
     fn land(&self, begun: Begun, answered: Answered<V>) -> Option<Landed<V>> {
         let Listed { lookup, name, .. } = &self.listed;
         let recent = lookup.recent();
-        let outcome = match answered {
+        let (outcome, bare) = match answered {
             Answered::Found(served, credentials) => {
                 let subjects = LoadSubjects {
                     name,
@@ -113,22 +116,28 @@ impl<V: Send + Sync + 'static, O: FnOnce(&Outcome<V>)> Read<V, O> {
                 if lookup.cache.insert(name, &served) {
                     lookup.raise_revision(&recent);
                 }
-                Outcome::Found(served)
+                (Outcome::Found(served), None)
             }
             Answered::Missing(missing) => {
                 if !lookup.note_absence(&recent, name, &missing) {
                     return None;
+                }
+                // After the note, which drops the records that contradict it.
+                if let Some(bare) = &missing.bare
+                    && lookup.cache.insert_record(name, bare)
+                {
+                    lookup.raise_revision(&recent);
                 }
                 if missing.tried == Tried::No
                     && let Some(before) = lookup.flights().obtain(name)
                 {
                     return Some(Landed::Wanted(missing, before));
                 }
-                Outcome::Absent(missing.reason)
+                (Outcome::Absent(missing.reason), missing.bare)
             }
         };
         self.listed.leave(&recent);
-        Some(Landed::Ended(outcome))
+        Some(Landed::Ended(outcome, bare))
     }
 
     /// Falls back on a stale record, if there is one.
@@ -136,30 +145,46 @@ impl<V: Send + Sync + 'static, O: FnOnce(&Outcome<V>)> Read<V, O> {
         let Listed { lookup, name, .. } = &self.listed;
         let recent = lookup.recent();
         let outcome = lookup.stale_if_error(name, error);
+        let bare = match &outcome {
+            Outcome::Found(_) => None,
+            Outcome::Absent(_) | Outcome::Failed(_) => lookup.stale_bare(name),
+        };
         self.listed.leave(&recent);
-        Landed::Ended(outcome)
+        Landed::Ended(outcome, bare)
     }
 }
 
 impl<V: Send + Sync + 'static> Lookup<V> {
     /// Tells the waiters of a call.
-    pub(super) fn tell(&self, complete: Sender<Progress<V>>, progress: Progress<V>) {
-        if let Progress::Ended(outcome) = &progress {
+    pub(super) fn tell(&self, complete: Sender<Told<V>>, told: Told<V>) {
+        if let Progress::Ended(outcome) = &told.progress {
             self.counts.loaded(outcome);
         }
         // An error tells that all waiters have left.
-        let _ = complete.send(progress);
+        let _ = complete.send(told);
     }
 
     /// Notes an absence. Returns false if a change overtook it: the name must be read again.
-    pub(super) fn note_absence(&self, recent: &Recent, name: &HostName, missing: &Missing) -> bool {
+    pub(super) fn note_absence(
+        &self,
+        recent: &Recent,
+        name: &HostName,
+        missing: &Missing<V>,
+    ) -> bool {
+        let bare = missing.bare.as_ref();
         let subjects = LoadSubjects {
             name,
-            pattern: None,
+            pattern: bare.map(|bare| &bare.host().record.pattern),
             credentials: &[],
         };
-        if recent.meanwhile(missing.begun, &subjects) == Meanwhile::Overtaken {
-            return false;
+        match recent.meanwhile(missing.begun, &subjects) {
+            Meanwhile::Overtaken => return false,
+            Meanwhile::Shadowed => {
+                if let Some(bare) = bare {
+                    bare.state.shadowed.store(true, Ordering::Relaxed);
+                }
+            }
+            Meanwhile::Nothing => {}
         }
         if missing.tried == Tried::No && self.is_tried(name, missing.begun.epoch) {
             // The issuance ended during the read. Its note says more.
@@ -171,8 +196,9 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             epoch: missing.begun.epoch,
             fresh_until: self.freshness.absence(),
             ends: self.freshness.end_of(missing.holds),
+            above: missing.above(),
         };
-        if self.cache.insert_absence(name, note) {
+        if self.cache.insert_absence(name, missing.reason, note) {
             self.raise_revision(recent);
         }
         true
@@ -208,12 +234,13 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         let Answer {
             found, is_stale, ..
         } = answer?;
-        let missing = |reason, record| {
+        let missing = |reason, host, bare| {
             let is_open = reason != Absence::Disabled;
             let may_obtain = is_open && !is_stale && self.obtain.is_possible();
             Ok(Answered::Missing(Missing {
                 reason,
-                record,
+                host,
+                bare,
                 begun,
                 tried: if may_obtain {
                     Tried::No
@@ -225,10 +252,11 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             }))
         };
         match found {
-            None => missing(Absence::NoHost, None),
-            Some(found) if found.record.disabled => missing(Absence::Disabled, None),
+            None => missing(Absence::NoHost, None, None),
+            Some(found) if found.record.disabled => missing(Absence::Disabled, None, None),
             Some(found) if found.credentials.is_empty() => {
-                missing(Absence::NoCredential, Some(Box::new(found.record)))
+                let (host, bare) = self.prepare_bare(name, *found, begun);
+                missing(Absence::NoCredential, Some(host), bare)
             }
             Some(found) => self
                 .prepare(name, *found, begun)
@@ -236,8 +264,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         }
     }
 
-    /// Loads the credentials and publishes the record, before the read is
-    /// compared with the changes since it began.
+    /// Loads the credentials and publishes the record.
     fn prepare(
         &self,
         name: &HostName,
@@ -254,20 +281,51 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             record: found.record,
             credentials,
         });
+        let kept = (found.shadowed, found.fresh_for);
+        Ok(Answered::Found(self.served(name, host, kept, begun)?, ids))
+    }
+
+    /// Publishes a record without a credential: plain HTTP serves it. If that fails, the
+    /// answer is still no failure, since handshakes need only the record.
+    fn prepare_bare(
+        &self,
+        name: &HostName,
+        found: Found<OpenKey>,
+        begun: Begun,
+    ) -> (Arc<LoadedHost>, Option<Arc<Served<V>>>) {
+        let host = Arc::new(LoadedHost {
+            record: found.record,
+            credentials: Vec::new(),
+        });
+        let kept = (found.shadowed, found.fresh_for);
+        let served = self.served(name, Arc::clone(&host), kept, begun);
+        let bare = served.inspect_err(|why| {
+            tracing::debug!(%name, %why, "record without a credential can't be published");
+        });
+        (host, bare.ok())
+    }
+
+    /// Publishes a record, before the read is compared with the changes since it began.
+    /// The store has told whether a wildcard is shadowed, and how long it is fresh.
+    fn served(
+        &self,
+        name: &HostName,
+        host: Arc<LoadedHost>,
+        (shadowed, fresh_for): (bool, Option<Duration>),
+        begun: Begun,
+    ) -> Result<Arc<Served<V>>, String> {
         let published = (self.publish)(&host)?;
         let is_wildcard = host.record.pattern.wildcard_parent().is_some();
         let state = EntryState {
-            shadowed: AtomicBool::new(found.shadowed),
+            shadowed: AtomicBool::new(shadowed),
             epoch: begun.epoch,
-            fresh_until: AtomicU64::new(self.freshness.record(found.fresh_for)),
+            fresh_until: AtomicU64::new(self.freshness.record(fresh_for)),
             read_for: is_wildcard.then(|| name.clone()),
             ..EntryState::default()
         };
         state.uses.note(self.freshness.now());
-        Ok(Answered::Found(
-            Arc::new(Served::new(host, published.value, published.weight, state)),
-            ids,
-        ))
+        let served = Served::new(host, published.value, published.weight, state);
+        Ok(Arc::new(served))
     }
 
     /// Serves the cached record on when a load fails (stale-if-error, RFC 5861),
@@ -293,6 +351,16 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             }
             None => Outcome::Failed(error),
         }
+    }
+}
+
+impl<V> Missing<V> {
+    /// Returns the version of the wildcard's record that plain HTTP serves; `u64::MAX` if
+    /// it serves none.
+    fn above(&self) -> u64 {
+        let record = self.bare.as_ref().map(|bare| &bare.host().record);
+        let above = record.filter(|record| record.pattern.wildcard_parent().is_some());
+        above.map_or(u64::MAX, |record| record.version)
     }
 }
 

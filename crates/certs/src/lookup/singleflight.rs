@@ -12,18 +12,25 @@ use futures_util::future::{FutureExt, Shared};
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 
 use super::{Lookup, LookupError, Outcome};
-use crate::cache::Absence;
+use crate::cache::{Absence, Served};
 use crate::host::HostName;
 use crate::log::Recent;
 use crate::record::Tenant;
 
 /// A flight, shared by its waiters.
-pub(super) type Call<V> = Shared<Receiver<Progress<V>>>;
+pub(super) type Call<V> = Shared<Receiver<Told<V>>>;
 
 /// Begins a call. All waiters hear once the sender is used or dropped.
-pub(super) fn begin<V>() -> (Sender<Progress<V>>, Call<V>) {
-    let (complete, progress) = channel();
-    (complete, progress.shared())
+pub(super) fn begin<V>() -> (Sender<Told<V>>, Call<V>) {
+    let (complete, told) = channel();
+    (complete, told.shared())
+}
+
+/// What the waiters of a flight are told.
+pub(super) struct Told<V> {
+    pub(super) progress: Progress<V>,
+    /// Record without a credential, for callers that serve one too.
+    pub(super) bare: Option<Arc<Served<V>>>,
 }
 
 /// Flights by name, below one lock: a read passes its call on if a certificate is obtained,
@@ -70,7 +77,7 @@ impl<V> Flights<V> {
         &mut self,
         name: &HostName,
         wanted: Wanted,
-    ) -> (Sender<Progress<V>>, Call<V>) {
+    ) -> (Sender<Told<V>>, Call<V>) {
         let (complete, call) = begin();
         let read = Reading {
             call: call.clone(),
@@ -156,26 +163,24 @@ impl<V> Wait<V> {
 
     pub(super) fn known(outcome: Outcome<V>) -> Self {
         let (complete, call) = begin();
-        let _ = complete.send(Progress::Ended(outcome));
+        let _ = complete.send(Told::from(Progress::Ended(outcome)));
         Self(call)
     }
 
     /// Waits until the load has ended, or is obtaining a certificate: that takes
     /// much longer than a store call.
     pub async fn progress(self) -> Progress<V> {
-        self.0.await.unwrap_or(Progress::BROKEN_OFF)
+        self.told().await.progress
     }
 
     /// Waits for what is stored. A certificate that is being obtained, or could not be
     /// obtained, is absent.
     pub async fn stored(self) -> Outcome<V> {
-        match self.progress().await {
-            Progress::Obtaining { .. }
-            | Progress::Ended(Outcome::Failed(LookupError::NotObtained(_) | LookupError::NotDue)) => {
-                Outcome::Absent(Absence::NoCredential)
-            }
-            Progress::Ended(outcome) => outcome,
-        }
+        self.progress().await.stored()
+    }
+
+    async fn told(self) -> Told<V> {
+        self.0.await.unwrap_or(Told::BROKEN_OFF)
     }
 }
 
@@ -184,8 +189,8 @@ impl<V> Future for Wait<V> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<V>> {
         loop {
-            let progress = ready!(self.0.poll_unpin(context));
-            match progress.unwrap_or(Progress::BROKEN_OFF) {
+            let told = ready!(self.0.poll_unpin(context));
+            match told.unwrap_or(Told::BROKEN_OFF).progress {
                 Progress::Ended(outcome) => return Poll::Ready(outcome),
                 Progress::Obtaining { outcome, .. } => *self = outcome,
             }
@@ -193,9 +198,59 @@ impl<V> Future for Wait<V> {
     }
 }
 
+/// Wait for a record with a credential or without one. Dropping it cancels nothing.
+pub struct PlainWait<V>(pub(super) Wait<V>);
+
+impl<V> PlainWait<V> {
+    /// Waits for what is stored, as [`Wait::stored`] does, but that a record without a
+    /// credential is found.
+    pub async fn stored(self) -> Outcome<V> {
+        let Told { progress, bare } = self.0.told().await;
+        match (progress.stored(), bare) {
+            (found @ Outcome::Found(_), _) => found,
+            (Outcome::Absent(_) | Outcome::Failed(_), Some(bare)) => Outcome::Found(bare),
+            (outcome, None) => outcome,
+        }
+    }
+}
+
 impl<V> Progress<V> {
+    /// Returns what is stored, as far as the load has come.
+    fn stored(self) -> Outcome<V> {
+        match self {
+            Self::Obtaining { .. }
+            | Self::Ended(Outcome::Failed(LookupError::NotObtained(_) | LookupError::NotDue)) => {
+                Outcome::Absent(Absence::NoCredential)
+            }
+            Self::Ended(outcome) => outcome,
+        }
+    }
+}
+
+impl<V> Told<V> {
     /// End of a call whose task ended early.
-    const BROKEN_OFF: Self = Self::Ended(Outcome::Failed(LookupError::BrokenOff));
+    const BROKEN_OFF: Self = Self {
+        progress: Progress::Ended(Outcome::Failed(LookupError::BrokenOff)),
+        bare: None,
+    };
+}
+
+impl<V> From<Progress<V>> for Told<V> {
+    fn from(progress: Progress<V>) -> Self {
+        Self {
+            progress,
+            bare: None,
+        }
+    }
+}
+
+impl<V> Clone for Told<V> {
+    fn clone(&self) -> Self {
+        Self {
+            progress: self.progress.clone(),
+            bare: self.bare.clone(),
+        }
+    }
 }
 
 impl<V> Clone for Progress<V> {

@@ -9,6 +9,7 @@ mod hand_over;
 mod model;
 mod obtain;
 mod outcomes;
+mod plain;
 mod refresh;
 mod replaced;
 mod scripted;
