@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sekisho_certs::store::LogPosition;
-use sekisho_certs::{Cached, FeedState, Follower, HostName, Obtained, Outcome, Wait};
+use sekisho_certs::{Cached, FeedState, Follower, HostName, Obtained, Outcome, PlainWait, Wait};
 use sekisho_testkit::Issuer;
 use tokio::task::yield_now;
 
-use crate::scripted::{LOG, Names, Scripted, held_store, host_change, host_version, obtaining};
+use crate::scripted::{
+    LOG, Names, Scripted, bare_version, held_store, host_change, host_version, obtaining,
+};
 
 /// More than the calls of one case.
 const PERMITS: usize = 10_000;
@@ -23,39 +25,60 @@ const PATTERNS: [&str; 6] = [
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Put(usize),
+    /// Writes a record without a credential.
+    PutBare(usize),
     Remove(usize),
     /// The feed brings this many changes.
     Deliver(usize),
     /// The feed finds a gap and starts over at the head.
     Restart,
-    Ask(usize),
-    /// As above, by a caller that must not issue.
-    AskStored(usize),
+    Ask(Asker, usize),
     /// Reads that begin from here on end only with `Release`.
     Hold,
     Release,
 }
 
+/// Caller of the lookup.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Asker {
+    /// May have a certificate obtained.
+    Visitor,
+    /// Must not issue.
+    Stored,
+    /// Must not issue, and is served by a record without a credential, too.
+    Plain,
+}
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..PATTERNS.len()).prop_map(Step::Put),
+        3 => (0..PATTERNS.len()).prop_map(Step::PutBare),
         2 => (0..PATTERNS.len()).prop_map(Step::Remove),
         4 => (1..4_usize).prop_map(Step::Deliver),
         1 => Just(Step::Restart),
-        5 => (0..NAMES.len()).prop_map(Step::Ask),
-        3 => (0..NAMES.len()).prop_map(Step::AskStored),
+        5 => (0..NAMES.len()).prop_map(|name| Step::Ask(Asker::Visitor, name)),
+        3 => (0..NAMES.len()).prop_map(|name| Step::Ask(Asker::Stored, name)),
+        5 => (0..NAMES.len()).prop_map(|name| Step::Ask(Asker::Plain, name)),
         1 => Just(Step::Hold),
         1 => Just(Step::Release),
     ]
 }
 
-/// Patterns with the numbers of the changes that wrote them.
-type Hosts = BTreeMap<&'static str, u64>;
+/// Patterns with the numbers of the changes that wrote them, and whether they have a
+/// credential.
+type Hosts = BTreeMap<&'static str, (u64, bool)>;
 
-fn answer(hosts: &Hosts, name: &HostName) -> Option<u64> {
+fn answer(hosts: &Hosts, name: &HostName, asker: Asker) -> Option<u64> {
     let wildcard = name.wildcard();
     let above = || hosts.get(wildcard.as_ref()?.as_str());
-    hosts.get(name.as_str()).or_else(above).copied()
+    let (number, is_certified) = hosts.get(name.as_str()).or_else(above)?;
+    (*is_certified || asker == Asker::Plain).then_some(*number)
+}
+
+/// Wait for an answer.
+enum Waiting {
+    Any(Wait<String>),
+    Plain(PlainWait<String>),
 }
 
 struct World {
@@ -64,9 +87,8 @@ struct World {
     /// Contents of the store behind each change, and the change's subject.
     history: Vec<(Hosts, &'static str)>,
     delivered: usize,
-    /// Names asked for, each with how much was delivered by then, and whether a certificate
-    /// may be obtained.
-    waiting: Vec<(HostName, usize, Wait<String>, bool)>,
+    /// Names asked for, each with how much was delivered by then, and who asked.
+    waiting: Vec<(HostName, usize, Waiting, Asker)>,
 }
 
 impl World {
@@ -93,8 +115,9 @@ impl World {
 
     async fn take(&mut self, step: Step) {
         match step {
-            Step::Put(pattern) => self.write(PATTERNS[pattern], true),
-            Step::Remove(pattern) => self.write(PATTERNS[pattern], false),
+            Step::Put(pattern) => self.write(PATTERNS[pattern], Some(true)),
+            Step::PutBare(pattern) => self.write(PATTERNS[pattern], Some(false)),
+            Step::Remove(pattern) => self.write(PATTERNS[pattern], None),
             Step::Deliver(count) => self.deliver(count),
             Step::Restart => {
                 self.delivered = self.history.len() - 1;
@@ -105,19 +128,22 @@ impl World {
                     mark: 0,
                 });
             }
-            Step::Ask(name) => self.ask(NAMES[name], true).await,
-            Step::AskStored(name) => self.ask(NAMES[name], false).await,
+            Step::Ask(asker, name) => self.ask(NAMES[name], asker).await,
             Step::Hold => self.store.hold(),
             Step::Release => self.release().await,
         }
     }
 
-    fn write(&mut self, pattern: &'static str, put: bool) {
+    /// Writes a record with a credential or without one, or removes it.
+    fn write(&mut self, pattern: &'static str, certified: Option<bool>) {
         let number = self.history.len() as u64;
         let mut hosts = self.history[self.history.len() - 1].0.clone();
-        if put {
-            hosts.insert(pattern, number);
-            self.store.put(host_version(pattern, 1, number));
+        if let Some(is_certified) = certified {
+            hosts.insert(pattern, (number, is_certified));
+            self.store.put(match is_certified {
+                true => host_version(pattern, 1, number),
+                false => bare_version(pattern, number),
+            });
         } else if hosts.remove(pattern).is_none() {
             return;
         } else {
@@ -135,19 +161,26 @@ impl World {
         }
     }
 
-    async fn ask(&mut self, name: &str, may_issue: bool) {
+    async fn ask(&mut self, name: &str, asker: Asker) {
         let name = HostName::parse(name).unwrap();
-        let cached = match may_issue {
-            true => self.lookup.cached(&name),
-            false => self.lookup.cached_stored(&name),
+        let cached = match asker {
+            Asker::Visitor => self.lookup.cached(&name),
+            Asker::Stored => self.lookup.cached_stored(&name),
+            Asker::Plain => match self.lookup.hit_plain(&name) {
+                Some(outcome) => Cached::Hit(outcome),
+                None => Cached::Miss,
+            },
         };
-        let wait = match cached {
-            Cached::Hit(outcome) => return self.check(&name, self.delivered, &outcome),
-            Cached::InFlight(wait) => wait,
-            Cached::Miss if may_issue => self.lookup.load(&name),
-            Cached::Miss => self.lookup.read(&name, |_| ()),
+        let wait = match (cached, asker) {
+            (Cached::Hit(outcome), _) => {
+                return self.check(&name, self.delivered, &outcome, asker);
+            }
+            (Cached::InFlight(wait), _) => Waiting::Any(wait),
+            (Cached::Miss, Asker::Visitor) => Waiting::Any(self.lookup.load(&name)),
+            (Cached::Miss, Asker::Stored) => Waiting::Any(self.lookup.read(&name, |_| ())),
+            (Cached::Miss, Asker::Plain) => Waiting::Plain(self.lookup.read_plain(&name, |_| ())),
         };
-        self.waiting.push((name, self.delivered, wait, may_issue));
+        self.waiting.push((name, self.delivered, wait, asker));
         yield_now().await;
         if !self.store.is_held() {
             self.release().await;
@@ -156,16 +189,17 @@ impl World {
 
     async fn release(&mut self) {
         self.store.release(PERMITS);
-        for (name, delivered, wait, may_issue) in std::mem::take(&mut self.waiting) {
-            let outcome = match may_issue {
-                true => wait.await,
-                false => wait.stored().await,
+        for (name, delivered, wait, asker) in std::mem::take(&mut self.waiting) {
+            let outcome = match wait {
+                Waiting::Any(wait) if asker == Asker::Visitor => wait.await,
+                Waiting::Any(wait) => wait.stored().await,
+                Waiting::Plain(wait) => wait.stored().await,
             };
-            self.check(&name, delivered, &outcome);
+            self.check(&name, delivered, &outcome, asker);
         }
     }
 
-    fn check(&self, name: &HostName, delivered: usize, outcome: &Outcome<String>) {
+    fn check(&self, name: &HostName, delivered: usize, outcome: &Outcome<String>, asker: Asker) {
         let found = match outcome {
             Outcome::Found(served) => Some(served.host().record.version),
             Outcome::Absent(_) => None,
@@ -173,8 +207,8 @@ impl World {
         };
         let mut since = self.history[delivered..].iter();
         assert!(
-            since.any(|(hosts, _)| answer(hosts, name) == found),
-            "{name}: {found:?} is older than change {delivered}"
+            since.any(|(hosts, _)| answer(hosts, name, asker) == found),
+            "{asker:?} {name}: {found:?} is older than change {delivered}"
         );
     }
 }
@@ -191,8 +225,9 @@ proptest! {
             world.release().await;
             world.deliver(usize::MAX);
             for name in NAMES {
-                world.ask(name, true).await;
-                world.ask(name, false).await;
+                for asker in [Asker::Visitor, Asker::Stored, Asker::Plain] {
+                    world.ask(name, asker).await;
+                }
             }
         });
     }
