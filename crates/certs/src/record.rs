@@ -111,9 +111,11 @@ impl Site {
 pub struct TlsPolicy {
     /// The lowest version that clients may use.
     pub min: TlsVersion,
-    /// Clients must have a certificate that this CA issued; none demands no
-    /// certificate.
+    /// Clients show a certificate that this CA issued; none asks for no certificate.
     pub client_ca: Option<Arc<ClientCa>>,
+    /// Clients may show none. One that is shown must be of the client CA all the same.
+    /// Always false without a client CA.
+    pub client_optional: bool,
 }
 
 impl TlsPolicy {
@@ -122,10 +124,14 @@ impl TlsPolicy {
     #[must_use]
     pub fn to_text(&self) -> Cow<'static, str> {
         let min = self.min.as_str();
-        match &self.client_ca {
-            None => min.into(),
-            Some(ca) => format!("{min}{CLIENT_CA}{}", ca.pem()).into(),
-        }
+        let Some(ca) = &self.client_ca else {
+            return min.into();
+        };
+        let demand = match self.client_optional {
+            false => CLIENT_CA,
+            true => OPTIONAL_CLIENT_CA,
+        };
+        format!("{min} {demand}\n{}", ca.pem()).into()
     }
 
     /// Reads the stored form; none for a policy this version does not know.
@@ -135,10 +141,17 @@ impl TlsPolicy {
         if let Some(min) = TlsVersion::parse(text) {
             return Some(min.into());
         }
-        let (min, pem) = text.split_once(CLIENT_CA)?;
+        let (line, pem) = text.split_once('\n')?;
+        let (min, demand) = line.split_once(' ')?;
+        let client_optional = match demand {
+            CLIENT_CA => false,
+            OPTIONAL_CLIENT_CA => true,
+            _ => return None,
+        };
         Some(Self {
             min: TlsVersion::parse(min)?,
             client_ca: Some(Arc::new(ClientCa::parse(pem)?)),
+            client_optional,
         })
     }
 }
@@ -148,7 +161,7 @@ impl From<TlsVersion> for TlsPolicy {
     fn from(min: TlsVersion) -> Self {
         Self {
             min,
-            client_ca: None,
+            ..Self::default()
         }
     }
 }
@@ -196,8 +209,9 @@ impl TlsVersion {
     }
 }
 
-/// Separator of version and PEM in [`TlsPolicy::to_text`].
-const CLIENT_CA: &str = " client-ca\n";
+/// Demands between version and PEM in [`TlsPolicy::to_text`].
+const CLIENT_CA: &str = "client-ca";
+const OPTIONAL_CLIENT_CA: &str = "optional-client-ca";
 
 /// At most one credential per key type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "client_certificates/optional.rs"]
+mod optional;
 
 use std::io;
 use std::sync::Arc;

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use sekisho_certs::credential::split_chain;
 use sekisho_certs::seal::{Bound, KeyRing, MasterKey};
 use sekisho_certs::store::{CatalogId, DocumentId};
-use sekisho_certs::{CredentialId, KeyType, SealedBytes, Secret, Tenant, TlsPolicy};
+use sekisho_certs::{CredentialId, KeyType, SealedBytes, Secret, Tenant, TlsPolicy, TlsVersion};
+use sekisho_testkit::contract::fixture::client_ca;
 
 static RING: LazyLock<KeyRing> = LazyLock::new(|| KeyRing::new(MasterKey::new(&[7; 32])));
 
@@ -37,6 +38,32 @@ proptest! {
     fn other_words_are_no_key_type_and_no_policy(text in "[a-z0-9.]{0,8}") {
         prop_assert!(KeyType::parse(&text).is_none_or(|found| found.as_str() == text));
         prop_assert!(TlsPolicy::parse(&text).is_none_or(|found| found.to_text() == text));
+    }
+
+    #[test]
+    fn a_policy_is_read_as_it_is_stored(
+        tls13 in any::<bool>(),
+        clients in prop::option::of((1..9_u8, any::<bool>())),
+    ) {
+        let policy = TlsPolicy {
+            min: if tls13 { TlsVersion::Tls13 } else { TlsVersion::Tls12 },
+            client_ca: clients.map(|(fill, _)| client_ca(fill)),
+            client_optional: clients.is_some_and(|(_, is_optional)| is_optional),
+        };
+        let text = policy.to_text();
+        prop_assert_eq!(TlsPolicy::parse(&text), Some(policy.clone()));
+        // Earlier programs know a client CA by these words alone.
+        prop_assert!(!policy.client_optional || !text.contains(" client-ca\n"));
+    }
+
+    #[test]
+    fn other_demands_are_no_policy(demand in "( |optional-|client-ca|client|ca){0,3}") {
+        let stored = client_ca(1);
+        let text = format!("1.2{demand}\n{}", stored.pem());
+        let policy = TlsPolicy::parse(&text);
+        let known = [" client-ca", " optional-client-ca"].contains(&&*demand);
+        prop_assert_eq!(policy.is_some(), known);
+        prop_assert!(policy.is_none_or(|policy| policy.to_text() == text));
     }
 
     #[test]

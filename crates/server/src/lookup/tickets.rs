@@ -62,7 +62,8 @@ impl ProducesTickets for Tickets {
 
 /// Returns the binding of a ticket besides its server name: a hash of the record's pattern,
 /// tenant, least TLS version and client CA. Without a server name, the address is
-/// included.
+/// included. A session of a host whose client certificates are optional may have none, and
+/// opens nothing where one is required.
 fn binding(record: &HostRecord, local: Option<SocketAddr>) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
     let local = local.map_or_else(String::new, |local| local.to_string());
@@ -71,7 +72,10 @@ fn binding(record: &HostRecord, local: Option<SocketAddr>) -> [u8; 32] {
     let client_ca = record.tls.client_ca.as_ref();
     let client_ca = client_ca.map_or(&[][..], |ca| ca.hash());
     let texts = [&pattern, tenant, min].map(str::as_bytes);
-    for part in texts.into_iter().chain([client_ca, local.as_bytes()]) {
+    // No part of other hosts' bindings: tickets of earlier versions stay good.
+    let optional = record.tls.client_optional.then_some(&b"optional"[..]);
+    let others = [client_ca, local.as_bytes()].into_iter().chain(optional);
+    for part in texts.into_iter().chain(others) {
         // Length prefixes keep different lists of parts from hashing the
         // same bytes.
         context.update(&(part.len() as u64).to_be_bytes());
@@ -109,15 +113,17 @@ mod tests {
             ("x.example", "a", tls12, None, Some(other)),
             ("x.example", "a1.2", tls12, None, None),
             ("*.example", "a", tls12, None, None),
-            ("x.example", "a", tls12, Some(&ca), None),
-            ("x.example", "a", tls12, Some(&new_ca), None),
-            ("x.example", "a", tls13, Some(&ca), None),
+            ("x.example", "a", tls12, Some((&ca, false)), None),
+            ("x.example", "a", tls12, Some((&ca, true)), None),
+            ("x.example", "a", tls12, Some((&new_ca, false)), None),
+            ("x.example", "a", tls13, Some((&ca, false)), None),
         ]
         .map(|(pattern, tenant, min, client_ca, local)| {
             let mut record = HostRecord::new(HostPattern::parse(pattern).unwrap());
             record.tenant = Tenant::parse(tenant).unwrap();
             record.tls.min = min;
-            record.tls.client_ca = client_ca.cloned().map(Arc::new);
+            record.tls.client_ca = client_ca.map(|(ca, _)| Arc::new(ClientCa::clone(ca)));
+            record.tls.client_optional = client_ca.is_some_and(|(_, is_optional)| is_optional);
             let local = local.map(|local: &str| local.parse().unwrap());
             Tickets::new(&ring, &record, local)
         });

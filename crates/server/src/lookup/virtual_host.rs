@@ -28,7 +28,7 @@ use verified::Verified;
 #[derive(Debug)]
 pub struct VirtualHost {
     config: Arc<ServerConfig>,
-    /// The shared base, if clients must have a certificate.
+    /// The shared base, if clients are asked for a certificate.
     with_client_ca: Option<Arc<WithClientCa>>,
     site: Site,
     /// TLS configurations of this host as the default of a listening address;

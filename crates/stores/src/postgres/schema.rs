@@ -176,7 +176,8 @@ CREATE TABLE sekisho.hosts (
     tenant text NOT NULL,
     site_format bigint,
     site text,
-    -- the least version; with a client CA, 'client-ca', a line break and its PEM follow
+    -- the least version; with a client CA, 'client-ca' or 'optional-client-ca', a line
+    -- break and its PEM follow
     tls text NOT NULL,
     disabled boolean NOT NULL,
     ecdsa bigint,

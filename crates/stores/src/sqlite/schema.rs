@@ -214,7 +214,8 @@ CREATE TABLE hosts (
     tenant TEXT NOT NULL,
     site_format INTEGER,
     site TEXT,
-    -- the least version; with a client CA, 'client-ca', a line break and its PEM follow
+    -- the least version; with a client CA, 'client-ca' or 'optional-client-ca', a line
+    -- break and its PEM follow
     tls TEXT NOT NULL,
     disabled INTEGER NOT NULL,
     ecdsa INTEGER,

@@ -34,6 +34,7 @@ fn found() -> Found<SealedBytes> {
     record.tls = TlsPolicy {
         min: TlsVersion::Tls13,
         client_ca: Some(client_ca(1)),
+        client_optional: true,
     };
     record.version = 1 << 60;
     let first = credential(7, KeyType::Ecdsa, sealed(1));

@@ -179,6 +179,7 @@ pub async fn every_field_comes_back(fixture: Fixture) {
     host.tls = TlsPolicy {
         min: TlsVersion::Tls13,
         client_ca: Some(client_ca(1)),
+        client_optional: true,
     };
     host.disabled = true;
     let mut writes = Vec::new();
@@ -214,9 +215,16 @@ pub async fn every_field_comes_back(fixture: Fixture) {
 
 pub async fn a_client_ca_is_replaced_and_dropped(fixture: Fixture) {
     let id = fixture.put("a.example").await;
-    for client_ca in [Some(client_ca(1)), Some(client_ca(2)), None] {
+    let (one, other) = (client_ca(1), client_ca(2));
+    for (client_ca, is_optional) in [
+        (Some(one), false),
+        (Some(other.clone()), false),
+        (Some(other), true),
+        (None, false),
+    ] {
         let mut host = record("a.example", &[(KeyType::Ecdsa, id)]);
         host.tls.client_ca = client_ca;
+        host.tls.client_optional = is_optional;
         let writes = vec![put_host(host.clone())];
         fixture
             .catalog

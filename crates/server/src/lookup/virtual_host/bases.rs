@@ -25,7 +25,14 @@ pub(super) struct Bases {
 }
 
 type ByPolicy = HashMap<Key, Weak<WithClientCa>, foldhash::fast::RandomState>;
-type Key = (TlsVersion, [u8; 32]);
+
+/// Policy with a client CA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    min: TlsVersion,
+    ca: [u8; 32],
+    optional: bool,
+}
 
 impl Bases {
     pub(super) fn new() -> Self {
@@ -53,12 +60,16 @@ impl Bases {
             };
             return Ok((base.clone(), None));
         };
-        let base = self.with_client_ca(policy.min, ca)?;
+        let key = Key {
+            min: policy.min,
+            ca: *ca.hash(),
+            optional: policy.client_optional,
+        };
+        let base = self.with_client_ca(key, ca)?;
         Ok((base.config.clone(), Some(base)))
     }
 
-    fn with_client_ca(&self, min: TlsVersion, ca: &ClientCa) -> Result<Arc<WithClientCa>, String> {
-        let key = (min, *ca.hash());
+    fn with_client_ca(&self, key: Key, ca: &ClientCa) -> Result<Arc<WithClientCa>, String> {
         let known = lock(&self.with_client_ca).get(&key).and_then(Weak::upgrade);
         if let Some(base) = known {
             return Ok(base);
@@ -95,12 +106,16 @@ impl WithClientCa {
             added.map_err(|error| format!("its client CA can't be used: {error}"))?;
         }
         let anchors = roots.roots.iter().map(weight).sum();
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+        let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+        if key.optional {
+            builder = builder.allow_unauthenticated();
+        }
+        let verifier = builder
             .build()
             .map_err(|error| format!("its client CA can't be used: {error}"))?;
         let verifier: Arc<dyn ClientCertVerifier> = Arc::new(ShortChains(verifier));
         Ok(Self {
-            config: base(key.0, Some(&verifier)),
+            config: base(key.min, Some(&verifier)),
             verifier,
             anchors,
             key,
@@ -115,10 +130,10 @@ impl WithClientCa {
     }
 
     /// Returns whether the client CA verifies this chain, leaf first, at `now`, seconds
-    /// since the Unix epoch.
+    /// since the Unix epoch. An empty chain passes if certificates are optional.
     pub(crate) fn accepts(&self, chain: &[CertificateDer<'_>], now: i64) -> bool {
         let Some((leaf, issuers)) = chain.split_first() else {
-            return false;
+            return self.key.optional;
         };
         let since = std::time::Duration::from_secs(now.try_into().unwrap_or(0));
         let now = UnixTime::since_unix_epoch(since);
@@ -143,7 +158,7 @@ impl Drop for WithClientCa {
 }
 
 /// Makes a TLS configuration from version `min` on, without a certificate and a ticketer.
-/// With a verifier, clients must have a certificate.
+/// With a verifier, clients are asked for a certificate.
 pub(crate) fn base(
     min: TlsVersion,
     verifier: Option<&Arc<dyn ClientCertVerifier>>,
@@ -202,6 +217,7 @@ mod tests {
         TlsPolicy {
             min,
             client_ca: Some(Arc::new(ca)),
+            client_optional: false,
         }
     }
 
@@ -215,11 +231,17 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &second));
         let newer = base(&policy(&one, TlsVersion::Tls13));
         let foreign = base(&policy(&other, TlsVersion::Tls12));
-        assert!(!Arc::ptr_eq(&first, &newer) && !Arc::ptr_eq(&first, &foreign));
-        assert_eq!(lock(&bases.with_client_ca).len(), 3);
+        let optional = base(&TlsPolicy {
+            client_optional: true,
+            ..policy(&one, TlsVersion::Tls12)
+        });
+        for different in [&newer, &foreign, &optional] {
+            assert!(!Arc::ptr_eq(&first, different));
+        }
+        assert_eq!(lock(&bases.with_client_ca).len(), 4);
         drop(first);
-        assert_eq!(lock(&bases.with_client_ca).len(), 3);
-        drop((second, newer, foreign));
+        assert_eq!(lock(&bases.with_client_ca).len(), 4);
+        drop((second, newer, foreign, optional));
         assert_eq!(lock(&bases.with_client_ca).len(), 0);
         assert!(bases.config(&TlsPolicy::default()).unwrap().1.is_none());
     }
@@ -231,6 +253,7 @@ mod tests {
         let policy = TlsPolicy {
             min: TlsVersion::Tls12,
             client_ca: Some(Arc::new(ClientCa::parse(pem).unwrap())),
+            client_optional: false,
         };
         let error = Bases::new().config(&policy).unwrap_err();
         assert!(error.contains("client CA"), "{error}");

@@ -14,6 +14,11 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 pub(super) struct ShortChains(pub(super) Arc<dyn ClientCertVerifier>);
 
 impl ClientCertVerifier for ShortChains {
+    // The trait's default is that a certificate is required wherever it is asked for.
+    fn client_auth_mandatory(&self) -> bool {
+        self.0.client_auth_mandatory()
+    }
+
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         self.0.root_hint_subjects()
     }
