@@ -141,6 +141,44 @@ fn curl_needs_a_certificate_of_the_client_ca() {
 }
 
 #[test]
+fn a_client_ca_may_be_optional() {
+    let (sandbox, _) = sandbox();
+    client(&sandbox, "stranger", &issue(&TestCa::named("strangers")));
+    let optional = ["host", "set", "a.example", "--client-ca-optional"];
+    let error = sandbox.fails(&optional);
+    assert!(error.contains("the host has no client CA"), "{error}");
+    sandbox.ok(&[&SET[..], &["--client-ca-optional"]].concat());
+    let is_optional = || {
+        let shown = sandbox.json(&["host", "show", "a.example", "--json"]);
+        shown["client_ca_optional"] == true
+    };
+    assert!(is_optional());
+    let text = sandbox.ok(&["host", "show", "a.example"]);
+    assert!(text.contains(" (optional)\n"), "{text}");
+    let server = sandbox.serve();
+    let fetch = |args: &[&str]| curl(&sandbox, server.https, "a.example", args);
+    assert_eq!(fetch(&[]).out, "page of a");
+    let own = ["--cert", "client.pem", "--key", "client.key"];
+    assert_eq!(fetch(&own).out, "page of a");
+    let ran = fetch(&["--cert", "stranger.pem", "--key", "stranger.key"]);
+    assert!(ran.err.contains("unknown ca"), "{}", ran.err);
+    // A CA that is set without the option is required.
+    sandbox.ok(&SET);
+    assert!(!is_optional());
+    until("a certificate is demanded", SOON, || {
+        fetch(&[]).code != Some(0)
+    });
+    sandbox.ok(&optional);
+    until("no certificate is demanded", SOON, || {
+        fetch(&[]).code == Some(0)
+    });
+    sandbox.ok(&["host", "set", "a.example", "--no-client-ca"]);
+    assert_eq!(shown(&sandbox), json!(null));
+    assert!(!is_optional());
+    server.stop();
+}
+
+#[test]
 fn openssl_resumes_only_under_the_same_client_ca() {
     let (sandbox, _) = sandbox();
     sandbox.ok(&SET);

@@ -3,26 +3,37 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use aws_lc_rs::digest;
 use data_encoding::HEXLOWER;
-use sekisho_certs::ClientCa;
+use sekisho_certs::{ClientCa, HostRecord};
 use serde::Serialize;
 
 use crate::cli::host::read_input;
 use crate::terminal::failure::Result;
 
-/// Client CA to set, or none of both to leave it.
+/// Client CA to set, and whether clients may come without a certificate; none of them leaves
+/// it as it is.
 #[derive(Debug, clap::Args)]
-#[group(id = "clients", multiple = false)]
 pub(crate) struct ClientCaArgs {
     /// Demand a client certificate that a CA in this PEM file issued; '-' reads
     /// standard input
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
-    /// Demand no client certificate
+    /// Serve clients without a certificate, too; --client-ca without it takes that back
     #[arg(long)]
+    client_ca_optional: bool,
+    /// Demand no client certificate
+    #[arg(long, conflicts_with_all = ["client_ca", "client_ca_optional"])]
     no_client_ca: bool,
+}
+
+/// Client CA as the arguments choose it.
+pub(super) enum Chosen {
+    /// That of the record stays; clients may come without a certificate if `optional`.
+    Kept { optional: bool },
+    Set { ca: Arc<ClientCa>, optional: bool },
+    None,
 }
 
 impl ClientCaArgs {
@@ -31,16 +42,42 @@ impl ClientCaArgs {
         self.client_ca.as_deref() == Some(Path::new("-"))
     }
 
-    /// Returns the chosen client CA, read and checked; None if none was chosen,
-    /// Some(None) for none. Standard input can be read only once.
-    pub(super) fn chosen(&self) -> Result<Option<Option<Arc<ClientCa>>>> {
+    /// Returns the choice, with the client CA read and checked. Standard input can be read
+    /// only once.
+    pub(super) fn chosen(&self) -> Result<Chosen> {
+        let optional = self.client_ca_optional;
         let Some(path) = &self.client_ca else {
-            return Ok(self.no_client_ca.then_some(None));
+            return Ok(match self.no_client_ca {
+                true => Chosen::None,
+                false => Chosen::Kept { optional },
+            });
         };
         let option = || format!("--client-ca {}", path.display());
         let bytes = read_input(path, MOST).with_context(option)?;
         let ca = ClientCa::check(&bytes).with_context(option)?;
-        Ok(Some(Some(Arc::new(ca))))
+        let ca = Arc::new(ca);
+        Ok(Chosen::Set { ca, optional })
+    }
+}
+
+impl Chosen {
+    /// Changes a record.
+    pub(super) fn apply(&self, record: &mut HostRecord) -> Result<()> {
+        let tls = &mut record.tls;
+        match self {
+            Self::Kept { optional: false } => {}
+            Self::Kept { optional: true } if tls.client_ca.is_none() => {
+                let why = "the host has no client CA; give one with --client-ca";
+                bail!("--client-ca-optional: {why}");
+            }
+            Self::Kept { optional: true } => tls.client_optional = true,
+            Self::Set { ca, optional } => {
+                tls.client_ca = Some(Arc::clone(ca));
+                tls.client_optional = *optional;
+            }
+            Self::None => (tls.client_ca, tls.client_optional) = (None, false),
+        }
+        Ok(())
     }
 }
 

@@ -1,18 +1,16 @@
 //! `sekisho host set`
 
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::anyhow;
 use sekisho_certs::{
-    Catalog, ClientCa, HostPattern, HostRecord, SealedBytes, StoredCredential, Tenant, TlsVersion,
-    printable,
+    Catalog, HostPattern, HostRecord, SealedBytes, StoredCredential, Tenant, TlsVersion, printable,
 };
 use sekisho_issuance::admission::FirstAccess;
 
 use crate::cli::cert::{self, Leaf, check_covers};
 use crate::cli::edit::{Edit, edit};
-use crate::cli::host::client_ca::ClientCaArgs;
+use crate::cli::host::client_ca::{self, ClientCaArgs};
 use crate::cli::host::running;
 use crate::cli::host::site::{Chosen, SiteArgs, check_record};
 use crate::cli::issuance::{Issuance, WishArgs};
@@ -80,7 +78,7 @@ impl Args {
     fn apply(
         &self,
         record: &mut HostRecord,
-        (chosen, client_ca): (&Chosen, Option<&Option<Arc<ClientCa>>>),
+        (chosen, client_ca): (&Chosen, &client_ca::Chosen),
         certs: &[StoredCredential<SealedBytes>],
     ) -> Result<()> {
         let before = record.tenant.clone();
@@ -91,9 +89,7 @@ impl Args {
         if let Some(min) = self.min_tls {
             record.tls.min = min;
         }
-        if let Some(client_ca) = client_ca {
-            record.tls.client_ca.clone_from(client_ca);
-        }
+        client_ca.apply(record)?;
         if let Some(disabled) = self.disabled {
             record.disabled = disabled;
         }
@@ -122,7 +118,7 @@ pub(super) async fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     let config = &configuration::load(config)?;
     chosen.check(config, args.tenant.as_ref())?;
     let issuance = args.issuance(config)?;
-    let client_ca = args.client_ca.chosen()?;
+    let client_ca = &args.client_ca.chosen()?;
     let sealer = &open::create(config).await?;
     let mut certless = false;
     let mut unfit = None;
@@ -130,7 +126,7 @@ pub(super) async fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
         let certs = args.certs(sealer.catalog().as_ref()).await?;
         let new = || HostRecord::new(args.name.clone());
         let mut record = stored.clone().unwrap_or_else(new);
-        args.apply(&mut record, (chosen, client_ca.as_ref()), &certs)?;
+        args.apply(&mut record, (chosen, client_ca), &certs)?;
         check_record(config, &record, stored.as_ref())?;
         certless = record.references.is_empty();
         // Folders of [site] may depend on the tenant.
@@ -193,5 +189,6 @@ Examples:
   sekisho host set www.shop.example --cert shop.example
   sekisho host set shop.example --min-tls 1.3
   sekisho host set api.example --client-ca partners.pem
+  sekisho host set api.example --client-ca-optional
   sekisho host set shop.example --disabled
   sekisho host set shop.example --disabled=false --default-site";

@@ -19,8 +19,10 @@ pub(super) struct View<'a> {
     tenant: &'a str,
     site: Option<Value>,
     min_tls: &'static str,
-    /// Certificates of the client CA; null if clients need no certificate.
+    /// Certificates of the client CA; null if clients are asked for no certificate.
     client_ca: Option<Vec<client_ca::View>>,
+    /// Clients may come without a certificate.
+    client_ca_optional: bool,
     disabled: bool,
     /// Parts of the record that can't be read: it is not served.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,6 +46,7 @@ impl<'a> View<'a> {
             site: record.site.as_ref().map(|site| site::shown(site, secrets)),
             min_tls: record.tls.min.as_str(),
             client_ca: record.tls.client_ca.as_deref().map(client_ca::View::all),
+            client_ca_optional: record.tls.client_optional,
             disabled: record.disabled,
             error: record.unreadable.as_deref(),
             credentials: credentials
@@ -97,8 +100,12 @@ pub(super) fn write<K>(
     };
     writeln!(out, "tls       {tls}")?;
     let client_ca = record.tls.client_ca.as_deref().map(client_ca::View::all);
+    let optional = match record.tls.client_optional {
+        true => " (optional)",
+        false => "",
+    };
     for client_ca::View { subject, sha256 } in client_ca.into_iter().flatten() {
-        writeln!(out, "client ca {subject}, SHA-256 {sha256}")?;
+        writeln!(out, "client ca {subject}, SHA-256 {sha256}{optional}")?;
     }
     let disabled = if record.disabled { "yes" } else { "no" };
     writeln!(out, "disabled  {disabled}")?;
