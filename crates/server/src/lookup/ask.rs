@@ -69,7 +69,46 @@ impl Hosts {
         charge: Option<Charge>,
     ) -> Result<FoundHost, Unfound> {
         let revision = self.lookup.revision();
-        let (outcome, how) = self.outcome(name, prefix, deadline, charge).await;
+        let answered = self.outcome(name, prefix, deadline, charge).await;
+        self.end(name, revision, answered)
+    }
+
+    /// Looks up `name` for a request over plain HTTP, on behalf of a client of `prefix`. A
+    /// record without a credential is found, too. The numbers are those of the steps of
+    /// [`Lookup`]:
+    ///
+    /// - 1, a cached result, costs nothing;
+    /// - 3, a read, needs a permit of the prefix, and waits for it until `deadline`. A name
+    ///   whose record has no credential is not charged: it may be served.
+    ///
+    /// Nobody waits for a certificate. The result is counted, and a failure logged.
+    #[cfg_attr(not(test), expect(dead_code, reason = "listeners redirect as yet"))]
+    pub(crate) async fn ask_plain(
+        &self,
+        name: &HostName,
+        prefix: Prefix,
+        deadline: Instant,
+    ) -> Result<FoundHost, Unfound> {
+        let revision = self.lookup.revision();
+        let answered = match self.lookup.hit_plain(name) {
+            Some(outcome) => (outcome, LookupResult::Hit),
+            None => {
+                let read = self.read_plain(name, prefix, deadline);
+                let late = |_| Outcome::Failed(LookupError::Late);
+                let outcome = timeout_at(deadline, read).await.unwrap_or_else(late);
+                (outcome, LookupResult::Loaded)
+            }
+        };
+        self.end(name, revision, answered)
+    }
+
+    /// Counts an outcome, and logs a failure.
+    fn end(
+        &self,
+        name: &HostName,
+        revision: u64,
+        (outcome, how): (Outcome<VirtualHost>, LookupResult),
+    ) -> Result<FoundHost, Unfound> {
         let lookup = counted(&outcome, how);
         self.metrics.lookup(lookup);
         let absence = match outcome {
@@ -173,6 +212,22 @@ impl Hosts {
         }
     }
 
+    /// Does step 3 of [`Self::ask_plain`]: reads with a permit of the prefix.
+    async fn read_plain(
+        &self,
+        name: &HostName,
+        prefix: Prefix,
+        deadline: Instant,
+    ) -> Outcome<VirtualHost> {
+        match self.budget.admit(prefix, deadline).await {
+            Ok(permit) => {
+                let read = self.lookup.read_plain(name, charging_unserved(permit));
+                read.stored().await
+            }
+            Err(denied) => Outcome::Failed(denied),
+        }
+    }
+
     /// Does step 4 of [`Self::ask`]: waits for a certificate of the tenant.
     async fn certificate(
         &self,
@@ -221,6 +276,15 @@ fn charging<P>(permit: P, was_absent: fn(P)) -> impl FnOnce(&Outcome<VirtualHost
     move |outcome| match outcome {
         Outcome::Absent(_) => was_absent(permit),
         Outcome::Found(_) | Outcome::Failed(_) => {}
+    }
+}
+
+/// Keeps the permit of a read as [`charging`] does. A name whose record has no credential is
+/// not absent for plain HTTP.
+fn charging_unserved(permit: Permit) -> impl FnOnce(&Outcome<VirtualHost>) {
+    move |outcome| match outcome {
+        Outcome::Absent(Absence::NoHost | Absence::Disabled) => permit.was_absent(),
+        Outcome::Absent(Absence::NoCredential) | Outcome::Found(_) | Outcome::Failed(_) => {}
     }
 }
 

@@ -75,6 +75,13 @@ impl World {
         })
     }
 
+    async fn ask_plain(&self, name: &str) -> Result<FoundHost, Unfound> {
+        let name = HostName::parse(name).unwrap();
+        let prefix = IpAddr::from(Ipv4Addr::LOCALHOST).into();
+        let deadline = Instant::now() + HANDSHAKE;
+        self.hosts.ask_plain(&name, prefix, deadline).await
+    }
+
     /// Waits until the issuance was called this often.
     async fn obtains(&self, calls: usize) {
         while self.issuer.calls() < calls {
@@ -263,4 +270,50 @@ async fn a_wait_for_a_certificate_is_charged_to_the_prefix() {
     );
     assert!(!waits.iter().any(JoinHandle::is_finished));
     assert_eq!(world.issuer.calls(), 3);
+}
+
+/// Visitors of hosts without a certificate must not spend what unknown names cost.
+#[tokio::test(start_paused = true)]
+async fn plain_http_is_charged_for_names_that_are_not_here() {
+    let limits = Limits {
+        absent_per_prefix: 3,
+        ..LIMITS
+    };
+    let names = ["a.test", "b.test", "c.test", "d.test", "e.test"];
+    let mut disabled = bare("off.test", "customer");
+    disabled.record.disabled = true;
+    let hosts = names.map(|name| bare(name, "customer"));
+    let world = World::limited(&limits, hosts.into_iter().chain([disabled]));
+    for _ in 0..2 {
+        for name in names {
+            let found = world.ask_plain(name).await.ok().unwrap();
+            assert!(!found.served.is_certified());
+        }
+        assert_eq!(world.store.calls(), names.len());
+    }
+    for (name, absence) in [
+        ("off.test", Absence::Disabled),
+        ("x.test", Absence::NoHost),
+        ("y.test", Absence::NoHost),
+    ] {
+        let unfound = world.ask_plain(name).await.err().unwrap();
+        assert_eq!(unfound.absence, Some(absence));
+    }
+    let unfound = world.ask_plain("z.test").await.err().unwrap();
+    assert!(unfound.absence.is_none());
+    assert!(matches!(unfound.lookup, LookupResult::OverBudget));
+    assert!(world.ask_plain("a.test").await.is_ok());
+    assert_eq!(world.issuer.calls(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn plain_http_waits_for_the_store_until_its_deadline() {
+    let world = World::new([bare("a.test", "customer")]);
+    let begun = Instant::now();
+    world.store.hold();
+    let unfound = world.ask_plain("a.test").await.err().unwrap();
+    assert!(unfound.absence.is_none());
+    assert_eq!(begun.elapsed(), HANDSHAKE);
+    world.store.unhold();
+    assert!(world.ask_plain("a.test").await.is_ok());
 }
