@@ -178,6 +178,7 @@ impl Config {
         Settings {
             https: self.listen.https.clone(),
             http: self.listen.http.clone(),
+            plain: self.listen.plain,
             public_port: self.listen.public_port,
             proxies: self.listen.proxy.clone(),
             trusted: self.listen.trusted.clone(),
@@ -237,8 +238,10 @@ impl Config {
 pub(crate) struct Listen {
     /// `https`: addresses for TLS; at least one.
     pub(crate) https: Vec<SocketAddr>,
-    /// `http`: addresses whose requests are redirected to HTTPS.
+    /// `http`: addresses for plain HTTP, whose requests are redirected to HTTPS.
     pub(crate) http: Vec<SocketAddr>,
+    /// `plain`: requests to `http` for hosts whose site says so are answered from it.
+    pub(crate) plain: bool,
     /// `public_port`: the port of HTTPS in redirects from plain HTTP. By
     /// default the port that the first address of `https` is bound to.
     pub(crate) public_port: Option<u16>,

@@ -135,6 +135,7 @@ fn serve(challenges: Challenges) -> Addresses {
     let settings = Settings {
         https: vec![any_port],
         http: vec![any_port],
+        plain: false,
         public_port: None,
         proxies: Networks::default(),
         trusted: Networks::default(),

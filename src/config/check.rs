@@ -51,6 +51,11 @@ fn checked(raw: RawConfig, file: &Path, problems: &mut Problems) -> Option<Confi
     let named_fields = named_fields(&raw.sites, site.as_ref(), problems);
     let hook = raw.hook.as_ref();
     let hook = hook.and_then(|raw| hook::check(raw, base, problems));
+    if listen.plain && raw.hook.is_some() {
+        let text = "a script chooses by ClientHello, and plain HTTP has none; leave plain or \
+                    [hook] out";
+        problems.add(Problem::at(&["listen", "plain"], text));
+    }
     if let (Some(url), Some(site)) = (url, &site) {
         let apart = own::apart(url, hook.as_ref(), site);
         problems.keep(apart.map_err(|text| Problem::at(&["site", "root"], text)));

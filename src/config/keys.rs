@@ -65,7 +65,8 @@ pub(super) const KEYS: &[Key] = &[
 
 /// Defaults of keys without a range, as section, name and value. A test compares each with
 /// what the program does without the key.
-pub(super) const WORDS: [(&str, &str, &str); 7] = [
+pub(super) const WORDS: [(&str, &str, &str); 8] = [
+    ("listen", "plain", "false"),
     ("log", "format", "json"),
     ("acme", "first_access", "hosts"),
     ("acme", "caa", "true"),

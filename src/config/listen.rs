@@ -25,6 +25,12 @@ pub(super) fn check(raw: &RawListen, base: &Path, problems: &mut Problems) -> Li
         problems.add_missing(&["listen", "https"], text);
     }
     let http: Vec<_> = problems.list("listen", "http", &raw.http, address);
+    let plain = raw.plain == Some(true);
+    if plain && raw.http.is_empty() {
+        let text = "is of use with http alone; write http = [\"0.0.0.0:80\"]";
+        let problem = Problem::at(&["listen", "plain"], text);
+        problems.add_lack(&["listen", "http"], problem);
+    }
     let token = ["listen", "admin_token"];
     let admin_token = problems.parsed(&token, raw.admin_token.as_ref(), |text| {
         SecretSource::parse(text, base)
@@ -43,6 +49,7 @@ pub(super) fn check(raw: &RawListen, base: &Path, problems: &mut Problems) -> Li
     Listen {
         https,
         http,
+        plain,
         public_port: problems.or_default(raw.public_port.map(port).transpose()),
         admin,
         admin_token,

@@ -30,6 +30,7 @@ pub(crate) struct RawConfig {
 pub(crate) struct RawListen {
     pub(crate) https: Vec<String>,
     pub(crate) http: Vec<String>,
+    pub(crate) plain: Option<bool>,
     pub(crate) public_port: Option<i64>,
     pub(crate) admin: Option<String>,
     pub(crate) admin_token: Option<String>,

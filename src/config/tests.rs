@@ -77,7 +77,7 @@ fn reads_the_example() {
 #[test]
 fn applies_the_defaults() {
     let config = parse(MINIMAL).unwrap();
-    assert!(config.listen.http.is_empty());
+    assert!(config.listen.http.is_empty() && !config.listen.plain);
     assert_eq!(config.listen.admin, None);
     let beside = KeySource::File("/etc/sekisho/master.key".into());
     assert_eq!(config.keys, Some(beside));

@@ -128,6 +128,8 @@ fn the_documentation_has_the_defaults() {
     }
     assert_default("cache", "disk", &format!("`\"{DISK_CACHE}\"`"));
     assert_default("keys", "master", &format!("`\"{MASTER_KEY}\"`"));
+    let listen = parse(MINIMAL).unwrap().listen;
+    assert_default("listen", "plain", &format!("`{}`", listen.plain));
     let small = format!("{MINIMAL}[acme]\nagree = true\ncas = [\"letsencrypt\"]\n");
     let acme = parse(&small).unwrap().issuance().unwrap().unwrap();
     let solvers: Vec<_> = acme.solvers.iter().map(|kind| kind.as_str()).collect();

@@ -153,6 +153,7 @@ fn defaults_are_resolved() {
     for (key, value) in [
         ("listen.public_port", json!(8443)),
         ("listen.http", json!(null)),
+        ("listen.plain", json!(false)),
         ("listen.admin_token", json!(null)),
         ("cache.disk", json!("/etc/sekisho/disk-cache.db")),
         ("cache.fresh", json!("60s")),

@@ -70,6 +70,19 @@ fn a_wrong_value_says_what_to_write() {
     }
 }
 
+/// What a script refuses must not be served over plain HTTP.
+#[test]
+fn plain_http_needs_a_configuration_without_a_script() {
+    let config = |rest: &str| {
+        let listen = "listen.http = [\"127.0.0.1:80\"]\nlisten.plain = true\n";
+        format!("{MINIMAL}{listen}{rest}")
+    };
+    assert!(parse(&config("")).unwrap().listen.plain);
+    let error = refusal(&config("[hook]\nscript = \"h.luau\"\n"));
+    let says = "4: [listen] plain: a script chooses by ClientHello";
+    assert!(error.contains(says), "{error}");
+}
+
 #[test]
 fn databases_of_the_script_are_no_upstreams() {
     let config =

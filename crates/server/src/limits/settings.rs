@@ -13,8 +13,11 @@ use crate::limits::network::Networks;
 pub struct Settings {
     /// Addresses for TLS.
     pub https: Vec<SocketAddr>,
-    /// Addresses whose requests are redirected to HTTPS.
+    /// Addresses for plain HTTP, whose requests are redirected to HTTPS.
     pub http: Vec<SocketAddr>,
+    /// Answers requests over plain HTTP from the sites of hosts that say so. Only without a
+    /// hook, which chooses by the ClientHello.
+    pub plain: bool,
     /// The port of HTTPS in redirects from plain HTTP; without it, the port
     /// that the first address of `https` is bound to.
     pub public_port: Option<u16>,

@@ -67,6 +67,7 @@ impl Default for Setup {
             settings: Settings {
                 https: vec![any_port],
                 http: vec![any_port],
+                plain: false,
                 public_port: None,
                 proxies: Networks::default(),
                 trusted: Networks::default(),

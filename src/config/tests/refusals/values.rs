@@ -127,6 +127,14 @@ const WRONG: &[(&str, &str)] = &[
         "[listen] http: 127.0.0.1:8443 already stands in https",
     ),
     (
+        "listen.plain = true",
+        "[listen] plain: is of use with http alone; write http = [\"0.0.0.0:80\"]",
+    ),
+    (
+        "listen.plain = \"yes\"",
+        "[listen] plain: invalid type: string \"yes\", expected a boolean",
+    ),
+    (
         "listen.public_port = 0",
         "[listen] public_port: 0 is out of range; write 1 to 65535",
     ),
