@@ -197,6 +197,14 @@ impl<'a> RequestContext<'a> {
         self.connection.plain_port.is_some()
     }
 
+    /// Returns the scheme of the request's URL, as upstreams are told.
+    pub(crate) fn scheme(&self) -> &'static str {
+        match self.is_plain() {
+            true => "http",
+            false => "https",
+        }
+    }
+
     /// Returns the client that files are opened for.
     pub(crate) fn opener(&self) -> Opener<'a> {
         Opener {

@@ -95,7 +95,7 @@ impl ConnContext {
                 server: peer.server(|| stream.local_address()),
                 prefix: address.ip().into(),
                 tls: stream.tls().map(Negotiated::from).unwrap_or_default(),
-                plain_port: None,
+                plain_port: stream.tls().is_none().then_some(service.https_port),
                 timeouts: Arc::clone(stream.timeouts()),
                 files: OpenFiles::default(),
                 drain: Arc::clone(&local.drain),

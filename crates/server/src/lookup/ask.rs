@@ -90,15 +90,9 @@ impl Hosts {
         deadline: Instant,
     ) -> Result<FoundHost, Unfound> {
         let revision = self.lookup.revision();
-        let answered = match self.lookup.hit_plain(name) {
-            Some(outcome) => (outcome, LookupResult::Hit),
-            None => {
-                let read = self.read_plain(name, prefix, deadline);
-                let late = |_| Outcome::Failed(LookupError::Late);
-                let outcome = timeout_at(deadline, read).await.unwrap_or_else(late);
-                (outcome, LookupResult::Loaded)
-            }
-        };
+        let permit = self.budget.admit(prefix, deadline);
+        let was_absent = Permit::was_absent;
+        let answered = ask_plain(&self.lookup, name, permit, was_absent, deadline).await;
         self.end(name, revision, answered)
     }
 
@@ -196,6 +190,18 @@ impl Hosts {
         ask_stored(&self.lookup, name, permit, drop, deadline).await
     }
 
+    /// Looks at a host as [`Self::look_at`] does, for an exchange over plain HTTP.
+    pub(crate) async fn look_at_plain(
+        &self,
+        name: &HostName,
+        tenant: &Tenant,
+        deadline: Instant,
+    ) -> Outcome<VirtualHost> {
+        let permit = self.budget.admit_look(tenant.clone());
+        let (outcome, _) = ask_plain(&self.lookup, name, permit, drop, deadline).await;
+        outcome
+    }
+
     /// Does step 3 of [`Self::ask`]: reads with a permit of the prefix.
     async fn load(
         &self,
@@ -209,22 +215,6 @@ impl Hosts {
                 self.lookup.load_with(name, observe).progress().await
             }
             Err(denied) => Progress::Ended(Outcome::Failed(denied)),
-        }
-    }
-
-    /// Does step 3 of [`Self::ask_plain`]: reads with a permit of the prefix.
-    async fn read_plain(
-        &self,
-        name: &HostName,
-        prefix: Prefix,
-        deadline: Instant,
-    ) -> Outcome<VirtualHost> {
-        match self.budget.admit(prefix, deadline).await {
-            Ok(permit) => {
-                let read = self.lookup.read_plain(name, charging_unserved(permit));
-                read.stored().await
-            }
-            Err(denied) => Outcome::Failed(denied),
         }
     }
 
@@ -270,6 +260,33 @@ pub(crate) async fn ask_stored<P: Send + 'static>(
     timeout_at(deadline, stored).await.unwrap_or_else(late)
 }
 
+/// Looks up what plain HTTP may serve for a name until `deadline`, as [`ask_stored`] does. A
+/// record without a credential is found. `was_absent` has the permit of a name without a
+/// record, and of a disabled one.
+async fn ask_plain<P: Send + 'static>(
+    lookup: &Arc<Lookup<VirtualHost>>,
+    name: &HostName,
+    permit: impl Future<Output = Result<P, LookupError>>,
+    was_absent: fn(P),
+    deadline: Instant,
+) -> (Outcome<VirtualHost>, LookupResult) {
+    if let Some(outcome) = lookup.hit_plain(name) {
+        return (outcome, LookupResult::Hit);
+    }
+    let read = async {
+        match permit.await {
+            Ok(permit) => {
+                let observe = charging_unserved(permit, was_absent);
+                lookup.read_plain(name, observe).stored().await
+            }
+            Err(denied) => Outcome::Failed(denied),
+        }
+    };
+    let late = |_| Outcome::Failed(LookupError::Late);
+    let outcome = timeout_at(deadline, read).await.unwrap_or_else(late);
+    (outcome, LookupResult::Loaded)
+}
+
 /// Keeps the permit of a read until it ends: a client that disconnects must not free it
 /// early. `was_absent` has that of an absent name.
 fn charging<P>(permit: P, was_absent: fn(P)) -> impl FnOnce(&Outcome<VirtualHost>) {
@@ -281,9 +298,9 @@ fn charging<P>(permit: P, was_absent: fn(P)) -> impl FnOnce(&Outcome<VirtualHost
 
 /// Keeps the permit of a read as [`charging`] does. A name whose record has no credential is
 /// not absent for plain HTTP.
-fn charging_unserved(permit: Permit) -> impl FnOnce(&Outcome<VirtualHost>) {
+fn charging_unserved<P>(permit: P, was_absent: fn(P)) -> impl FnOnce(&Outcome<VirtualHost>) {
     move |outcome| match outcome {
-        Outcome::Absent(Absence::NoHost | Absence::Disabled) => permit.was_absent(),
+        Outcome::Absent(Absence::NoHost | Absence::Disabled) => was_absent(permit),
         Outcome::Absent(Absence::NoCredential) | Outcome::Found(_) | Outcome::Failed(_) => {}
     }
 }

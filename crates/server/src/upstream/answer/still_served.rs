@@ -18,6 +18,8 @@ pub(in crate::upstream) struct StillServed {
     upstreams: Arc<Upstreams>,
     name: HostName,
     served: Arc<Served<VirtualHost>>,
+    /// The exchange is over plain HTTP, where a host needs no certificate.
+    is_plain: bool,
     /// Time between two looks.
     pause: Duration,
 }
@@ -39,6 +41,7 @@ impl StillServed {
         Some(Self {
             name,
             served: Arc::clone(context.served),
+            is_plain: context.is_plain(),
             pause: look - look / 32 * earlier,
             upstreams,
         })
@@ -53,7 +56,11 @@ impl StillServed {
         loop {
             sleep(self.pause).await;
             let deadline = Instant::now() + hosts.lookup_limit;
-            match hosts.look_at(&self.name, tenant, deadline).await {
+            let found = match self.is_plain {
+                true => hosts.look_at_plain(&self.name, tenant, deadline).await,
+                false => hosts.look_at(&self.name, tenant, deadline).await,
+            };
+            match found {
                 Outcome::Found(found) if self.is_as_before(&found) => {}
                 Outcome::Found(_) => return "its host was changed",
                 Outcome::Absent(_) => return "its host is not served any more",
