@@ -44,8 +44,10 @@ impl Script<'_> {
         text("SERVER_SOFTWARE", "sekisho");
         text("SERVER_PROTOCOL", protocol(self.version));
         text("REQUEST_METHOD", method.as_str());
-        text("REQUEST_SCHEME", "https");
-        text("HTTPS", "on");
+        text("REQUEST_SCHEME", context.scheme());
+        if !context.is_plain() {
+            text("HTTPS", "on");
+        }
         text("QUERY_STRING", self.query);
         text("REQUEST_URI", &self.uri());
         text("DOCUMENT_ROOT", self.root);

@@ -42,11 +42,12 @@ impl Forwarded {
     ) {
         let peer = context.connection.peer.ip().to_canonical();
         if options.forwarded {
-            let element = element(peer, host);
+            let element = element(peer, host, context.scheme());
             fields.insert(FORWARDED, behind(self.elements, element.as_bytes()));
         }
         fields.insert(X_FORWARDED_FOR, behind(self.addresses, &text(peer)));
-        fields.insert(X_FORWARDED_PROTO, self.proto.unwrap_or(HTTPS));
+        let proto = || HeaderValue::from_static(context.scheme());
+        fields.insert(X_FORWARDED_PROTO, self.proto.unwrap_or_else(proto));
         fields.insert(X_FORWARDED_HOST, self.host.unwrap_or_else(|| host.clone()));
     }
 }
@@ -63,11 +64,11 @@ fn behind(list: Option<HeaderValue>, element: &[u8]) -> HeaderValue {
 }
 
 /// Returns the element of `Forwarded` that stands for this server (RFC 7239).
-fn element(peer: IpAddr, host: &HeaderValue) -> String {
+fn element(peer: IpAddr, host: &HeaderValue, scheme: &str) -> String {
     let host = String::from_utf8_lossy(host.as_bytes());
     match peer {
-        IpAddr::V4(peer) => format!("for={peer};host=\"{host}\";proto=https"),
-        IpAddr::V6(peer) => format!("for=\"[{peer}]\";host=\"{host}\";proto=https"),
+        IpAddr::V4(peer) => format!("for={peer};host=\"{host}\";proto={scheme}"),
+        IpAddr::V6(peer) => format!("for=\"[{peer}]\";host=\"{host}\";proto={scheme}"),
     }
 }
 
@@ -95,7 +96,6 @@ fn text(address: IpAddr) -> Vec<u8> {
 
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const HTTPS: HeaderValue = HeaderValue::from_static("https");
 const UNKNOWN: HeaderValue = HeaderValue::from_static("unknown");
 
 #[cfg(test)]
