@@ -72,7 +72,6 @@ impl Stream {
     }
 
     /// Makes a stream of plain HTTP.
-    #[cfg_attr(not(test), expect(dead_code, reason = "listeners redirect as yet"))]
     pub(crate) fn clear(socket: TcpStream) -> Self {
         Self::of(socket, Session::Clear(Box::default()), Vec::new())
     }

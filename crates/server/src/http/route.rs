@@ -2,6 +2,7 @@
 //! connection may ask for it.
 
 mod hooked;
+mod plain;
 
 use std::sync::{Arc, Mutex};
 
@@ -25,8 +26,8 @@ pub(crate) struct Routing {
 /// Hosts that requests of a connection may reach.
 pub(crate) struct Routes {
     /// The record of the handshake: its certificate, tenant and TLS policy hold
-    /// for the connection.
-    sent: Arc<Served<VirtualHost>>,
+    /// for the connection. None over plain HTTP.
+    sent: Option<Arc<Served<VirtualHost>>>,
     /// State of the hook, if there is one: each of `known` has a choice then.
     hooked: Option<Box<Hooked>>,
     /// Results of names that requests asked for, at most [`MAX_KNOWN`].
@@ -84,9 +85,19 @@ impl Routes {
             choice,
         });
         Self {
-            sent,
+            sent: Some(sent),
             hooked,
             known: Mutex::new(known.into_iter().collect()),
+            routing,
+        }
+    }
+
+    /// Makes the routes of a connection over plain HTTP, which may ask for any host.
+    pub(crate) fn plain(routing: Arc<Routing>) -> Self {
+        Self {
+            sent: None,
+            hooked: None,
+            known: Mutex::default(),
             routing,
         }
     }
@@ -101,6 +112,9 @@ impl Routes {
     /// 4. a lookup by [`Hosts::ask`], whose load is charged to the client's prefix;
     /// 5. the record that was found: only with the same tenant and TLS policy.
     ///
+    /// Over plain HTTP there is no handshake to compare with: [`Self::route_plain`] does
+    /// steps 3 to 5.
+    ///
     /// # Errors
     /// 400 without a valid host, 421 for a host that this connection must not
     /// reach (RFC 9110, section 15.5.20), 503 if the lookup failed.
@@ -112,6 +126,10 @@ impl Routes {
         let host = authority::of(request).ok_or(BAD_HOST)?;
         if let Some(target) = self.current(connection, host) {
             return Ok(target);
+        }
+        if self.sent.is_none() {
+            // Boxed: no request over TLS has room for it.
+            return Box::pin(self.route_plain(connection, host)).await;
         }
         let name = name_of(host)?;
         let own = connection.name.as_ref() == Some(&name);
@@ -164,15 +182,20 @@ impl Routes {
 
     /// Returns whether a host has the tenant and TLS policy of the handshake.
     fn is_alike(&self, found: &FoundHost) -> bool {
-        let (sent, found) = (&self.sent.host().record, &found.served.host().record);
-        (&sent.tenant, &sent.tls) == (&found.tenant, &found.tls)
+        let found = &found.served.host().record;
+        self.sent.as_ref().is_some_and(|sent| {
+            let sent = &sent.host().record;
+            (&sent.tenant, &sent.tls) == (&found.tenant, &found.tls)
+        })
     }
 
     /// Returns whether the certificate that was sent covers `name`. All
     /// credentials must: which one was sent is not known.
     fn covers(&self, name: &HostName) -> bool {
-        let credentials = &self.sent.host().credentials;
-        !credentials.is_empty() && credentials.iter().all(|credential| credential.covers(name))
+        self.sent.as_ref().is_some_and(|sent| {
+            let credentials = &sent.host().credentials;
+            !credentials.is_empty() && credentials.iter().all(|credential| credential.covers(name))
+        })
     }
 }
 

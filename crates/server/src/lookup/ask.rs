@@ -82,7 +82,6 @@ impl Hosts {
     ///   whose record has no credential is not charged: it may be served.
     ///
     /// Nobody waits for a certificate. The result is counted, and a failure logged.
-    #[cfg_attr(not(test), expect(dead_code, reason = "listeners redirect as yet"))]
     pub(crate) async fn ask_plain(
         &self,
         name: &HostName,

@@ -1,0 +1,32 @@
+//! Routes requests over plain HTTP.
+
+use sekisho_certs::{HostName, clock};
+
+use super::{BAD_HOST, Known, MISDIRECTED, Routes, refusal};
+use crate::connection::request::{Connection, Refused, Target};
+
+impl Routes {
+    /// Finds the host that a request over plain HTTP asks for, which `host` names, by
+    /// [`Hosts::ask_plain`](crate::lookup::ask::Hosts::ask_plain). A read is charged to the
+    /// client's prefix. Whether the host is served over plain HTTP is not asked here.
+    ///
+    /// # Errors
+    /// 400 for what is no host name. Else the refusal says how the lookup ended.
+    pub(super) async fn route_plain(
+        &self,
+        connection: &Connection,
+        host: &str,
+    ) -> Result<Target, Refused> {
+        let name = HostName::parse(host).map_err(|_| BAD_HOST)?;
+        let hosts = &self.routing.hosts;
+        let deadline = clock::monotonic() + hosts.lookup_limit;
+        let asked = hosts.ask_plain(&name, connection.prefix, deadline).await;
+        let found = asked.map_err(|unfound| refusal(&unfound, MISDIRECTED))?;
+        let new = Known {
+            name,
+            found,
+            choice: None,
+        };
+        Ok(self.note(connection, new))
+    }
+}
