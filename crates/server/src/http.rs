@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, HeaderValue};
+use http::header::{CONNECTION, HeaderValue, STRICT_TRANSPORT_SECURITY};
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -33,9 +33,10 @@ use crate::site::body::{self, Body};
 use crate::tls::SEND_LIMIT;
 use crate::tls::frames::CONNECTION_WINDOW;
 use answer::{Answer, RequestGuard};
-pub(crate) use connection::serve;
+pub(crate) use connection::{serve, serve_plain};
 use context::ConnContext;
 pub(crate) use context::{Local, Numbers, Service};
+use plain::Way;
 pub(crate) use plain::redirect;
 use streams::Streams;
 
@@ -143,7 +144,8 @@ async fn answer(
     Logged::response(response, entry)
 }
 
-/// Answers a challenge of a CA, else from the site of the request's host.
+/// Answers a challenge of a CA, else from the site of the request's host. Over plain HTTP,
+/// what no site answers so is redirected to HTTPS.
 async fn respond(
     context: &ConnContext,
     unanswered: &mut Unanswered,
@@ -158,7 +160,19 @@ async fn respond(
     {
         return Ok(answer);
     }
-    let target = context.routes.route(&context.connection, request).await?;
+    let routed = context.routes.route(&context.connection, request).await;
+    let target = match context.connection.plain_port {
+        None => routed?,
+        Some(port) => match Way::of(routed)? {
+            Way::Site(target) => target,
+            Way::Https(lookup) => {
+                if let Some(entry) = &mut entry {
+                    entry.refused(lookup);
+                }
+                return Ok(plain::to_same_url(request, port));
+            }
+        },
+    };
     let site = target.served.value().site();
     if let Some(entry) = &mut entry {
         let tenant = &target.served.host().record.tenant;
@@ -170,7 +184,12 @@ async fn respond(
     let responded = service
         .responder
         .respond(&context, upstreams, site, unanswered);
-    Ok(responded.await)
+    let mut response = responded.await;
+    if context.is_plain() {
+        // An upstream's, too (RFC 6797, section 7.2).
+        response.headers_mut().remove(STRICT_TRANSPORT_SECURITY);
+    }
+    Ok(response)
 }
 
 /// Turns a refusal into a response. If the host is gone, the connection ends

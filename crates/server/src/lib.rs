@@ -26,7 +26,8 @@
 //!  run/worker.rs      one thread each
 //!  connection/accept.rs   a permit, a socket; at a worker's limit, connection/connections.rs
 //!    │            closes the longest idle of the largest client network
-//!    │            (connection/connections/by_prefix.rs; port 80: http/plain.rs);
+//!    │            (connection/connections/by_prefix.rs; port 80: http/plain.rs
+//!    │            redirects, or with `[listen] plain` tls.rs goes on);
 //!    │            connection/proxy_protocol.rs reads the header that a peer in
 //!    │            `[listen] proxy` begins with
 //!    ▼
@@ -84,7 +85,9 @@
 //!    │              connection/client.rs finds the client behind trusted proxies;
 //!    │              observe/access_log.rs has an entry until the answer has ended
 //!  http/route.rs  the host of each request: lookup/authority.rs, lookup/ask.rs again, or 421;
-//!    │              http/route/hooked.rs keeps what the hook chose, and asks it again
+//!    │              http/route/hooked.rs keeps what the hook chose, and asks it again;
+//!    │              http/route/plain.rs is the way of plain HTTP, whose hosts
+//!    │              http/plain.rs serves or redirects
 //!    │
 //!  http/respond.rs  the rule (site.rs) of the path, which site/path.rs cleans;
 //!    │              http/respond/admission.rs, limits/in_flight.rs and limits/rates.rs let the

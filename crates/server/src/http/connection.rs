@@ -66,7 +66,6 @@ pub(crate) fn serve(established: Established, peer: Peer, local: &Arc<Local>) ->
 
 /// Serves requests of HTTP/1.1 over plain HTTP. The limit of a head runs since the connection
 /// was accepted: without a handshake, a client that sends nothing has shown nothing.
-#[expect(dead_code, reason = "listeners redirect as yet")]
 pub(crate) fn serve_plain(stream: Stream, peer: Peer, local: &Arc<Local>) -> Stage {
     stream.timeouts().established(false);
     stream.timeouts().read();

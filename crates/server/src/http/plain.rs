@@ -1,9 +1,10 @@
-//! Plain HTTP: answers challenges, and redirects every other request to HTTPS.
+//! Plain HTTP: answers challenges, and redirects every other request to HTTPS, unless its host
+//! is served over plain HTTP.
 
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -15,15 +16,55 @@ use super::context::Service;
 use super::http1_builder;
 use crate::connection::client;
 use crate::connection::peer::Peer;
+use crate::connection::request::{Refused, Target};
 use crate::http::route::BAD_HOST;
 use crate::lookup::authority;
 use crate::lookup::challenge;
 use crate::observe::access_log::{Connection, Entry, Logged};
+use crate::observe::metrics::LookupResult;
 use crate::site::body::Body;
-use crate::site::to_https;
+use crate::site::{PlainHttp, to_https};
 use crate::tls::refuse;
 
-/// Answers one request: with the answer to a challenge, else with a redirect to
+/// Way of a request that came over plain HTTP, where `[listen] plain` has hosts looked up.
+pub(super) enum Way {
+    /// To the site of its host.
+    Site(Target),
+    /// To HTTPS, by a redirect. Tells how its host was looked up.
+    Https(Option<LookupResult>),
+}
+
+impl Way {
+    /// Chooses the way. Plain HTTP never gives what TLS would refuse: a name that is not here,
+    /// or whose lookup failed, is redirected.
+    ///
+    /// # Errors
+    /// 400 for a request that names no host.
+    pub(super) fn of(routed: Result<Target, Refused>) -> Result<Self, Refused> {
+        match routed {
+            Ok(target) if is_served(&target) => Ok(Self::Site(target)),
+            Ok(target) => Ok(Self::Https(target.lookup)),
+            Err(refused) if refused.status == StatusCode::BAD_REQUEST => Err(refused),
+            Err(refused) => Ok(Self::Https(refused.lookup)),
+        }
+    }
+}
+
+/// Returns whether the key `http` of a host's site lets plain HTTP be served. A host that asks
+/// for client certificates is never.
+fn is_served(target: &Target) -> bool {
+    let served = &target.served;
+    if served.host().record.tls.client_ca.is_some() {
+        return false;
+    }
+    match served.value().site().http() {
+        PlainHttp::Redirect => false,
+        PlainHttp::Serve => true,
+        PlainHttp::UntilCertificate => !served.is_certified(),
+    }
+}
+
+/// Answers one request without `[listen] plain`: with the answer to a challenge, else with a redirect to
 /// the same URL on HTTPS. A Host that is no host name gets 400. There is no lookup:
 /// HTTPS answers whether the host is served.
 pub(crate) async fn redirect(socket: TcpStream, peer: Peer, begun: Instant, service: &Service) {
@@ -61,7 +102,8 @@ fn entry<B>(request: &Request<B>, peer: Peer, service: &Service) -> Option<Box<E
     Some(Entry::begin(log, request, client.address, connection))
 }
 
-fn to_same_url<B>(request: &Request<B>, port: u16) -> Response<Body> {
+/// Redirects a request to the same URL on HTTPS.
+pub(super) fn to_same_url<B>(request: &Request<B>, port: u16) -> Response<Body> {
     let host = authority::of(request).and_then(|host| HostName::parse(host).ok());
     match host {
         Some(host) => to_https(&host, port, request.uri().path_and_query()),

@@ -26,7 +26,9 @@ use crate::limits::rates::Rates;
 use crate::limits::rest;
 use crate::observe::metrics::RequestRefusal;
 use crate::site::body::{Body, is_read, not_allowed, plain};
-use crate::site::{Action, Guard, NoRule, Refusals, Root, Rule, RuleOptions, Site, SitePath};
+use crate::site::{
+    Action, Guard, NoRule, Refusals, Root, Rule, RuleOptions, Site, SitePath, to_https,
+};
 use crate::upstream::{self, ForwardTo, Recipient};
 use coding::Wish;
 use pass_on::pass_on;
@@ -93,7 +95,8 @@ impl Responder {
     /// Answers a request, or returns the head of the one to answer in its place:
     ///
     /// 1. parses the path: 400 if it is refused;
-    /// 2. finds its rule: 404 if there is none, 405 if there is none for the method;
+    /// 2. finds its rule: 404 if there is none, 405 if there is none for the method. Over plain
+    ///    HTTP, a rule with passwords or client certificates redirects to HTTPS;
     /// 3. asks the rule whether it takes the request: 401, 403, 413, 429 or 503;
     /// 4. answers as the rule says;
     /// 5. replaces the content of an error by the rule's page;
@@ -121,6 +124,12 @@ impl Responder {
                 return Ok(without_rule(none));
             }
         };
+        if let Some(port) = context.connection.plain_port
+            && needs_tls(rule)
+        {
+            discard(context, &head, body, None).await;
+            return Ok(to_https(context.host, port, head.uri.path_and_query()));
+        }
         let accepted = coding::accepted(rule.options.as_deref(), &head.headers);
         let wanted = (head.method == Method::HEAD, is_read(&head.method), accepted);
         let length = body.as_ref().map_or(0, |body| body.size_hint().lower());
@@ -318,6 +327,13 @@ fn without_rule(none: NoRule) -> Response<Body> {
         NoRule::Path => plain(StatusCode::NOT_FOUND),
         NoRule::Method(allowed) => not_allowed(allowed),
     }
+}
+
+/// Returns whether a rule asks for what plain HTTP must not carry, or can't: passwords and
+/// client certificates.
+fn needs_tls(rule: &Rule) -> bool {
+    let options = rule.options.as_ref();
+    options.is_some_and(|options| options.auth.is_some() || options.client_certificate)
 }
 
 /// Returns the folder of a root for the host of a request.

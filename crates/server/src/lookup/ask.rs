@@ -95,6 +95,24 @@ impl Hosts {
         self.end(name, revision, answered)
     }
 
+    /// Begins steps 3 and 4 for a host without a certificate, and waits for neither. Nothing
+    /// is begun while the cache says that no certificate can be had, or one is on its way. The
+    /// read takes a permit of the prefix.
+    pub(crate) fn obtain_beside(self: &Arc<Self>, name: &HostName, prefix: Prefix) {
+        let Cached::Miss = self.lookup.cached(name) else {
+            return;
+        };
+        let (hosts, name) = (Arc::clone(self), name.clone());
+        tokio::spawn(async move {
+            let deadline = Instant::now() + hosts.lookup_limit;
+            let permit = hosts.budget.admit(prefix, deadline);
+            if let Ok(Ok(permit)) = timeout_at(deadline, permit).await {
+                let observe = charging_unserved(permit, Permit::was_absent);
+                drop(hosts.lookup.load_with(&name, observe));
+            }
+        });
+    }
+
     /// Counts an outcome, and logs a failure.
     fn end(
         &self,

@@ -25,13 +25,13 @@ use crate::connection::proxy_protocol;
 use crate::connection::stage::Stage;
 use crate::files::READS_IN_FLIGHT;
 use crate::http::respond::password_threads;
-use crate::http::{self, Service, redirect, serve};
+use crate::http::{self, Service, redirect, serve, serve_plain};
 use crate::limits::budget::Prefix;
 use crate::limits::network::Networks;
 use crate::limits::settings::Limits;
 use crate::observe::metrics::Metrics;
 use crate::run::shutdown::{Phase, Shutdown};
-use crate::tls::signing;
+use crate::tls::{Stream, signing};
 use crate::upstream::{self, Upstreams};
 
 /// Parts that a worker starts with.
@@ -51,6 +51,8 @@ pub(crate) struct Common {
     pub(crate) upstreams: Arc<Upstreams>,
     /// `[listen] proxy`: peers that speak the PROXY protocol.
     pub(crate) proxies: Networks,
+    /// `[listen] plain`: hosts may be served over plain HTTP.
+    pub(crate) plain: bool,
     pub(crate) limits: Limits,
     pub(crate) metrics: Arc<Metrics>,
     /// Hook that each worker calls first, on its own runtime. A store with
@@ -186,6 +188,11 @@ impl Local {
         begun: Instant,
         activity: Activity,
     ) -> Stage {
+        if !tls && self.common.plain {
+            let stream = Stream::clear(socket);
+            activity.read_from(stream.timeouts());
+            return serve_plain(stream, peer, &self.http);
+        }
         let local = Arc::clone(self);
         if !tls {
             return Stage::last(async move {
@@ -228,7 +235,8 @@ impl Local {
 
     /// Serves a connection that begins with a header of the PROXY protocol. The
     /// header and what follows, a handshake or the head of a request, have one
-    /// deadline; at the limit of connections the header has a shorter one.
+    /// deadline; at the limit of connections the header has a shorter one. With
+    /// `[listen] plain`, the head of a request has its own.
     async fn serve_proxied(
         self: Arc<Self>,
         socket: TcpStream,

@@ -4,11 +4,14 @@ use sekisho_certs::{HostName, clock};
 
 use super::{BAD_HOST, Known, MISDIRECTED, Routes, refusal};
 use crate::connection::request::{Connection, Refused, Target};
+use crate::lookup::ask::FoundHost;
+use crate::site::PlainHttp;
 
 impl Routes {
     /// Finds the host that a request over plain HTTP asks for, which `host` names, by
     /// [`Hosts::ask_plain`](crate::lookup::ask::Hosts::ask_plain). A read is charged to the
-    /// client's prefix. Whether the host is served over plain HTTP is not asked here.
+    /// client's prefix. Whether the host is served over plain HTTP is not asked here. A host
+    /// that is served so until it has a certificate gets one ordered, as by a visit over TLS.
     ///
     /// # Errors
     /// 400 for what is no host name. Else the refusal says how the lookup ended.
@@ -22,11 +25,21 @@ impl Routes {
         let deadline = clock::monotonic() + hosts.lookup_limit;
         let asked = hosts.ask_plain(&name, connection.prefix, deadline).await;
         let found = asked.map_err(|unfound| refusal(&unfound, MISDIRECTED))?;
+        if waits_for_certificate(&found) {
+            hosts.obtain_beside(&name, connection.prefix);
+        }
         let new = Known {
             name,
             found,
             choice: None,
         };
         Ok(self.note(connection, new))
+    }
+}
+
+fn waits_for_certificate(found: &FoundHost) -> bool {
+    match found.served.value().site().http() {
+        PlainHttp::UntilCertificate => !found.served.is_certified(),
+        PlainHttp::Redirect | PlainHttp::Serve => false,
     }
 }

@@ -317,3 +317,23 @@ async fn plain_http_waits_for_the_store_until_its_deadline() {
     world.store.unhold();
     assert!(world.ask_plain("a.test").await.is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_certificate_is_obtained_beside_plain_http() {
+    let world = World::new([bare("a.test", "customer")]);
+    let name = HostName::parse("a.test").unwrap();
+    let prefix = IpAddr::from(Ipv4Addr::LOCALHOST).into();
+    for _ in 0..3 {
+        assert!(world.ask_plain("a.test").await.is_ok());
+        world.hosts.obtain_beside(&name, prefix);
+        world.obtains(1).await;
+    }
+    assert_eq!(world.issuer.calls(), 1);
+    world.issuer.release(1);
+    run().await;
+    let found = world.ask_plain("a.test").await.ok().unwrap();
+    assert!(found.served.is_certified());
+    world.hosts.obtain_beside(&name, prefix);
+    run().await;
+    assert_eq!(world.issuer.calls(), 1);
+}
