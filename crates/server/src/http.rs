@@ -1,6 +1,7 @@
 //! Serves HTTP/1.1 and HTTP/2 with hyper on an established connection, and
 //! enforces the limits of `[server]`.
 
+mod alias;
 mod answer;
 mod connection;
 mod context;
@@ -173,11 +174,17 @@ async fn respond(
             }
         },
     };
-    let site = target.served.value().site();
     if let Some(entry) = &mut entry {
         let tenant = &target.served.host().record.tenant;
         entry.routed(target.name(&context.connection), tenant, target.lookup);
     }
+    let alias = target.served.value().site().alias().cloned();
+    let target = match alias {
+        None => target,
+        // Boxed: requests to other hosts have no room for it.
+        Some(alias) => Box::pin(alias::follow(context, target, alias)).await?,
+    };
+    let site = target.served.value().site();
     let upstreams = &context.local.upstreams;
     let (connection, metrics) = (&context.connection, context.metrics());
     let context = RequestContext::new(connection, &target, client, entry.as_deref(), metrics);

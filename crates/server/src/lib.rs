@@ -87,7 +87,8 @@
 //!  http/route.rs  the host of each request: lookup/authority.rs, lookup/ask.rs again, or 421;
 //!    │              http/route/hooked.rs keeps what the hook chose, and asks it again;
 //!    │              http/route/plain.rs is the way of plain HTTP, whose hosts
-//!    │              http/plain.rs serves or redirects
+//!    │              http/plain.rs serves or redirects; http/alias.rs follows `as` of its
+//!    │              site to the host that answers
 //!    │
 //!  http/respond.rs  the rule (site.rs) of the path, which site/path.rs cleans;
 //!    │              http/respond/admission.rs, limits/in_flight.rs and limits/rates.rs let the

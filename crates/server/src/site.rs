@@ -143,7 +143,8 @@ impl Site {
     }
 
     /// Returns the host whose site answers in this one's place.
-    pub(crate) fn alias(&self) -> Option<&HostName> {
+    #[must_use]
+    pub fn alias(&self) -> Option<&HostName> {
         self.0.alias.as_ref()
     }
 

@@ -233,7 +233,15 @@ pub(super) fn check_record(
         .filter(|_| !before.is_some_and(is_known));
     // A stored document that can't be read stays as it is.
     let site = changed.and_then(|stored| site::Site::parse(stored, &record.tenant).ok());
-    site.map_or(Ok(()), |site| refuse(&site, config, Some(&record.tenant)))
+    let Some(site) = site else {
+        return Ok(());
+    };
+    if let Some(alias) = site.alias()
+        && record.pattern.as_str() == alias.as_str()
+    {
+        bail!("as: {alias} is this host itself");
+    }
+    refuse(&site, config, Some(&record.tenant))
 }
 
 /// Fails if the servers of this configuration refuse the site of a tenant; for none, if

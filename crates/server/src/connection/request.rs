@@ -80,6 +80,17 @@ pub(crate) struct Target {
     /// How the host was looked up; None if the connection knew it.
     pub(crate) lookup: Option<LookupResult>,
     pub(crate) name_of_lookup: NameOfLookup,
+    /// The other host, if its site answers in the place of the request's own.
+    pub(crate) alias: Option<Alias>,
+}
+
+/// Host whose site answers in another's place, by the key `as` of the other's site.
+pub(crate) struct Alias {
+    pub(crate) name: HostName,
+    /// The host that was asked for.
+    pub(crate) own: Arc<Served<VirtualHost>>,
+    /// Name that it was looked up by.
+    pub(crate) name_of_own: NameOfLookup,
 }
 
 /// Name that a host was looked up by.
@@ -147,6 +158,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) served: &'a Arc<Served<VirtualHost>>,
     /// Name that the host was looked up by.
     pub(crate) name_of_lookup: &'a NameOfLookup,
+    /// The host whose site answers, if that is another one: `pattern` and `served` are its own.
+    pub(crate) alias: Option<&'a Alias>,
     pub(crate) connection: &'a Connection,
     /// Address of the client, for rates, logs and fields.
     pub(crate) client: IpAddr,
@@ -169,11 +182,12 @@ impl<'a> RequestContext<'a> {
         let host = target.name(connection);
         Self {
             host,
-            site_host: host,
+            site_host: target.alias.as_ref().map_or(host, |alias| &alias.name),
             tenant: &record.tenant,
             pattern: &record.pattern,
             served: &target.served,
             name_of_lookup: &target.name_of_lookup,
+            alias: target.alias.as_ref(),
             connection,
             client: client.address,
             is_client_known: client.is_known,

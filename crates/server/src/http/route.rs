@@ -65,6 +65,7 @@ impl Known {
                 Some(Some(host)) if *host != self.name => NameOfLookup::Chosen(host.clone()),
                 _ => NameOfLookup::Asked,
             },
+            alias: None,
         }
     }
 }

@@ -22,6 +22,7 @@ pub(crate) struct LogLimits {
     challenge_absent: LogLimiter,
     unreadable: ByTenant,
     site_refused: ByTenant,
+    alias_failed: ByTenant,
     upstream_refused: ByTenant,
     upstream_failed: ByTenant,
     script_complained: ByTenant,
@@ -151,6 +152,21 @@ impl LogLimits {
             tracing::error!(
                 %pattern, others,
                 "the host is answered with 503: {error}; `sekisho check` lists all such hosts"
+            );
+        }
+    }
+
+    /// Logs a request whose host answers as another, which can't be used.
+    pub(crate) fn alias_failed(
+        &self,
+        (name, tenant): (&HostName, &Tenant),
+        site: &HostName,
+        why: &str,
+    ) {
+        if let Some(others) = self.alias_failed.allow(tenant) {
+            tracing::error!(
+                %name, %site, why, others,
+                "site of another host can't be used: the request gets 503"
             );
         }
     }

@@ -207,6 +207,19 @@ impl Hosts {
         ask_stored(&self.lookup, name, permit, drop, deadline).await
     }
 
+    /// Looks up the host whose site answers in another's place, as [`Self::ask_stored`] does. A
+    /// record without a credential is found, too: only its site is wanted.
+    pub(crate) async fn ask_site(
+        &self,
+        name: &HostName,
+        prefix: Prefix,
+        deadline: Instant,
+    ) -> Outcome<VirtualHost> {
+        let permit = self.budget.admit(prefix, deadline);
+        let (outcome, _) = ask_plain(&self.lookup, name, permit, drop, deadline).await;
+        outcome
+    }
+
     /// Looks at a host as [`Self::look_at`] does, for an exchange over plain HTTP.
     pub(crate) async fn look_at_plain(
         &self,

@@ -1,10 +1,11 @@
-//! Tests sites over plain HTTP.
+//! Tests sites over plain HTTP, and sites that answer in another host's place.
 
 #![allow(clippy::unwrap_used)]
 
 #[path = "../common/mod.rs"]
 mod common;
 
+mod alias;
 mod floods;
 mod refusals;
 mod serving;
@@ -12,7 +13,8 @@ mod serving;
 use std::net::SocketAddr;
 
 use common::{Running, Scripted, Setup, host, start};
-use sekisho_certs::{Found, OpenKey, Site};
+use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, Subject, What};
+use sekisho_certs::{FeedState, Follower as _, Found, HostPattern, OpenKey, Site};
 use sekisho_testkit::{Key, Pair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -111,4 +113,30 @@ impl Answer {
 /// Asks by a connection of its own.
 async fn get(running: &Running, name: &str, path: &str) -> Answer {
     Client::connect(running.http).await.get(name, path).await
+}
+
+/// Applies the change of a host that was put into the store.
+fn change(running: &Running, number: u64, pattern: &str) {
+    running.lookup.apply(&ChangePage {
+        log: LogId([7; 16]),
+        last: number,
+        gap: false,
+        mark_before: Some(0),
+        mark_last: Some(0),
+        changes: vec![Change {
+            number,
+            subject: Subject::Host(HostPattern::parse(pattern).unwrap()),
+            what: What::Put,
+        }],
+    });
+}
+
+/// Begins a feed that vouches for what is cached.
+fn watch(running: &Running) {
+    running.lookup.restart(LogPosition {
+        log: LogId([7; 16]),
+        number: 0,
+        mark: 0,
+    });
+    running.lookup.feed_is(FeedState::Healthy);
 }

@@ -2,41 +2,13 @@
 
 use std::sync::Arc;
 
-use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, Subject, What};
-use sekisho_certs::{FeedState, Follower as _, HostPattern};
 use sekisho_testkit::{Key, TestCa};
 use tokio::io::AsyncReadExt;
 
 use crate::common::store::issuer;
 use crate::common::upstream::Upstream;
-use crate::common::{Running, Scripted, start};
-use crate::{Client, bare, certified, get, serve, setup, site};
-
-/// Applies the change of a host that was put into the store.
-fn change(running: &Running, number: u64, pattern: &str) {
-    running.lookup.apply(&ChangePage {
-        log: LogId([7; 16]),
-        last: number,
-        gap: false,
-        mark_before: Some(0),
-        mark_last: Some(0),
-        changes: vec![Change {
-            number,
-            subject: Subject::Host(HostPattern::parse(pattern).unwrap()),
-            what: What::Put,
-        }],
-    });
-}
-
-/// Begins a feed that vouches for what is cached.
-fn watch(running: &Running) {
-    running.lookup.restart(LogPosition {
-        log: LogId([7; 16]),
-        number: 0,
-        mark: 0,
-    });
-    running.lookup.feed_is(FeedState::Healthy);
-}
+use crate::common::{Scripted, start};
+use crate::{Client, bare, certified, change, get, serve, setup, site, watch};
 
 #[tokio::test]
 async fn a_host_serves_redirects_or_waits_for_its_certificate() {

@@ -10,18 +10,27 @@ use sekisho_certs::{HostName, Outcome, Served, clock};
 use tokio::time::{Instant, sleep};
 
 use crate::connection::request::{NameOfLookup, RequestContext};
+use crate::lookup::ask::Hosts;
 use crate::lookup::virtual_host::VirtualHost;
 use crate::upstream::parts::{Upstreams, Worker};
 
-/// Host of an upgraded connection or of an answer, as it was at their beginning.
+/// Hosts of an upgraded connection or of an answer, as they were at their beginning.
 pub(in crate::upstream) struct StillServed {
     upstreams: Arc<Upstreams>,
-    name: HostName,
-    served: Arc<Served<VirtualHost>>,
-    /// The exchange is over plain HTTP, where a host needs no certificate.
-    is_plain: bool,
+    /// The host that was asked for; none if the hook made it.
+    asked: Option<Looked>,
+    /// The host whose site answers, if that is another one.
+    alias: Option<Box<Looked>>,
     /// Time between two looks.
     pause: Duration,
+}
+
+/// Host that is looked at.
+struct Looked {
+    name: HostName,
+    served: Arc<Served<VirtualHost>>,
+    /// The host needs no certificate: it is asked over plain HTTP, or only its site is used.
+    is_plain: bool,
 }
 
 impl StillServed {
@@ -29,43 +38,71 @@ impl StillServed {
     /// would choose now is not asked: each call costs time of its worker.
     pub(in crate::upstream) fn of(context: &RequestContext<'_>, worker: &Worker) -> Option<Self> {
         let connection = context.connection;
-        let name = match context.name_of_lookup {
-            NameOfLookup::Asked => context.host.clone(),
-            NameOfLookup::Chosen(name) => name.clone(),
-            NameOfLookup::None => return None,
+        let (name, served) = match context.alias {
+            Some(alias) => (&alias.name_of_own, &alias.own),
+            None => (context.name_of_lookup, context.served),
         };
+        let name = match name {
+            NameOfLookup::Asked => Some(context.host.clone()),
+            NameOfLookup::Chosen(name) => Some(name.clone()),
+            NameOfLookup::None => None,
+        };
+        let asked = name.map(|name| Looked {
+            name,
+            served: Arc::clone(served),
+            is_plain: context.is_plain(),
+        });
+        let alias = context.alias.map(|alias| {
+            Box::new(Looked {
+                name: alias.name.clone(),
+                served: Arc::clone(context.served),
+                is_plain: true,
+            })
+        });
+        if asked.is_none() && alias.is_none() {
+            return None;
+        }
         let upstreams = Arc::clone(&worker.upstreams);
         let look = upstreams.host_look;
         // Exchanges that began at once don't look at once.
         let earlier = u32::try_from(connection.number % 16).unwrap_or(0);
         Some(Self {
-            name,
-            served: Arc::clone(context.served),
-            is_plain: context.is_plain(),
+            asked,
+            alias,
             pause: look - look / 32 * earlier,
             upstreams,
         })
     }
 
-    /// Waits until the host is not served as it was: it is gone, or has another site or
+    /// Waits until a host is not served as it was: it is gone, or has another site or
     /// TLS policy. Says which. While the store does not answer, and with another
     /// certificate, it is served as it was.
     pub(in crate::upstream) async fn ended(self) -> &'static str {
-        let hosts = &self.upstreams.hosts;
-        let tenant = &self.served.host().record.tenant;
         loop {
             sleep(self.pause).await;
-            let deadline = Instant::now() + hosts.lookup_limit;
-            let found = match self.is_plain {
-                true => hosts.look_at_plain(&self.name, tenant, deadline).await,
-                false => hosts.look_at(&self.name, tenant, deadline).await,
-            };
-            match found {
-                Outcome::Found(found) if self.is_as_before(&found) => {}
-                Outcome::Found(_) => return "its host was changed",
-                Outcome::Absent(_) => return "its host is not served any more",
-                Outcome::Failed(_) => {}
+            for host in self.asked.iter().chain(self.alias.as_deref()) {
+                if let Some(why) = host.ended(&self.upstreams.hosts).await {
+                    return why;
+                }
             }
+        }
+    }
+}
+
+impl Looked {
+    /// Returns how the host is served no more as it was.
+    async fn ended(&self, hosts: &Hosts) -> Option<&'static str> {
+        let tenant = &self.served.host().record.tenant;
+        let deadline = Instant::now() + hosts.lookup_limit;
+        let found = match self.is_plain {
+            true => hosts.look_at_plain(&self.name, tenant, deadline).await,
+            false => hosts.look_at(&self.name, tenant, deadline).await,
+        };
+        match found {
+            Outcome::Found(found) if self.is_as_before(&found) => None,
+            Outcome::Found(_) => Some("its host was changed"),
+            Outcome::Absent(_) => Some("its host is not served any more"),
+            Outcome::Failed(_) => None,
         }
     }
 
