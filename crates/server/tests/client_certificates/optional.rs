@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustls::{ClientConfig, HandshakeKind};
-use sekisho_certs::{Found, OpenKey};
+use sekisho_certs::{Found, OpenKey, Site};
 use sekisho_testkit::Key;
 
 use super::common::metrics::counted;
@@ -103,5 +103,29 @@ async fn a_certificate_that_becomes_required() {
         assert!(error.to_string().contains("CertificateRequired"), "{error}");
         let kind = visit(&running, "a.example", &with).await.unwrap();
         assert_eq!(kind, HandshakeKind::Full);
+    }
+}
+
+/// A site may require what the handshake leaves optional, also of resumed sessions.
+#[tokio::test]
+async fn a_site_answers_403_without_a_certificate() {
+    let cas = Cas::new();
+    let mut found = optional(&cas, "a.example");
+    found.record.site = Some(Site {
+        format: 3,
+        json: r#"{"status": 410, "client_certificate": true}"#.into(),
+    });
+    let running = start(Scripted::new([found]), &Setup::default());
+    let own = issue(&cas.clients);
+    for tls12 in [false, true] {
+        for (certificate, wanted) in [(None, "http/1.1 403"), (Some(&own), "http/1.1 410")] {
+            let config = cas.client(tls12, certificate);
+            for kind in [HandshakeKind::Full, HandshakeKind::Resumed] {
+                let mut stream = connect(&running, "a.example", &config).await.unwrap();
+                let head = ask(&mut stream, "a.example").await.unwrap();
+                assert!(head.starts_with(wanted), "{tls12}: {head}");
+                assert_eq!(stream.get_ref().1.handshake_kind(), Some(kind));
+            }
+        }
     }
 }
