@@ -1,13 +1,15 @@
 //! Hosts that are served over plain HTTP.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sekisho_testkit::{Key, TestCa};
 use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 
 use crate::common::store::issuer;
-use crate::common::upstream::Upstream;
-use crate::common::{Scripted, start};
+use crate::common::upstream::{Upstream, Wire, patiently};
+use crate::common::{Running, Scripted, start};
 use crate::{Client, bare, certified, change, get, serve, setup, site, watch};
 
 #[tokio::test]
@@ -160,3 +162,59 @@ async fn bodies_and_ends_are_as_over_tls() {
     client.0.read_to_end(&mut rest).await.unwrap();
     assert!(rest.is_empty());
 }
+
+/// Waits until a look at a host has asked the store.
+async fn looked_at(running: &Running) {
+    let before = running.store.calls();
+    watch(running);
+    let asked = async {
+        while running.store.calls() == before {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    patiently(asked).await;
+}
+
+#[tokio::test]
+async fn websockets_last_as_long_as_their_hosts() {
+    let pair = TestCa::new().issue(&["*.example"], Key::P256);
+    for (asked, removed) in [
+        ("ws.example", "ws.example"),
+        ("www.example", "ws.example"),
+        ("www.example", "www.example"),
+    ] {
+        let upstream = Upstream::bind().await;
+        let url = upstream.url();
+        let document = format!(r#"{{"http": "until-certificate", "upstream": "{url}"}}"#);
+        let www = r#"{"http": "until-certificate", "as": "ws.example"}"#;
+        let mut setup = setup();
+        setup.allow.push("127.0.0.0/8".into());
+        setup.settings.limits.host_look = Duration::from_millis(50);
+        let hosts = [bare("ws.example", &document), bare("www.example", www)];
+        let running = start(Scripted::new(hosts), &setup);
+        let mut client = Wire::new(TcpStream::connect(running.http).await.unwrap());
+        let upgrade = format!(
+            "GET / HTTP/1.1\r\nHost: {asked}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        );
+        client.send(upgrade).await;
+        let mut server = upstream.accept().await;
+        server.head().await;
+        server.send(SWITCH).await;
+        assert!(client.head().await.starts_with("HTTP/1.1 101"));
+        looked_at(&running).await;
+        // A certificate that comes ends nothing.
+        let issued = certified("ws.example", &pair, &document);
+        running.store.put(issued);
+        looked_at(&running).await;
+        server.send("on").await;
+        client.until("on").await;
+        running.store.remove(removed);
+        watch(&running);
+        patiently(client.end()).await;
+    }
+}
+
+const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+                      Upgrade: websocket\r\n\
+                      Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
