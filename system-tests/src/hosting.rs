@@ -40,6 +40,8 @@ pub(crate) struct Hosting {
     binary: PathBuf,
     sealer: Sealer,
     pub(crate) ca: TestCa,
+    /// `[listen] plain` of its servers.
+    pub(crate) plain: bool,
 }
 
 /// Host to be stored, with a certificate of its own.
@@ -70,6 +72,7 @@ impl Hosting {
             binary,
             folder,
             ca,
+            plain: false,
         })
     }
 
@@ -151,8 +154,10 @@ impl Hosting {
 
     /// Writes the configuration of a server.
     pub(crate) fn configure(&self, allow: &[String], more: &str) -> Result<()> {
+        let plain = self.plain;
         let config = format!(
-            "[listen]\nhttps = [\"127.0.0.1:0\"]\nadmin = \"127.0.0.1:0\"\n\
+            "[listen]\nhttps = [\"127.0.0.1:0\"]\nhttp = [\"127.0.0.1:0\"]\nplain = {plain}\n\
+             admin = \"127.0.0.1:0\"\n\
              [store]\nurl = \"sqlite:hosts.db\"\n\
              [sites]\nallow = {allow:?}\n\
              [server]\n{more}\n"
@@ -169,10 +174,11 @@ impl Hosting {
             .with_no_client_auth();
         config.alpn_protocols = vec![alpn.as_bytes().to_vec()];
         config.resumption = rustls::client::Resumption::disabled();
-        let (server, _) = server.serving().context("it serves")?;
+        let (address, _) = server.serving().context("it serves")?;
         Ok(Client {
             tls: TlsConnector::from(Arc::new(config)),
-            server,
+            server: address,
+            plain: server.plain().context("it serves plain HTTP")?,
         })
     }
 }
@@ -182,17 +188,15 @@ impl Hosting {
 pub(crate) struct Client {
     tls: TlsConnector,
     pub(crate) server: SocketAddr,
+    /// Address of plain HTTP.
+    plain: SocketAddr,
 }
 
 impl Client {
     /// Connects from an address of loopback for a name.
     pub(crate) async fn connect(&self, from: Ipv4Addr, name: &str) -> Result<TlsStream<TcpStream>> {
         let connecting = async {
-            let socket = TcpSocket::new_v4()?;
-            socket.set_reuseaddr(true)?;
-            socket.bind(SocketAddr::from((from, 0)))?;
-            let socket = socket.connect(self.server).await?;
-            socket.set_nodelay(true)?;
+            let socket = socket(from, self.server).await?;
             let name = ServerName::try_from(name.to_owned())?;
             anyhow::Ok(self.tls.connect(name, socket).await?)
         };
@@ -200,6 +204,20 @@ impl Client {
             .await
             .context("the handshake takes too long")?
     }
+
+    /// Connects from an address of loopback without TLS.
+    pub(crate) async fn connect_plain(&self, from: Ipv4Addr) -> Result<TcpStream> {
+        socket(from, self.plain).await
+    }
+}
+
+async fn socket(from: Ipv4Addr, to: SocketAddr) -> Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(SocketAddr::from((from, 0)))?;
+    let socket = socket.connect(to).await?;
+    socket.set_nodelay(true)?;
+    Ok(socket)
 }
 
 /// Format of the documents, which has all keys.

@@ -21,6 +21,8 @@ pub(crate) struct Server {
     folder: PathBuf,
     process: Cell<u32>,
     address: Cell<Option<SocketAddr>>,
+    /// Address of plain HTTP.
+    http: Cell<Option<SocketAddr>>,
     admin: Cell<Option<SocketAddr>>,
     child: RefCell<Option<Child>>,
 }
@@ -32,6 +34,7 @@ impl Server {
             folder,
             process: Cell::new(0),
             address: Cell::new(None),
+            http: Cell::new(None),
             admin: Cell::new(None),
             child: RefCell::new(None),
         }
@@ -43,6 +46,11 @@ impl Server {
         Some((self.address.get()?, self.process.get()))
     }
 
+    /// Returns the address of plain HTTP.
+    pub(crate) fn plain(&self) -> Option<SocketAddr> {
+        self.http.get()
+    }
+
     /// Starts a process and waits until it serves.
     pub(crate) async fn start(&self) -> Result<()> {
         let log = self.log();
@@ -52,6 +60,7 @@ impl Server {
         while begun.elapsed() < START_TIMEOUT {
             if let Some(serving) = Serving::read(&log)? {
                 self.address.set(Some(serving.https));
+                self.http.set(serving.http);
                 self.admin.set(serving.admin);
                 return Ok(());
             }
@@ -131,6 +140,7 @@ impl Server {
 /// Addresses of a process.
 struct Serving {
     https: SocketAddr,
+    http: Option<SocketAddr>,
     admin: Option<SocketAddr>,
 }
 
@@ -148,6 +158,7 @@ impl Serving {
         let address = |name: &str| serving["fields"][name].as_str()?.parse().ok();
         Ok(Some(Self {
             https: address("https").context("an address")?,
+            http: address("http"),
             admin: address("admin"),
         }))
     }

@@ -21,7 +21,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
 use self::attack::{Attack, Attacker, source};
-use self::case::{Case, HOSTS, LOCKED, PROGRAMS, Request, SCRIPT_LIAR, SCRIPTS, STRANGER, id};
+use self::case::{
+    Case, HOSTS, LOCKED, PLAIN, PROGRAMS, Request, SCRIPT_LIAR, SCRIPTS, STRANGER, id,
+};
 use self::judge::{Run, id_in};
 use self::passwords::Passwords;
 use self::programs::Programs;
@@ -56,7 +58,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 async fn smuggle(options: &Options) -> Result<()> {
     let mut cases = [http1::cases(), http2::cases()].concat();
     cases.retain(|case| case.name.contains(&options.only));
-    let hosting = Hosting::new(&options.sekisho).await?;
+    let mut hosting = Hosting::new(&options.sekisho).await?;
+    hosting.plain = true;
     let peers = Peers::start(&hosting).await?;
     hosting.put(&peers.hosts()).await?;
     let pages = hosting.pages().display().to_string();
@@ -122,6 +125,9 @@ impl Peers {
             .zip(addresses)
             .map(|(name, address)| host(name, "a", upstream(address)))
             .collect();
+        let plain = format!("http://{}", self.upstreams[0].address);
+        let plain = json!({ "http": "serve", "upstream": plain });
+        hosts.push(host(PLAIN, "a", plain));
         hosts.push(host(SCRIPTS, "a", self.scripts.site()));
         hosts.push(host(SCRIPT_LIAR, "a", self.lying.site()));
         hosts.push(host(PROGRAMS, "a", self.programs.site()));
@@ -198,7 +204,12 @@ async fn attack<'a>(
         };
         let each = cuts.iter().flat_map(|cut| {
             let more = [&SCRIPTS, &PROGRAMS, &LOCKED];
-            let hosts = HOSTS[..Kind::ALL.len()].iter().chain(more);
+            // There is no HTTP/2 without TLS.
+            let plain = match &case.request {
+                Request::Text(_) => Some(&PLAIN),
+                Request::Stream(_) => None,
+            };
+            let hosts = HOSTS[..Kind::ALL.len()].iter().chain(more).chain(plain);
             hosts.map(|host| (*cut, *host))
         });
         each.map(move |(cut, host)| (case, cut, host))
@@ -267,10 +278,10 @@ fn judge(options: &Options, runs: &[Run<'_>], all: Vec<(&str, Vec<Seen>)>) -> us
 /// Text below `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Each case goes to nginx, to Node, to a Node that takes what it would refuse, to a FastCGI
-server of this process, to CGI programs, and to a host with passwords. Behind each, on the
-same connection and on another, a canary must get its own answer. A case is a desync unless
-it was refused, or the upstream saw it as one request. Cases of passwords are let in only
-with a user's.
+server of this process, to CGI programs, to a host over plain HTTP, and to one with passwords.
+Behind each, on the same connection and on another, a canary must get its own answer. A case is
+a desync unless it was refused, or the upstream saw it as one request. Cases of passwords are
+let in only with a user's.
 
 Examples:
   sekisho-system-tests smuggling

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::time::{sleep, timeout};
 
-use super::case::{Case, Piece, Request, Stream, fill};
+use super::case::{Case, PLAIN, Piece, Request, Stream, fill};
 use crate::hosting::answers::{self, Answer};
 use crate::hosting::frames::{
     ACK, DATA, END_STREAM, SETTINGS, Streams, block, frame, get, headers, preface, read,
@@ -71,7 +71,7 @@ impl Attacker {
         let Attack { id, host, .. } = attack;
         let bytes = fill(text, id, host);
         let head = attack.case.method == "HEAD";
-        let (mut from, mut to) = split(self.one.connect(attack.from, host).await?);
+        let (mut from, mut to) = split(self.connect(attack).await?);
         let marker = match attack.alone {
             None => format!("GET /canary/{id}.same 0\n"),
             Some(_) => "\r\n\r\nok".to_owned(),
@@ -144,10 +144,19 @@ impl Attacker {
         Ok(())
     }
 
+    /// Connects for HTTP/1.1, without TLS to [`PLAIN`].
+    async fn connect(&self, attack: Attack<'_>) -> Result<Box<dyn Socket>> {
+        let socket: Box<dyn Socket> = match attack.host {
+            PLAIN => Box::new(self.one.connect_plain(attack.from).await?),
+            host => Box::new(self.one.connect(attack.from, host).await?),
+        };
+        Ok(socket)
+    }
+
     /// Asks on another connection.
     async fn canary(&self, attack: Attack<'_>) -> Result<Option<Answer>> {
         let Attack { id, host, .. } = attack;
-        let mut stream = self.one.connect(attack.from, host).await?;
+        let mut stream = self.connect(attack).await?;
         let request =
             format!("GET /canary/{id}.other HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         send(&mut stream, request.as_bytes()).await?;
@@ -158,6 +167,11 @@ impl Attacker {
         Ok(answers::parse(&received, &[]).into_iter().next())
     }
 }
+
+/// Connection of a client, with TLS or without.
+trait Socket: AsyncRead + AsyncWrite + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket for S {}
 
 /// Answers of a case and of the canary behind it.
 type Pair = (Option<Answer>, Option<Answer>);

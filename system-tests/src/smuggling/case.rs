@@ -118,6 +118,8 @@ pub(super) const SCRIPT_LIAR: &str = "fakes.test";
 pub(super) const PROGRAMS: &str = "progs.test";
 /// Host whose FastCGI server gets requests with a password alone.
 pub(super) const LOCKED: &str = "locks.test";
+/// Host that is served over plain HTTP, with the upstream of the first of [`HOSTS`].
+pub(super) const PLAIN: &str = "plain.test";
 /// Host of another tenant, which answers 404.
 pub(super) const STRANGER: &str = "other.test";
 
@@ -129,8 +131,8 @@ mod tests {
     fn all_ids_and_hosts_have_one_length() {
         let lengths = HOSTS.map(str::len);
         assert_eq!(lengths, [10; 4]);
-        let more = [SCRIPTS, SCRIPT_LIAR, PROGRAMS, LOCKED].map(str::len);
-        assert_eq!(more, [10; 4]);
+        let more = [SCRIPTS, SCRIPT_LIAR, PROGRAMS, LOCKED, PLAIN].map(str::len);
+        assert_eq!(more, [10; 5]);
         assert_eq!(id(0).len(), id(99_999).len());
         assert_eq!(fill("{id}\u{ff}{host}", "a", "b"), b"a\xffb");
     }

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::attack::Told;
-use super::case::{Case, Expect, fill};
+use super::case::{Case, Expect, PLAIN, fill};
 use crate::hosting::Seen;
 use crate::hosting::answers::Answer;
 
@@ -109,7 +109,8 @@ impl Run<'_> {
         if clients != [self.from.to_string()] {
             wrong.push(format!("X-Forwarded-For {clients:?}"));
         }
-        if values("x-forwarded-proto") != ["https"] || values("cdn-loop").is_empty() {
+        let scheme = if self.host == PLAIN { "http" } else { "https" };
+        if values("x-forwarded-proto") != [scheme] || values("cdn-loop").is_empty() {
             wrong.push("no X-Forwarded-Proto or no CDN-Loop".to_owned());
         }
         for (name, value) in seen.fields() {
