@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use sekisho_testkit::services::free_ports;
 
-use crate::sandbox::{Sandbox, Server};
+use crate::sandbox::{SOON, Sandbox, Server, until};
 
 /// Makes a sandbox with two hosts.
 fn sandbox() -> Sandbox {
@@ -261,5 +261,35 @@ fn a_command_tells_that_the_server_has_read_another_list() {
         .run(&["host", "set", "a.example", "--status", "404"])
         .err;
     assert_eq!(said, "");
+    server.stop();
+}
+
+#[test]
+fn a_host_that_answers_as_itself_is_refused() {
+    let sandbox = sandbox();
+    sandbox.write("as.json", r#"{"as": "a.example"}"#);
+    let error = sandbox.fails(&["host", "set", "a.example", "--site", "as.json"]);
+    let says = "as: a.example is this host itself";
+    assert!(error.contains(says), "{error}");
+    sandbox.ok(&["host", "set", "b.example", "--site", "as.json"]);
+}
+
+/// The host itself is served: the log must say what its operator can mend.
+#[test]
+fn a_host_that_answers_as_one_that_is_gone_gets_503() {
+    let sandbox = sandbox();
+    sandbox.write("as.json", r#"{"as": "a.example"}"#);
+    sandbox.ok(&["host", "set", "b.example", "--site", "as.json"]);
+    let server = sandbox.serve();
+    // `[site]` names the folder by the host that answers.
+    assert!(server.shows("b.example", "page of a"));
+    sandbox.ok(&["host", "remove", "a.example"]);
+    until("the site is gone", SOON, || {
+        !server.shows("b.example", "page of a")
+    });
+    let log = server.log();
+    let what = "site of another host can't be used";
+    let mut lines = log.lines().filter(|line| line.contains(what));
+    assert!(lines.any(|line| line.contains("no such host")), "{log}");
     server.stop();
 }
