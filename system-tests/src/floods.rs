@@ -103,6 +103,8 @@ enum Place {
     Locked(Beside),
     /// Has a CGI program answer, which harms
     Program(Program, Beside),
+    /// Redirects, over plain HTTP
+    Plain,
 }
 
 /// What is measured of the other tenant.
@@ -172,6 +174,8 @@ fn attacks() -> Vec<(String, Kind, Place)> {
         Kind::Requests,
         Place::Silent,
     ));
+    let name = Kind::PlainNames.name().to_owned();
+    attacks.push((name, Kind::PlainNames, Place::Plain));
     attacks.push((
         "a silent upstream, reset".to_owned(),
         Kind::RapidReset,

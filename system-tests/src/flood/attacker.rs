@@ -2,6 +2,7 @@
 
 mod frames;
 mod passwords;
+mod plain;
 mod slow;
 mod spoils;
 mod uploads;
@@ -78,6 +79,8 @@ pub(crate) enum Kind {
     LateEnds,
     /// A thousand wrong passwords a second, of client networks that have sent few
     Passwords,
+    /// Names that are not here, over plain HTTP, of four client networks
+    PlainNames,
 }
 
 impl Kind {
@@ -133,6 +136,7 @@ impl Kind {
             Self::Spoils => "spoils",
             Self::LateEnds => "late ends",
             Self::Passwords => "wrong passwords",
+            Self::PlainNames => "names over plain HTTP",
         }
     }
 
@@ -145,7 +149,7 @@ impl Kind {
             Self::SlowStreams => 13,
             Self::Connections | Self::Handshakes => 1000,
             Self::Passwords => passwords::CONNECTIONS,
-            Self::FullWindows | Self::Requests => 64,
+            Self::FullWindows | Self::Requests | Self::PlainNames => 64,
             Self::PingingConnections => 230,
             Self::SilentConnections => 6000,
             Self::Visits => 2,
@@ -310,7 +314,11 @@ impl Attacker {
             let source = match self.kind {
                 Kind::Passwords => self.next_network(net),
                 _ => {
-                    let prefix = u8::try_from(number / self.target.per_prefix);
+                    let prefix = match self.kind {
+                        Kind::PlainNames => number % 4,
+                        _ => number / self.target.per_prefix,
+                    };
+                    let prefix = u8::try_from(prefix);
                     let low = u8::try_from(number % 250).unwrap_or_default() + 1;
                     Ipv4Addr::new(127, net, prefix.unwrap_or(u8::MAX), low)
                 }
@@ -331,6 +339,7 @@ impl Attacker {
         match self.kind {
             Kind::Handshakes => return self.unfinished_handshake(socket).await,
             Kind::SilentConnections => return self.silent(socket).await,
+            Kind::PlainNames => return self.plain_names(socket).await,
             _ => {}
         }
         let connecting = self.tls.connect(self.name.clone(), socket);
@@ -354,7 +363,7 @@ impl Attacker {
             Kind::LateEnds => self.late_ends(&mut stream).await,
             Kind::SlowReading => self.slow_reading(&mut stream).await,
             Kind::PingingConnections => self.pings(stream).await,
-            Kind::Connections | Kind::Handshakes | Kind::SilentConnections => {
+            Kind::Connections | Kind::Handshakes | Kind::SilentConnections | Kind::PlainNames => {
                 self.idle(&mut stream).await
             }
             Kind::Requests | Kind::Visits => self.requests(&mut stream).await,

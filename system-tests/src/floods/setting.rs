@@ -26,7 +26,8 @@ pub(super) struct Setting {
 
 impl Setting {
     pub(super) async fn new(binary: &Path, place: Place, connections: usize) -> Result<Self> {
-        let hosting = Hosting::new(binary).await?;
+        let mut hosting = Hosting::new(binary).await?;
+        hosting.plain = place == Place::Plain;
         let pages = hosting.pages();
         fs::write(pages.join("index.html"), "here\n".repeat(120))?;
         File::create(pages.join("large"))?.set_len(LARGE)?;
@@ -108,14 +109,18 @@ impl Setting {
     /// Returns what is attacked, from prefixes of its own.
     pub(super) fn target(&self, place: Place) -> Result<Target> {
         let (host, path) = match place {
-            Place::Page => ("files.test", "/"),
+            Place::Page | Place::Plain => ("files.test", "/"),
             Place::Download => ("files.test", "/large"),
             Place::Upstream | Place::Shared => ("proxied.test", "/"),
             Place::Silent | Place::Scripted(_) | Place::Locked(_) => ("hostile.test", "/"),
             Place::Program(..) => ("hostile.test", "/it"),
         };
+        let address = match place {
+            Place::Plain => self.server.plain().context("it serves plain HTTP")?,
+            _ => self.address()?,
+        };
         Ok(Target {
-            address: self.address()?,
+            address,
             host: host.to_owned(),
             path: path.to_owned(),
             fields: String::new(),
