@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 
 use super::read::{MAX_READS, Missing};
-use super::singleflight::{Listed, Progress, STORED, Told, Wait, begin};
+use super::singleflight::{Listed, Progress, STORED, Wait, begin};
 use super::{LookupError, Outcome};
 use crate::cache::Tried;
 use crate::metrics::InGauge;
@@ -33,7 +33,7 @@ impl<V: Send + Sync + 'static> Obtaining<V> {
         let (complete, call) = begin();
         tokio::spawn(async move {
             let progress = run.await;
-            lookup.tell(complete, Told::from(progress));
+            lookup.tell(complete, (progress, None));
         });
         let outcome = Wait::on(call);
         Progress::Obtaining { tenant, outcome }

@@ -44,7 +44,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     /// Returns the record without a credential that answers `name`, for a read that has
     /// failed (stale-if-error). It is served for a while before the store is asked again.
     pub(super) fn stale_bare(&self, name: &HostName) -> Option<Arc<Served<V>>> {
-        let stale = self.bare(name)?.served;
+        let (stale, ..) = self.bare(name)?;
         let retry_at = self.freshness.retry_at();
         stale.state.retry_at.store(retry_at, Ordering::Relaxed);
         Some(stale)
@@ -52,8 +52,8 @@ impl<V: Send + Sync + 'static> Lookup<V> {
 
     /// Returns what is cached and needs no new read first.
     fn remembered_plain(&self, name: &HostName) -> Option<(Outcome<V>, Age)> {
-        if let Some(bare) = self.bare(name) {
-            return self.usable_as(bare.served, bare.epoch, bare.fresh_until);
+        if let Some((bare, epoch, fresh_until)) = self.bare(name) {
+            return self.usable_as(bare, epoch, fresh_until);
         }
         match self.remembered(name, STORED)? {
             // The record that the note is about has left the cache.
@@ -62,56 +62,37 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         }
     }
 
-    /// Returns the cached record without a credential that answers `name`. It answers in
-    /// place of a wildcard only if it is exact. A wildcard answers a name that has a note
-    /// only if the note names the version that was read with it.
-    fn bare(&self, name: &HostName) -> Option<Bare<V>> {
+    /// Returns the cached record without a credential that answers `name`, with the epoch and
+    /// the freshness of what leads to it. An exact one answers in place of a wildcard. A
+    /// wildcard answers a name that has a note only if the note names the version that was
+    /// read with it.
+    fn bare(&self, name: &HostName) -> Option<(Arc<Served<V>>, u64, u64)> {
         let key = name.as_str();
-        if let Some(exact) = self.cache.exact_any(key) {
-            return Bare::of(exact);
-        }
-        let Some(note) = self.cache.note(key) else {
-            let above = Bare::of(self.cache.wildcard_any(key)?)?;
-            let shadowed = above.served.state.shadowed.load(Ordering::Relaxed);
-            return (!shadowed).then_some(above);
-        };
-        match note {
-            Note::Absent {
-                epoch,
-                fresh_until,
-                above: version,
-                ..
-            } => {
-                let above = Bare::of(self.cache.wildcard_any(key)?)?;
-                let is_meant = above.served.host().record.version == version;
-                is_meant.then_some(Bare {
+        let (served, led) = match (self.cache.exact_any(key), self.cache.note(key)) {
+            (Some(exact), _) => (exact, None),
+            (None, None) => {
+                let above = self.cache.wildcard_any(key)?;
+                let shadowed = above.state.shadowed.load(Ordering::Relaxed);
+                ((!shadowed).then_some(above)?, None)
+            }
+            (None, Some(Note::Alias { .. })) => return None,
+            (
+                None,
+                Some(Note::Absent {
                     epoch,
                     fresh_until,
-                    ..above
-                })
+                    above: version,
+                    ..
+                }),
+            ) => {
+                let above = self.cache.wildcard_any(key)?;
+                let is_meant = above.host().record.version == version;
+                (is_meant.then_some(above)?, Some((epoch, fresh_until)))
             }
-            Note::Alias { .. } => None,
-        }
-    }
-}
-
-/// Record without a credential, with the epoch and freshness of what leads to it.
-struct Bare<V> {
-    served: Arc<Served<V>>,
-    epoch: u64,
-    fresh_until: u64,
-}
-
-impl<V> Bare<V> {
-    /// Makes one of a cached record; none if that has a credential.
-    fn of(served: Arc<Served<V>>) -> Option<Self> {
+        };
         let state = &served.state;
-        let (epoch, fresh_until) = (state.epoch, state.fresh_until.load(Ordering::Relaxed));
-        let is_bare = !served.is_certified();
-        is_bare.then_some(Self {
-            served,
-            epoch,
-            fresh_until,
-        })
+        let own = (state.epoch, state.fresh_until.load(Ordering::Relaxed));
+        let (epoch, fresh_until) = led.unwrap_or(own);
+        (!served.is_certified()).then_some((served, epoch, fresh_until))
     }
 }

@@ -77,7 +77,7 @@ impl<V: Send + Sync + 'static, O: FnOnce(&Outcome<V>)> Read<V, O> {
             Progress::Ended(outcome) => outcome,
             Progress::Obtaining { .. } => &answered,
         });
-        lookup.tell(self.complete, Told { progress, bare });
+        lookup.tell(self.complete, (progress, bare));
     }
 
     /// Reads until no change has overtaken the answer.
@@ -157,7 +157,7 @@ impl<V: Send + Sync + 'static, O: FnOnce(&Outcome<V>)> Read<V, O> {
 impl<V: Send + Sync + 'static> Lookup<V> {
     /// Tells the waiters of a call.
     pub(super) fn tell(&self, complete: Sender<Told<V>>, told: Told<V>) {
-        if let Progress::Ended(outcome) = &told.progress {
+        if let (Progress::Ended(outcome), _) = &told {
             self.counts.loaded(outcome);
         }
         // An error tells that all waiters have left.

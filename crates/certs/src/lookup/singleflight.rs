@@ -26,12 +26,9 @@ pub(super) fn begin<V>() -> (Sender<Told<V>>, Call<V>) {
     (complete, told.shared())
 }
 
-/// What the waiters of a flight are told.
-pub(super) struct Told<V> {
-    pub(super) progress: Progress<V>,
-    /// Record without a credential, for callers that serve one too.
-    pub(super) bare: Option<Arc<Served<V>>>,
-}
+/// What the waiters of a flight are told. Those who serve a record without a credential too
+/// get one, if there is one.
+pub(super) type Told<V> = (Progress<V>, Option<Arc<Served<V>>>);
 
 /// Flights by name, below one lock: a read passes its call on if a certificate is obtained,
 /// and nobody comes between.
@@ -163,14 +160,14 @@ impl<V> Wait<V> {
 
     pub(super) fn known(outcome: Outcome<V>) -> Self {
         let (complete, call) = begin();
-        let _ = complete.send(Told::from(Progress::Ended(outcome)));
+        let _ = complete.send((Progress::Ended(outcome), None));
         Self(call)
     }
 
     /// Waits until the load has ended, or is obtaining a certificate: that takes
     /// much longer than a store call.
     pub async fn progress(self) -> Progress<V> {
-        self.told().await.progress
+        self.told().await.0
     }
 
     /// Waits for what is stored. A certificate that is being obtained, or could not be
@@ -180,7 +177,7 @@ impl<V> Wait<V> {
     }
 
     async fn told(self) -> Told<V> {
-        self.0.await.unwrap_or(Told::BROKEN_OFF)
+        self.0.await.unwrap_or((Progress::BROKEN_OFF, None))
     }
 }
 
@@ -190,7 +187,7 @@ impl<V> Future for Wait<V> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<V>> {
         loop {
             let told = ready!(self.0.poll_unpin(context));
-            match told.unwrap_or(Told::BROKEN_OFF).progress {
+            match told.map_or(Progress::BROKEN_OFF, |(progress, _)| progress) {
                 Progress::Ended(outcome) => return Poll::Ready(outcome),
                 Progress::Obtaining { outcome, .. } => *self = outcome,
             }
@@ -205,7 +202,7 @@ impl<V> PlainWait<V> {
     /// Waits for what is stored, as [`Wait::stored`] does, but that a record without a
     /// credential is found.
     pub async fn stored(self) -> Outcome<V> {
-        let Told { progress, bare } = self.0.told().await;
+        let (progress, bare) = self.0.told().await;
         match (progress.stored(), bare) {
             (found @ Outcome::Found(_), _) => found,
             (Outcome::Absent(_) | Outcome::Failed(_), Some(bare)) => Outcome::Found(bare),
@@ -215,6 +212,9 @@ impl<V> PlainWait<V> {
 }
 
 impl<V> Progress<V> {
+    /// End of a call whose task ended early.
+    const BROKEN_OFF: Self = Self::Ended(Outcome::Failed(LookupError::BrokenOff));
+
     /// Returns what is stored, as far as the load has come.
     fn stored(self) -> Outcome<V> {
         match self {
@@ -223,32 +223,6 @@ impl<V> Progress<V> {
                 Outcome::Absent(Absence::NoCredential)
             }
             Self::Ended(outcome) => outcome,
-        }
-    }
-}
-
-impl<V> Told<V> {
-    /// End of a call whose task ended early.
-    const BROKEN_OFF: Self = Self {
-        progress: Progress::Ended(Outcome::Failed(LookupError::BrokenOff)),
-        bare: None,
-    };
-}
-
-impl<V> From<Progress<V>> for Told<V> {
-    fn from(progress: Progress<V>) -> Self {
-        Self {
-            progress,
-            bare: None,
-        }
-    }
-}
-
-impl<V> Clone for Told<V> {
-    fn clone(&self) -> Self {
-        Self {
-            progress: self.progress.clone(),
-            bare: self.bare.clone(),
         }
     }
 }
