@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 use aws_lc_rs::digest;
 use data_encoding::HEXLOWER;
 use sekisho_certs::{ClientCa, HostRecord};
@@ -28,54 +28,38 @@ pub(crate) struct ClientCaArgs {
     no_client_ca: bool,
 }
 
-/// Client CA as the arguments choose it.
-pub(super) enum Chosen {
-    /// That of the record stays; clients may come without a certificate if `optional`.
-    Kept { optional: bool },
-    Set { ca: Arc<ClientCa>, optional: bool },
-    None,
-}
-
 impl ClientCaArgs {
     /// Returns whether standard input is read.
     pub(super) fn reads_input(&self) -> bool {
         self.client_ca.as_deref() == Some(Path::new("-"))
     }
 
-    /// Returns the choice, with the client CA read and checked. Standard input can be read
-    /// only once.
-    pub(super) fn chosen(&self) -> Result<Chosen> {
-        let optional = self.client_ca_optional;
+    /// Returns the chosen client CA, read and checked; None if none was chosen,
+    /// Some(None) for none. Standard input can be read only once.
+    pub(super) fn chosen(&self) -> Result<Option<Option<Arc<ClientCa>>>> {
         let Some(path) = &self.client_ca else {
-            return Ok(match self.no_client_ca {
-                true => Chosen::None,
-                false => Chosen::Kept { optional },
-            });
+            return Ok(self.no_client_ca.then_some(None));
         };
         let option = || format!("--client-ca {}", path.display());
         let bytes = read_input(path, MOST).with_context(option)?;
         let ca = ClientCa::check(&bytes).with_context(option)?;
-        let ca = Arc::new(ca);
-        Ok(Chosen::Set { ca, optional })
+        Ok(Some(Some(Arc::new(ca))))
     }
-}
 
-impl Chosen {
-    /// Changes a record.
-    pub(super) fn apply(&self, record: &mut HostRecord) -> Result<()> {
+    /// Changes a record to what was chosen.
+    pub(super) fn apply(
+        &self,
+        chosen: Option<&Option<Arc<ClientCa>>>,
+        record: &mut HostRecord,
+    ) -> Result<()> {
         let tls = &mut record.tls;
-        match self {
-            Self::Kept { optional: false } => {}
-            Self::Kept { optional: true } if tls.client_ca.is_none() => {
-                let why = "the host has no client CA; give one with --client-ca";
-                bail!("--client-ca-optional: {why}");
-            }
-            Self::Kept { optional: true } => tls.client_optional = true,
-            Self::Set { ca, optional } => {
-                tls.client_ca = Some(Arc::clone(ca));
-                tls.client_optional = *optional;
-            }
-            Self::None => (tls.client_ca, tls.client_optional) = (None, false),
+        if let Some(ca) = chosen {
+            tls.client_ca.clone_from(ca);
+            tls.client_optional = self.client_ca_optional;
+        } else if self.client_ca_optional {
+            let why = "the host has no client CA; give one with --client-ca";
+            ensure!(tls.client_ca.is_some(), "--client-ca-optional: {why}");
+            tls.client_optional = true;
         }
         Ok(())
     }

@@ -1,16 +1,18 @@
 //! `sekisho host set`
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use sekisho_certs::{
-    Catalog, HostPattern, HostRecord, SealedBytes, StoredCredential, Tenant, TlsVersion, printable,
+    Catalog, ClientCa, HostPattern, HostRecord, SealedBytes, StoredCredential, Tenant, TlsVersion,
+    printable,
 };
 use sekisho_issuance::admission::FirstAccess;
 
 use crate::cli::cert::{self, Leaf, check_covers};
 use crate::cli::edit::{Edit, edit};
-use crate::cli::host::client_ca::{self, ClientCaArgs};
+use crate::cli::host::client_ca::ClientCaArgs;
 use crate::cli::host::running;
 use crate::cli::host::site::{Chosen, SiteArgs, check_record};
 use crate::cli::issuance::{Issuance, WishArgs};
@@ -78,7 +80,7 @@ impl Args {
     fn apply(
         &self,
         record: &mut HostRecord,
-        (chosen, client_ca): (&Chosen, &client_ca::Chosen),
+        (chosen, client_ca): (&Chosen, Option<&Option<Arc<ClientCa>>>),
         certs: &[StoredCredential<SealedBytes>],
     ) -> Result<()> {
         let before = record.tenant.clone();
@@ -89,7 +91,7 @@ impl Args {
         if let Some(min) = self.min_tls {
             record.tls.min = min;
         }
-        client_ca.apply(record)?;
+        self.client_ca.apply(client_ca, record)?;
         if let Some(disabled) = self.disabled {
             record.disabled = disabled;
         }
@@ -118,7 +120,7 @@ pub(super) async fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     let config = &configuration::load(config)?;
     chosen.check(config, args.tenant.as_ref())?;
     let issuance = args.issuance(config)?;
-    let client_ca = &args.client_ca.chosen()?;
+    let client_ca = args.client_ca.chosen()?;
     let sealer = &open::create(config).await?;
     let mut certless = false;
     let mut unfit = None;
@@ -126,7 +128,7 @@ pub(super) async fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
         let certs = args.certs(sealer.catalog().as_ref()).await?;
         let new = || HostRecord::new(args.name.clone());
         let mut record = stored.clone().unwrap_or_else(new);
-        args.apply(&mut record, (chosen, client_ca), &certs)?;
+        args.apply(&mut record, (chosen, client_ca.as_ref()), &certs)?;
         check_record(config, &record, stored.as_ref())?;
         certless = record.references.is_empty();
         // Folders of [site] may depend on the tenant.
