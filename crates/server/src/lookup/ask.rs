@@ -195,16 +195,20 @@ impl Hosts {
     }
 
     /// Looks up the name of a host of `tenant` that is served for long, as
-    /// [`Self::ask_stored`] does. No client is charged: the name was there when the
-    /// exchange began.
+    /// [`Self::ask_stored`] does; where no certificate is needed, as [`Self::ask_plain`]. No
+    /// client is charged: the name was there when the exchange began.
     pub(crate) async fn look_at(
         &self,
         name: &HostName,
         tenant: &Tenant,
+        is_plain: bool,
         deadline: Instant,
     ) -> Outcome<VirtualHost> {
         let permit = self.budget.admit_look(tenant.clone());
-        ask_stored(&self.lookup, name, permit, drop, deadline).await
+        match is_plain {
+            true => ask_plain(&self.lookup, name, permit, drop, deadline).await.0,
+            false => ask_stored(&self.lookup, name, permit, drop, deadline).await,
+        }
     }
 
     /// Looks up the host whose site answers in another's place, as [`Self::ask_stored`] does. A
@@ -216,18 +220,6 @@ impl Hosts {
         deadline: Instant,
     ) -> Outcome<VirtualHost> {
         let permit = self.budget.admit(prefix, deadline);
-        let (outcome, _) = ask_plain(&self.lookup, name, permit, drop, deadline).await;
-        outcome
-    }
-
-    /// Looks at a host as [`Self::look_at`] does, for an exchange over plain HTTP.
-    pub(crate) async fn look_at_plain(
-        &self,
-        name: &HostName,
-        tenant: &Tenant,
-        deadline: Instant,
-    ) -> Outcome<VirtualHost> {
-        let permit = self.budget.admit_look(tenant.clone());
         let (outcome, _) = ask_plain(&self.lookup, name, permit, drop, deadline).await;
         outcome
     }

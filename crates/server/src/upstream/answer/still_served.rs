@@ -94,11 +94,8 @@ impl Looked {
     async fn ended(&self, hosts: &Hosts) -> Option<&'static str> {
         let tenant = &self.served.host().record.tenant;
         let deadline = Instant::now() + hosts.lookup_limit;
-        let found = match self.is_plain {
-            true => hosts.look_at_plain(&self.name, tenant, deadline).await,
-            false => hosts.look_at(&self.name, tenant, deadline).await,
-        };
-        match found {
+        let looked = hosts.look_at(&self.name, tenant, self.is_plain, deadline);
+        match looked.await {
             Outcome::Found(found) if self.is_as_before(&found) => None,
             Outcome::Found(_) => Some("its host was changed"),
             Outcome::Absent(_) => Some("its host is not served any more"),
