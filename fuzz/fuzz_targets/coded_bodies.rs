@@ -1,5 +1,4 @@
-//! Bodies in gzip decode to what was written, however their pieces are cut, flushed and
-//! stored.
+//! Bodies in gzip decode to what was written, however their pieces are cut and flushed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

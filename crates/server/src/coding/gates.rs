@@ -1,27 +1,25 @@
 //! Bounds on what is compressed at once.
 
-use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 use bytes::Bytes;
 use sekisho_certs::Tenant;
-use sekisho_gate::{Denied, Gate, Permit, Sharing};
+use sekisho_gate::{Gate, Permit, Sharing};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-use super::encode::{Encoders, Gzip};
+use super::encode::{Gzip, compress};
 use crate::limits::budget::Prefix;
 use crate::site::Coding;
 
-/// Encoders, and the bounds on them. The server has one value, for all workers.
+/// Bounds on encoders. The server has one value, for all workers.
 #[derive(Debug)]
 pub(crate) struct Coders {
-    encoders: Encoders,
     /// Permits of streams by client prefix, which decides how long they last.
     streams: Gate<Prefix>,
     /// Turns to compress by tenant, whose answers cost the time.
-    turns: Gate<Tenant>,
+    pub(super) turns: Gate<Tenant>,
 }
 
 /// Encoder of one answer, which is sent while it is compressed, with its permit.
@@ -30,7 +28,6 @@ pub(crate) type Encoder = (Box<Gzip>, Permit<Prefix>);
 impl Coders {
     pub(crate) fn new() -> Self {
         Self {
-            encoders: Encoders::default(),
             streams: Gate::new(MAX_STREAMS, Sharing::FewerThanLeft, 0),
             turns: Gate::new(threads(), Sharing::FewerThanLeft, MAX_WAITING),
         }
@@ -40,38 +37,39 @@ impl Coders {
     /// nobody waits for a smaller answer.
     pub(crate) fn try_encoder(&self, prefix: Prefix, level: u8) -> Option<Encoder> {
         let permit = self.streams.try_enter(prefix)?;
-        Some((Box::new(self.encoders.gzip(level)), permit))
+        Some((Box::new(Gzip::new(level)), permit))
     }
 
     /// Compresses a body that is whole in memory: a short one at once, a longer one beside
     /// the worker. None if it gets no smaller, or has no turn in time.
     pub(crate) async fn whole(
-        self: &Arc<Self>,
+        &self,
         tenant: &Tenant,
         coding: Coding,
         level: u8,
         body: Bytes,
     ) -> Option<Vec<u8>> {
         if body.len() <= AT_ONCE {
-            return self.encoders.whole(coding, level, &body);
+            return compress(coding, level, &body);
         }
-        let turn = self.turn(tenant).await.ok()?;
-        let coders = Arc::clone(self);
-        let coded = spawn_blocking(move || {
-            let _turn = turn;
-            coders.encoders.whole(coding, level, &body)
-        });
-        coded.await.ok().flatten()
+        let coded = self.beside(tenant, move || compress(coding, level, &body));
+        coded.await.flatten()
     }
 
-    /// Waits for a turn to compress what is longer than [`AT_ONCE`].
-    pub(super) async fn turn(&self, tenant: &Tenant) -> Result<Permit<Tenant>, Denied> {
+    /// Does work on more than [`AT_ONCE`] bytes beside the worker. None if the tenant gets no
+    /// turn for it in time.
+    pub(super) async fn beside<T: Send + 'static>(
+        &self,
+        tenant: &Tenant,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
         let until = Instant::now() + PATIENCE;
-        self.turns.enter_until(tenant.clone(), until).await
-    }
-
-    pub(super) fn encoders(&self) -> &Encoders {
-        &self.encoders
+        let turn = self.turns.enter_until(tenant.clone(), until).await.ok()?;
+        let done = spawn_blocking(move || {
+            let _turn = turn;
+            work()
+        });
+        done.await.ok()
     }
 }
 
@@ -84,11 +82,11 @@ pub(crate) fn threads() -> usize {
 /// Bytes that a worker compresses itself: they take some 20 µs, as the way to another thread
 /// does.
 pub(super) const AT_ONCE: usize = 4 << 10;
-/// Answers that are compressed while they are sent; each has 270 KB, all together 70 MB.
+/// Answers that are compressed while they are sent; each has 300 KB, all together 77 MB.
 const MAX_STREAMS: usize = 256;
 /// Bodies and pieces that wait for a turn.
 const MAX_WAITING: usize = 1024;
-/// Longest wait for a turn. What then is left is sent as it is.
+/// Longest wait for a turn.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -125,7 +123,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_without_a_turn_in_time_stays_as_it_is() {
-        let coders = Arc::new(Coders::new());
+        let coders = Coders::new();
         let (busy, other) = (tenant("busy"), tenant("other"));
         let mut turns = Vec::new();
         while let Some(turn) = coders.turns.try_enter(busy.clone()) {

@@ -4,14 +4,13 @@ use std::io;
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body as _, Frame};
 use sekisho_certs::Tenant;
 use sekisho_gate::Permit;
-use tokio::task::spawn_blocking;
 
 use super::encode::Gzip;
 use super::gates::{AT_ONCE, Coders, Encoder};
@@ -59,63 +58,52 @@ impl Coded {
         }
     }
 
-    /// Takes the next frame of the body, and returns what the encoder makes of it: no bytes,
-    /// if it keeps them. None for a piece that is compressed beside the worker.
+    /// Takes the next frame of the body, and returns what the encoder makes of it: no bytes, if
+    /// it keeps them, or compresses them beside the worker.
     fn poll_inner(
         &mut self,
         cx: &mut Context<'_>,
         mut gzip: Box<Gzip>,
-    ) -> Poll<Option<io::Result<Vec<u8>>>> {
-        let mut out = Vec::new();
-        match Pin::new(&mut self.inner).poll_frame(cx) {
+    ) -> Poll<io::Result<Vec<u8>>> {
+        let out = match Pin::new(&mut self.inner).poll_frame(cx)? {
             Poll::Pending if self.is_unsent => {
-                gzip.flush(&mut out);
                 self.is_unsent = false;
+                gzip.flush()
             }
             Poll::Pending => {
                 self.state = State::Idle(gzip);
                 return Poll::Pending;
             }
-            Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
-            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+            Poll::Ready(Some(frame)) => match frame.into_data() {
                 Ok(piece) => {
                     self.is_unsent = true;
                     if piece.len() > AT_ONCE {
                         self.state = State::Working(self.compress(gzip, piece));
-                        return Poll::Ready(None);
+                        return Poll::Ready(Ok(Vec::new()));
                     }
-                    gzip.write(&piece, &mut out);
+                    gzip.write(&piece)
                 }
                 Err(frame) => {
                     self.trailers = frame.into_trailers().ok();
-                    self.coders.encoders().finish(*gzip, &mut out);
-                    return Poll::Ready(Some(Ok(out)));
+                    return Poll::Ready(Ok(gzip.finish()));
                 }
             },
-            Poll::Ready(None) => {
-                self.coders.encoders().finish(*gzip, &mut out);
-                return Poll::Ready(Some(Ok(out)));
-            }
-        }
+            Poll::Ready(None) => return Poll::Ready(Ok(gzip.finish())),
+        };
         self.state = State::Idle(gzip);
-        Poll::Ready(Some(Ok(out)))
+        Poll::Ready(Ok(out))
     }
 
-    /// Compresses a piece beside the worker. A piece that has no turn in time is stored.
+    /// Compresses a piece beside the worker. Without a turn in time, the body breaks off.
     fn compress(&self, mut gzip: Box<Gzip>, piece: Bytes) -> Working {
         let (coders, tenant) = (Arc::clone(&self.coders), self.tenant.clone());
         Box::pin(async move {
-            let mut out = Vec::new();
-            let Ok(turn) = coders.turn(&tenant).await else {
-                gzip.store(&piece, &mut out);
-                return Ok((gzip, out));
-            };
-            let compressed = spawn_blocking(move || {
-                let _turn = turn;
-                gzip.write(&piece, &mut out);
+            let compressed = coders.beside(&tenant, move || {
+                let out = gzip.write(&piece);
                 (gzip, out)
             });
-            compressed.await.map_err(io::Error::other)
+            let late = || io::Error::other("no turn to compress the answer");
+            compressed.await.ok_or_else(late)
         })
     }
 }
@@ -131,11 +119,7 @@ impl http_body::Body for Coded {
         let this = &mut *self;
         for _ in 0..MAX_FRAMES {
             let out = match mem::replace(&mut this.state, State::Ended) {
-                State::Idle(gzip) => match this.poll_inner(cx, gzip) {
-                    Poll::Pending => return Poll::Pending,
-                    Poll::Ready(None) => continue,
-                    Poll::Ready(Some(out)) => out,
-                },
+                State::Idle(gzip) => ready!(this.poll_inner(cx, gzip)),
                 State::Working(mut working) => match working.as_mut().poll(cx) {
                     Poll::Pending => {
                         this.state = State::Working(working);

@@ -7,7 +7,7 @@ use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderValue};
 
 use super::accept::Accepted;
-use super::encode::Encoders;
+use super::encode::Gzip;
 
 /// Returns the weights of br, zstd and gzip in a value of the field; None if no field may
 /// have it.
@@ -18,23 +18,18 @@ pub fn accept_encoding(value: &[u8]) -> Option<[u16; 3]> {
     Some(Accepted::of(&fields).0)
 }
 
-/// Writes pieces into a stream of gzip as their first bytes say: compressed, stored, or
-/// flushed. Returns what a client decodes.
+/// Writes pieces into a stream of gzip, and flushes as their first bytes say. Returns what a
+/// client decodes.
 #[must_use]
 pub fn coded_body(level: u8, pieces: &[(u8, Vec<u8>)]) -> Vec<u8> {
-    let encoders = Encoders::default();
-    let (mut gzip, mut coded) = (encoders.gzip(level), Vec::new());
+    let (mut gzip, mut coded) = (Gzip::new(level), Vec::new());
     for (how, piece) in pieces {
-        match how % 4 {
-            0 => gzip.store(piece, &mut coded),
-            1 => {
-                gzip.write(piece, &mut coded);
-                gzip.flush(&mut coded);
-            }
-            _ => gzip.write(piece, &mut coded),
+        coded.extend(gzip.write(piece));
+        if how % 4 == 1 {
+            coded.extend(gzip.flush());
         }
     }
-    encoders.finish(gzip, &mut coded);
+    coded.extend(gzip.finish());
     let (mut decoded, mut decoder) = (Vec::new(), GzDecoder::new(&*coded));
     let read = decoder.read_to_end(&mut decoded);
     read.expect("what was coded decodes");

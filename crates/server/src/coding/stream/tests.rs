@@ -151,22 +151,16 @@ async fn a_body_that_breaks_off_is_not_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_piece_without_a_turn_in_time_is_stored() {
+async fn a_piece_without_a_turn_in_time_ends_the_answer() {
     let coders = Arc::new(Coders::new());
-    let mut turns = Vec::new();
-    while let Ok(Ok(turn)) =
-        tokio::time::timeout(std::time::Duration::ZERO, coders.turn(&tenant())).await
-    {
-        turns.push(turn);
-    }
+    let take = || coders.turns.try_enter(tenant());
+    let turns: Vec<_> = std::iter::from_fn(take).collect();
+    assert!(!turns.is_empty());
     let begun = tokio::time::Instant::now();
     let steps = [data("a"), data(text(100_000)), data("b"), Step::Trailers];
-    let sent = coded(&coders, steps).collect().await.unwrap();
+    let sent = coded(&coders, steps).collect().await;
+    assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::Other);
     assert_eq!(begun.elapsed().as_secs(), 10);
-    let sent = sent.to_bytes();
-    assert!(sent.len() > 100_000);
-    let whole = format!("a{}b", text(100_000));
-    assert_eq!(gunzip(&sent), whole.into_bytes());
 }
 
 #[test]
