@@ -291,8 +291,9 @@ const TYPICAL: usize = 8 << 10;
 /// Bytes of the prebuilt headers: a table of six with an index of 16, and the counter of
 /// references to the buffer of their values.
 const HEADERS: usize = 640 + 64 + 32;
-/// Bytes that a table of seven takes more.
-const SEVENTH_HEADER: usize = 128;
+/// Bytes that a table of seven takes more, and the values of a compressed copy, which lie apart
+/// from its body.
+const SEVENTH_HEADER: usize = 256;
 /// Bytes of the cache's own record, the counters of the `Arc`s, and the
 /// allocator's rounding of what is small.
 const OVERHEAD: usize = 160;

@@ -116,7 +116,7 @@ impl Files {
         let (coders, body) = (&self.0.coders, file.body.clone());
         let coded = coders.whole(folder.tenant, coding, compress.level, body);
         let what = match coded.await {
-            Some(coded) => What::File(Box::new(file.compressed(coding, &coded))),
+            Some(coded) => What::File(Box::new(file.compressed(coding, coded))),
             None => What::Missing,
         };
         let entry = cache.insert(key.to_key(), what, cache.now());

@@ -13,7 +13,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue};
 
 use super::kind::content_type;
-use crate::coding::BY_CODING;
+use crate::coding::{self, BY_CODING};
 use crate::site::Coding;
 use crate::site::body::NOSNIFF;
 
@@ -32,72 +32,31 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Makes the head of a file with this body, or, with a coding, of a copy in it. Returns
-    /// the body, which shares its buffer with the head.
+    /// Makes the head of a file with this body, or, with a coding, of a copy in it. Shares
+    /// `body`, behind which it writes the values that are no constants. Each answer from memory
+    /// counts references to the body and to each such value: in a single buffer, they are a
+    /// single count, on one cache line that workers take from each other.
     pub(super) fn new(
         metadata: &Metadata,
         (name, coding): (&str, Option<Coding>),
         now: SystemTime,
         settled: bool,
-        body: Vec<u8>,
+        mut body: Vec<u8>,
     ) -> (Self, Bytes) {
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let facts = Facts {
-            len: metadata.len(),
-            etag: entity_tag(metadata, coding, settled),
-            // A Last-Modified must not be later than the answer's Date (RFC 9110,
-            // section 8.8.2.1).
-            modified: u64::try_from(metadata.mtime())
-                .ok()
-                .filter(|seconds| *seconds <= since.as_secs()),
-            content_type: content_type(name),
-            coding,
-        };
-        facts.into_head(body)
-    }
-
-    /// Makes the head of the file's body in a coding, for a body that was compressed here.
-    /// Its tag is weak: another version of the encoder makes other bytes.
-    pub(super) fn compressed(&self, coding: Coding, body: Vec<u8>) -> (Self, Bytes) {
-        let etag = self.etag.to_str().expect("a text of visible ASCII");
-        let facts = Facts {
-            len: body.len() as u64,
-            etag: match etag.starts_with("W/") {
-                true => etag.to_owned(),
-                false => format!("W/{etag}"),
-            },
-            modified: self.modified,
-            content_type: self.headers[CONTENT_TYPE].clone(),
-            coding: Some(coding),
-        };
-        facts.into_head(body)
-    }
-}
-
-/// Facts that a head tells.
-struct Facts {
-    len: u64,
-    etag: String,
-    modified: Option<u64>,
-    content_type: HeaderValue,
-    coding: Option<Coding>,
-}
-
-impl Facts {
-    /// Makes the head, and shares `body`, behind which it writes the values that are no
-    /// constants. Each answer from memory counts references to the body and to each such
-    /// value: in a single buffer, they are a single count, on one cache line that workers
-    /// take from each other.
-    fn into_head(self, mut body: Vec<u8>) -> (Head, Bytes) {
+        // A Last-Modified must not be later than the answer's Date (RFC 9110,
+        // section 8.8.2.1).
+        let modified = u64::try_from(metadata.mtime())
+            .ok()
+            .filter(|seconds| *seconds <= since.as_secs());
         let mut write = |text: &str| {
             let start = body.len();
             body.extend_from_slice(text.as_bytes());
             start..body.len()
         };
-        let etag = write(&self.etag);
-        let len = write(&self.len.to_string());
-        let date = self
-            .modified
+        let etag = write(&entity_tag(metadata, coding, settled));
+        let len = write(&metadata.len().to_string());
+        let date = modified
             .map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds))
             .map(|time| write(&httpdate::fmt_http_date(time)));
         let shared = Bytes::from(body);
@@ -109,13 +68,13 @@ impl Facts {
         // For seven fields the index has 16 places: each answer's copy of the map then
         // takes an operator's field, or the date of HTTP/2, without hashing all again.
         let mut headers = HeaderMap::with_capacity(7);
-        headers.insert(CONTENT_TYPE, self.content_type);
+        headers.insert(CONTENT_TYPE, content_type(name));
         headers.insert(CONTENT_LENGTH, value(len));
         headers.insert(ETAG, etag.clone());
         if let Some(date) = date {
             headers.insert(LAST_MODIFIED, value(date));
         }
-        if let Some(coding) = self.coding {
+        if let Some(coding) = coding {
             // Ranges are of the file itself alone.
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.as_str()));
             headers.insert(VARY, BY_CODING);
@@ -123,13 +82,33 @@ impl Facts {
             headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         }
         headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-        let head = Head {
-            len: self.len,
+        let head = Self {
+            len: metadata.len(),
             etag,
-            modified: self.modified,
+            modified,
             headers,
         };
         (head, body)
+    }
+
+    /// Makes the head of the file's body in a coding, of `len` bytes, that was compressed here.
+    pub(super) fn compressed(&self, coding: Coding, len: usize) -> Self {
+        let mut headers = self.headers.clone();
+        coding::mark(&mut headers, coding);
+        headers.insert(CONTENT_LENGTH, len.into());
+        headers.insert(VARY, BY_CODING);
+        for name in [ETAG, LAST_MODIFIED] {
+            if let Some(value) = headers.get_mut(name) {
+                // That of the file shares its buffer, which would stay as long as the copy.
+                *value = HeaderValue::from_bytes(value.as_bytes()).expect("a value");
+            }
+        }
+        Self {
+            len: len as u64,
+            etag: headers[ETAG].clone(),
+            modified: self.modified,
+            headers,
+        }
     }
 }
 

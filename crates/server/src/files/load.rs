@@ -146,10 +146,11 @@ impl SmallFile {
     }
 
     /// Makes the file whose body `coded` is, compressed.
-    pub(crate) fn compressed(&self, coding: Coding, coded: &[u8]) -> Self {
-        let mut body = Vec::with_capacity(coded.len() + TEXTS);
-        body.extend_from_slice(coded);
-        Self::new(self.head.compressed(coding, body), self.identity)
+    pub(crate) fn compressed(&self, coding: Coding, coded: Vec<u8>) -> Self {
+        let head = self.head.compressed(coding, coded.len());
+        // Without the room that the encoder has left over.
+        let body = Bytes::from(coded.into_boxed_slice());
+        Self::new((head, body), self.identity)
     }
 }
 
