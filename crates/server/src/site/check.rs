@@ -23,7 +23,7 @@ use super::rule::{Action, Rule, RuleOptions};
 use super::rules::SiteRules;
 use action::action;
 pub(super) use auth::check_user;
-pub(super) use fields::{MAX_VALUE, field_name, field_value, is_value};
+pub(super) use fields::{MAX_VALUE, field_name, field_value};
 use paths::{candidates, methods, plain_prefix, prefix};
 
 /// Origin of a document.

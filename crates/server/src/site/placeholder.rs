@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use http::HeaderValue;
 
-use super::check::{MAX_VALUE, field_value, is_value};
+use super::check::{MAX_VALUE, field_value};
 use super::error::{Checked, Wrong};
 
 /// Value of a field that a rule sets or adds.
@@ -13,29 +13,12 @@ use super::error::{Checked, Wrong};
 pub(crate) enum FieldValue {
     /// The same for all requests.
     Fixed(HeaderValue),
-    /// Text around placeholders.
-    Filled(Box<[Piece]>),
-}
-
-/// Part of a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
-    /// Text as it stands.
-    Text(Box<str>),
-    /// `{host}`: the name that was asked for.
-    Host,
-    /// `{client}`: the address of the client.
-    Client,
-    /// `{tenant}`: the tenant of the host.
-    Tenant,
-    /// `{id}`: the id of the request in the access log.
-    Id,
-    /// `{label.NAME}`: a label of the hook, by its name. The hook gives none: it is empty.
-    Label(Box<str>),
+    /// Text with placeholders, each of which is known, and double braces.
+    Filled(Box<str>),
 }
 
 /// Facts of a request that fill the placeholders.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fill<'a> {
     /// The name that was asked for.
     pub(crate) host: &'a str,
@@ -54,100 +37,79 @@ impl FieldValue {
         if !text.contains(['{', '}']) {
             return Ok(Self::Fixed(fixed));
         }
-        let (mut pieces, mut plain, mut rest) = (Vec::new(), String::new(), text);
-        while let Some(at) = rest.find(['{', '}']) {
-            plain.push_str(&rest[..at]);
-            let (brace, after) = rest[at..].split_at(1);
-            if let Some(after) = after.strip_prefix(brace) {
-                plain.push_str(brace);
-                rest = after;
-                continue;
-            }
-            let (name, after) = named(brace, after, text)?;
-            if !plain.is_empty() {
-                pieces.push(Piece::Text(std::mem::take(&mut plain).into()));
-            }
-            pieces.push(Piece::parse(name)?);
-            rest = after;
+        let mut is_filled = false;
+        let plain = expand(text, |name| {
+            is_filled = true;
+            Fill::default().value(name)
+        })?;
+        match is_filled {
+            true => Ok(Self::Filled(text.into())),
+            false => field_value(&plain).map(Self::Fixed),
         }
-        plain.push_str(rest);
-        if pieces.is_empty() {
-            // Braces alone, which are text.
-            return field_value(&plain).map(Self::Fixed);
-        }
-        if !plain.is_empty() {
-            pieces.push(Piece::Text(plain.into()));
-        }
-        Ok(Self::Filled(pieces.into()))
     }
 
     /// Returns the value for a request; none if it is empty, too long, or no visible ASCII.
     /// Spaces around it are left out.
     pub(crate) fn fill(&self, fill: &Fill<'_>) -> Option<HeaderValue> {
-        let pieces = match self {
-            Self::Fixed(value) => return Some(value.clone()),
-            Self::Filled(pieces) => pieces,
-        };
-        let mut text = String::new();
-        for piece in pieces {
-            text.push_str(&piece.fill(fill)?);
-            // A value of placeholders alone may become forty times as long as it was written.
-            if text.len() > MAX_VALUE {
-                return None;
+        match self {
+            Self::Fixed(value) => Some(value.clone()),
+            Self::Filled(text) => {
+                let text = expand(text, |name| fill.value(name)).ok()?;
+                field_value(text.trim()).ok()
             }
         }
-        let text = text.trim();
-        is_value(text).then(|| HeaderValue::from_str(text).ok())?
     }
 }
 
-impl Piece {
-    /// Reads a placeholder without its braces.
-    fn parse(name: &str) -> Checked<Self> {
-        if let Some(label) = name.strip_prefix("label.")
-            && is_label(label)
-        {
-            return Ok(Self::Label(label.into()));
-        }
-        match name {
-            "host" => Ok(Self::Host),
-            "client" => Ok(Self::Client),
-            "tenant" => Ok(Self::Tenant),
-            "id" => Ok(Self::Id),
-            _ => Err(Wrong::new(format!(
-                "{{{name}}} is no placeholder; there are {{host}}, {{client}}, {{tenant}}, {{id}} \
-                 and {{label.NAME}}, and {{{{ is a brace"
-            ))),
-        }
-    }
-
-    /// Returns what stands for the piece. None if that is no text.
-    fn fill<'a>(&'a self, fill: &Fill<'a>) -> Option<Cow<'a, str>> {
-        Some(match self {
-            Self::Text(plain) => (&**plain).into(),
-            Self::Host => fill.host.into(),
-            Self::Client => match fill.client {
-                Some(client) => client.to_string().into(),
-                None => Cow::default(),
-            },
-            Self::Tenant => fill.tenant.into(),
-            Self::Id => fill.id.map_or(Ok(""), HeaderValue::to_str).ok()?.into(),
-            Self::Label(_) => Cow::default(),
+impl<'a> Fill<'a> {
+    /// Returns what stands for the placeholder of a name.
+    fn value(&self, name: &str) -> Checked<Cow<'a, str>> {
+        let id = |id: &'a HeaderValue| String::from_utf8_lossy(id.as_bytes());
+        Ok(match name {
+            "host" => self.host.into(),
+            "client" => self.client.map_or_else(Cow::default, |it| it.to_string().into()),
+            "tenant" => self.tenant.into(),
+            "id" => self.id.map(id).unwrap_or_default(),
+            // The hook gives no labels.
+            _ if name.strip_prefix("label.").is_some_and(is_label) => Cow::default(),
+            _ => {
+                return Err(Wrong::new(format!(
+                    "{{{name}}} is no placeholder; there are {{host}}, {{client}}, {{tenant}}, \
+                     {{id}} and {{label.NAME}}, and {{{{ is a brace"
+                )));
+            }
         })
     }
 }
 
-/// Splits the text after a brace into the name of a placeholder and what follows it.
-fn named<'a>(brace: &str, after: &'a str, whole: &str) -> Checked<(&'a str, &'a str)> {
-    if brace == "}" {
-        let text = format!("{whole:?} has a }} without its {{; }}}} is a brace");
-        return Err(Wrong::new(text));
+/// Replaces placeholders by what `value` returns for their names, and double braces by one.
+fn expand<'a>(
+    text: &str,
+    mut value: impl FnMut(&str) -> Checked<Cow<'a, str>>,
+) -> Checked<String> {
+    let (mut expanded, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find(['{', '}']) {
+        expanded.push_str(&rest[..at]);
+        let (brace, after) = rest[at..].split_at(1);
+        rest = if let Some(after) = after.strip_prefix(brace) {
+            expanded.push_str(brace);
+            after
+        } else if let ("{", Some((name, after))) = (brace, after.split_once('}')) {
+            expanded.push_str(&value(name)?);
+            after
+        } else {
+            let other = if brace == "{" { "}" } else { "{" };
+            return Err(Wrong::new(format!(
+                "{text:?} has a {brace} without its {other}; {brace}{brace} is a brace"
+            )));
+        };
+        // A value of placeholders alone may become forty times as long as it was written.
+        if expanded.len() > MAX_VALUE {
+            return Err(Wrong::new("is too long"));
+        }
     }
-    after.split_once('}').ok_or_else(|| {
-        Wrong::new(format!(
-            "{whole:?} has a {{ without its }}; {{{{ is a brace"
-        ))
-    })
+    expanded.push_str(rest);
+    Ok(expanded)
 }
 
 fn is_label(name: &str) -> bool {

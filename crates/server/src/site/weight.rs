@@ -9,7 +9,7 @@ use super::Site;
 use super::auth::{Auth, User};
 use super::compress::Compress;
 use super::fields::FieldOps;
-use super::placeholder::{FieldValue, Piece};
+use super::placeholder::FieldValue;
 use super::rule::{Action, CacheRule, Candidate, MediaRange, Rule, RuleOptions};
 use super::rules::SiteRules;
 use super::script::Scripts;
@@ -140,13 +140,9 @@ fn auth(auth: &Auth) -> usize {
 
 fn field_ops(ops: &FieldOps) -> usize {
     let name = |name: &HeaderName| allocated(name.as_str().len());
-    let piece = |piece: &Piece| match piece {
-        Piece::Text(text) | Piece::Label(text) => allocated(text.len()),
-        Piece::Host | Piece::Client | Piece::Tenant | Piece::Id => 0,
-    };
     let value = |value: &FieldValue| match value {
         FieldValue::Fixed(value) => allocated(value.len()),
-        FieldValue::Filled(pieces) => list(pieces, piece),
+        FieldValue::Filled(text) => allocated(text.len()),
     };
     let pair = |(key, of): &(HeaderName, FieldValue)| name(key) + value(of);
     list(&ops.remove, name) + list(&ops.set, pair) + list(&ops.add, pair)

@@ -135,19 +135,14 @@ pub(in crate::site) fn field_name(text: &str) -> Checked<HeaderName> {
 
 /// Checks a value: visible ASCII, with single spaces and tabs inside.
 pub(in crate::site) fn field_value(text: &str) -> Checked<HeaderValue> {
-    if !is_value(text) {
+    let is_visible = |byte: u8| matches!(byte, b'\t' | b' '..=b'~');
+    if text.is_empty() || text.trim() != text || !text.bytes().all(is_visible) {
         return Err(Wrong::new(format!(
             "{text:?} is no value of a field; write visible ASCII characters"
         )));
     }
     at_most(MAX_VALUE, text.len(), "bytes")?;
     HeaderValue::from_str(text).map_err(|error| Wrong::new(error.to_string()))
-}
-
-/// Returns whether a text of any length is the value of a field.
-pub(in crate::site) fn is_value(text: &str) -> bool {
-    let is_visible = |byte: u8| matches!(byte, b'\t' | b' '..=b'~');
-    !text.is_empty() && text.trim() == text && text.bytes().all(is_visible)
 }
 
 /// Bytes of a value.
