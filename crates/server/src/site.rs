@@ -125,7 +125,10 @@ impl Site {
             action: Action::Status { code, text: None },
             options: None,
         };
-        Self(Arc::new(SiteRules::new([rule].into())))
+        Self(Arc::new(SiteRules {
+            rules: [rule].into(),
+            ..SiteRules::default()
+        }))
     }
 
     /// Returns the rule of a request by its path and method: one for that path alone, else

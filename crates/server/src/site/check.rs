@@ -14,7 +14,6 @@ mod upstream;
 use std::path::Path;
 use std::sync::Arc;
 
-use http::Method;
 use serde::de::IgnoredAny;
 
 use super::document::RawSite;
@@ -45,7 +44,7 @@ pub(super) fn site_rules(mut top: RawSite, origin: Origin<'_>) -> Checked<SiteRu
         return Ok(SiteRules {
             http,
             alias: Some(alias),
-            ..SiteRules::new(Box::default())
+            ..SiteRules::default()
         });
     }
     if top.path.is_some() {
@@ -62,9 +61,10 @@ pub(super) fn site_rules(mut top: RawSite, origin: Origin<'_>) -> Checked<SiteRu
     let moved = checked("redirects", redirects.as_ref(), moved)?.unwrap_or_default();
     let rules = rules(top, shared.as_ref(), !moved.is_empty(), origin)?;
     let rules = SiteRules {
+        rules: rules.into(),
         moved,
         http,
-        ..SiteRules::new(rules.into())
+        alias: None,
     };
     let exact = rules.rules.iter().filter(|rule| rule.is_exact);
     let mut paths = exact.map(|rule| &*rule.prefix);
@@ -113,8 +113,7 @@ fn is_same(one: &Rule, other: &Rule) -> bool {
     let share_method = match (&one.methods, &other.methods) {
         (None, None) => true,
         (Some(of_one), Some(of_other)) => {
-            let takes = |rule: &Rule, methods: &[Method]| methods.iter().any(|it| rule.takes(it));
-            takes(one, of_other) || takes(other, of_one)
+            of_one.iter().any(|it| other.takes(it)) || of_other.iter().any(|it| one.takes(it))
         }
         // The rule for all methods is for those that the other leaves.
         (None, Some(_)) | (Some(_), None) => false,

@@ -40,9 +40,6 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
-    /// All codings.
-    pub(crate) const ALL: [Self; 3] = [Self::Br, Self::Zstd, Self::Gzip];
-
     /// Returns the coding's name, as `Content-Encoding` has it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {

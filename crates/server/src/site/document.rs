@@ -159,7 +159,8 @@ impl<I> RawSite<I> {
         let redirect = self.redirect.as_ref();
         let rest = redirect.filter(|target| target.contains(REST));
         let status = redirect.filter(|_| self.status == Some(303));
-        let rate = self.rate.as_ref().filter(|rate| rate.has_burst());
+        let has_burst = |rate: &&Table<RawRate>| rate.burst.or(rate.host_burst).is_some();
+        let rate = self.rate.as_ref().filter(has_burst);
         let values = [
             root.map(|_| (2, "root")),
             upstream.map(|_| (3, "upstream")),
@@ -253,10 +254,4 @@ pub(crate) struct RawRate {
     pub(crate) burst: Option<i64>,
     pub(crate) host: Option<i64>,
     pub(crate) host_burst: Option<i64>,
-}
-
-impl RawRate {
-    fn has_burst(&self) -> bool {
-        self.burst.is_some() || self.host_burst.is_some()
-    }
 }

@@ -7,7 +7,7 @@ use super::path::SitePath;
 use super::rule::Rule;
 
 /// Rules of a site, and what holds for the whole host.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SiteRules {
     /// Rules of the top level and of `paths`: the longest prefix first, of one prefix the rule
     /// for that path alone before the others, and rules with methods before one for all.
@@ -22,16 +22,6 @@ pub(crate) struct SiteRules {
 }
 
 impl SiteRules {
-    /// Makes the rules of a site without `redirects`.
-    pub(super) fn new(rules: Box<[Rule]>) -> Self {
-        Self {
-            rules,
-            moved: Box::default(),
-            http: PlainHttp::default(),
-            alias: None,
-        }
-    }
-
     /// Returns the rule of a request: the first that takes its path and method; but an entry
     /// of `redirects` prevails over rules for all paths below a prefix.
     ///
@@ -85,15 +75,6 @@ pub(crate) enum PlainHttp {
     Serve,
     /// By the site until the host has a certificate, then with a redirect.
     UntilCertificate,
-}
-
-impl PlainHttp {
-    /// All ways, by the words of a document.
-    pub(super) const ALL: [(&'static str, Self); 3] = [
-        ("redirect", Self::Redirect),
-        ("serve", Self::Serve),
-        ("until-certificate", Self::UntilCertificate),
-    ];
 }
 
 /// Returns the methods of rules, as `Allow` lists them (RFC 9110, section 10.2.1). None

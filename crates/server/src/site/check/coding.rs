@@ -21,10 +21,8 @@ pub(super) fn index(names: &[String]) -> Checked<Box<[Box<str>]>> {
 
 /// Checks `precompressed`.
 pub(super) fn precompressed(texts: &[String]) -> Checked<Box<[Coding]>> {
-    codings(texts, |text| {
-        let words = "\"br\", \"zstd\" and \"gzip\"";
-        coding(text).ok_or_else(|| Wrong::new(format!("{text:?} is none of {words}")))
-    })
+    let all = [Coding::Br, Coding::Zstd, Coding::Gzip];
+    codings(texts, &all, "\"br\", \"zstd\" and \"gzip\"")
 }
 
 /// Checks `compress`; `false` takes that of the top level off a path.
@@ -51,25 +49,19 @@ fn on_the_way(texts: &[String]) -> Checked<Box<[Coding]>> {
     if texts.is_empty() {
         return Err(Wrong::new("write \"br\", \"gzip\" or both"));
     }
-    codings(texts, |text| match coding(text) {
-        Some(found @ (Coding::Br | Coding::Gzip)) => Ok(found),
-        Some(Coding::Zstd) | None => Err(Wrong::new(format!(
-            "{text:?} is none of \"br\" and \"gzip\"; zstd is served `precompressed`"
-        ))),
-    })
+    let words = "\"br\" and \"gzip\"; zstd is served `precompressed`";
+    codings(texts, &[Coding::Br, Coding::Gzip], words)
 }
 
-/// Checks a list of codings, none of which may stand twice.
-fn codings(texts: &[String], check: impl Fn(&String) -> Checked<Coding>) -> Checked<Box<[Coding]>> {
-    let codings = each(texts, check)?;
+/// Checks a list of codings that are some of `known`, none of which may stand twice.
+fn codings(texts: &[String], known: &[Coding], words: &str) -> Checked<Box<[Coding]>> {
+    let codings = each(texts, |text| {
+        let found = known.iter().find(|coding| coding.as_str() == text);
+        let wrong = || Wrong::new(format!("{text:?} is none of {words}"));
+        found.copied().ok_or_else(wrong)
+    })?;
     unlike(&codings, "coding")?;
     Ok(codings)
-}
-
-fn coding(text: &str) -> Option<Coding> {
-    Coding::ALL
-        .into_iter()
-        .find(|coding| coding.as_str() == text)
 }
 
 fn types(texts: &[String]) -> Checked<Box<[MediaRange]>> {

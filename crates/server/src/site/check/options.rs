@@ -25,6 +25,7 @@ pub(super) fn rule_options<I>(
     origin: Origin<'_>,
 ) -> Checked<RuleOptions> {
     let rates = checked("rate", raw.rate.as_deref(), rates)?.unwrap_or_default();
+    let [rate_client, rate_burst, rate_host, host_burst] = rates;
     let fields = origin.has_placeholders;
     let request = |raw: &_| request_fields(raw, fields);
     let response = |raw: &_| response_fields(raw, fields);
@@ -45,10 +46,10 @@ pub(super) fn rule_options<I>(
         errors: checked("errors", raw.errors.as_deref(), folder)?,
         upstream_errors: raw.upstream_errors.unwrap_or_default(),
         body_limit: checked("body_limit", raw.body_limit.as_deref(), limit)?,
-        rate_client: rates.client,
-        rate_burst: rates.burst,
-        rate_host: rates.host,
-        host_burst: rates.host_burst,
+        rate_client,
+        rate_burst,
+        rate_host,
+        host_burst,
         rate_scope: u8::try_from(rate_scope).unwrap_or(u8::MAX),
         in_flight: in_flight.and_then(NonZeroU32::new),
         in_flight_scope: u8::try_from(in_flight_scope).unwrap_or(u8::MAX),
@@ -155,16 +156,9 @@ pub(super) fn media_range(text: &str) -> Checked<MediaRange> {
     }
 }
 
-/// Requests per second, and those that may come at once.
-#[derive(Default)]
-struct Rates {
-    client: Option<NonZeroU32>,
-    burst: Option<NonZeroU32>,
-    host: Option<NonZeroU32>,
-    host_burst: Option<NonZeroU32>,
-}
-
-fn rates(raw: &RawRate) -> Checked<Rates> {
+/// Checks `rate`. Returns requests per second of a client, those that may come at once, and
+/// both for the host.
+fn rates(raw: &RawRate) -> Checked<[Option<NonZeroU32>; 4]> {
     let rate = |key, rate| -> Checked<Option<NonZeroU32>> {
         let rate = checked(key, rate, |rate| number(rate, 1..=MAX_RATE))?;
         Ok(rate.and_then(NonZeroU32::new))
@@ -181,12 +175,12 @@ fn rates(raw: &RawRate) -> Checked<Rates> {
             return Err(Wrong::new(text)).below(key);
         }
     }
-    Ok(Rates {
-        client: rate("client", raw.client)?,
-        burst: rate("burst", raw.burst)?,
-        host: rate("host", raw.host)?,
-        host_burst: rate("host_burst", raw.host_burst)?,
-    })
+    Ok([
+        rate("client", raw.client)?,
+        rate("burst", raw.burst)?,
+        rate("host", raw.host)?,
+        rate("host_burst", raw.host_burst)?,
+    ])
 }
 
 fn networks(texts: &[String]) -> Checked<Networks> {

@@ -28,12 +28,14 @@ pub(super) fn alias(name: &str, rest: &RawSite, origin: Origin<'_>) -> Checked<H
 
 /// Checks `http`.
 pub(super) fn plain_http(text: &str) -> Checked<PlainHttp> {
-    let mut known = PlainHttp::ALL.into_iter();
-    let found = known.find_map(|(word, http)| (word == text).then_some(http));
-    found.ok_or_else(|| {
-        let words = "\"redirect\", \"serve\" and \"until-certificate\"";
-        Wrong::new(format!("{text:?} is none of {words}"))
-    })
+    match text {
+        "redirect" => Ok(PlainHttp::Redirect),
+        "serve" => Ok(PlainHttp::Serve),
+        "until-certificate" => Ok(PlainHttp::UntilCertificate),
+        _ => Err(Wrong::new(format!(
+            "{text:?} is none of \"redirect\", \"serve\" and \"until-certificate\""
+        ))),
+    }
 }
 
 /// Checks `redirects`, and orders them by path. Each is a rule with the options of the top
