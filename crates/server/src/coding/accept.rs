@@ -63,20 +63,15 @@ fn element(text: &[u8]) -> Option<(&[u8], u16)> {
 /// Parses a weight from `0` to `1`, with at most three digits behind the point.
 fn thousandths(text: &[u8]) -> Option<u16> {
     let (whole, digits) = match text {
-        [whole @ (b'0' | b'1')] => (whole, &[][..]),
-        [whole @ (b'0' | b'1'), b'.', digits @ ..] if digits.len() <= 3 => (whole, digits),
+        [whole] => (whole, &[][..]),
+        [whole, b'.', digits @ ..] => (whole, digits),
         _ => return None,
     };
-    let mut weight = u16::from(whole - b'0') * WHOLE;
-    let mut place = WHOLE;
-    for digit in digits {
-        if !digit.is_ascii_digit() {
-            return None;
-        }
-        place /= 10;
-        weight += place * u16::from(digit - b'0');
-    }
-    (weight <= WHOLE).then_some(weight)
+    let mut all = [*whole, b'0', b'0', b'0'];
+    all.get_mut(1..=digits.len())?.copy_from_slice(digits);
+    let is_number = all.iter().all(u8::is_ascii_digit);
+    let weight: u16 = str::from_utf8(&all).ok()?.parse().ok()?;
+    (is_number && weight <= WHOLE).then_some(weight)
 }
 
 /// Names in a list: codings, the old name of gzip (RFC 9110, section 8.4.1.3), no coding, and

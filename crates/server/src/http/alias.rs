@@ -7,6 +7,7 @@ use sekisho_certs::{Absence, HostName, HostRecord, Outcome, Served, clock};
 
 use super::context::ConnContext;
 use crate::connection::request::{Alias, NameOfLookup, Refused, Target};
+use crate::lookup::ask::ask_plain;
 use crate::lookup::virtual_host::VirtualHost;
 
 /// Leads a request to the host whose site answers in its own host's place:
@@ -25,9 +26,10 @@ pub(super) async fn follow(
 ) -> Result<Target, Refused> {
     let hosts = &context.local.service.routing.hosts;
     let deadline = clock::monotonic() + hosts.lookup_limit;
-    let found = hosts.ask_site(&alias, context.connection.prefix, deadline);
+    let permit = hosts.budget.admit(context.connection.prefix, deadline);
+    let (outcome, _) = ask_plain(&hosts.lookup, &alias, permit, drop, deadline).await;
     let own = &asked.served.host().record;
-    match usable(own, found.await) {
+    match usable(own, outcome) {
         Ok(served) => Ok(Target {
             other: Some(asked.name(&context.connection).clone()),
             lookup: asked.lookup,

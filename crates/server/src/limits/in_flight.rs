@@ -1,9 +1,8 @@
 //! Requests in flight that a site's rules allow to each client prefix.
 
-use std::hash::BuildHasher;
 use std::num::NonZeroU32;
 
-use foldhash::quality::RandomState;
+use sekisho_certs::HostPattern;
 use sekisho_gate::{Gate, Permit, Sharing};
 
 use crate::limits::budget::Prefix;
@@ -12,10 +11,7 @@ use crate::limits::rates::Scope;
 /// Counts of requests in flight, of all hosts whose rules bound them. A count is there while
 /// its requests are, which bounds the table.
 #[derive(Debug)]
-pub(crate) struct RequestGate {
-    gate: Gate<Counted>,
-    hasher: RandomState,
-}
+pub(crate) struct RequestGate(Gate<Counted>);
 
 /// Permit of a request, until its answer, or the connection that it became, has ended.
 pub(crate) type RequestPermit = Permit<Counted>;
@@ -24,21 +20,17 @@ pub(crate) type RequestPermit = Permit<Counted>;
 /// anew.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Counted {
-    /// Hash of the pattern, with a seed of this process, as a rate's.
-    pattern: u64,
+    pattern: HostPattern,
     rule: u8,
     client: Prefix,
-    most: u32,
+    most: NonZeroU32,
 }
 
 impl RequestGate {
     /// Makes a gate that nobody has entered.
     pub(crate) fn new() -> Self {
-        let most = |of: &Counted| usize::try_from(of.most).unwrap_or(usize::MAX);
-        Self {
-            gate: Gate::new(usize::MAX, Sharing::AtMost(most), 0),
-            hasher: RandomState::default(),
-        }
+        let most = |of: &Counted| usize::try_from(of.most.get()).unwrap_or(usize::MAX);
+        Self(Gate::new(usize::MAX, Sharing::AtMost(most), 0))
     }
 
     /// Takes a permit of a client's prefix, which may have `most` at once. None waits: clients
@@ -49,11 +41,11 @@ impl RequestGate {
         client: Prefix,
         most: NonZeroU32,
     ) -> Option<RequestPermit> {
-        self.gate.try_enter(Counted {
-            pattern: self.hasher.hash_one(scope.pattern),
+        self.0.try_enter(Counted {
+            pattern: scope.pattern.clone(),
             rule: scope.rule,
             client,
-            most: most.get(),
+            most,
         })
     }
 }
@@ -61,8 +53,6 @@ impl RequestGate {
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
-
-    use sekisho_certs::HostPattern;
 
     use super::*;
 
@@ -95,6 +85,6 @@ mod tests {
         let again = enter(scope, 1);
         assert!(again.is_some() && enter(scope, 1).is_none());
         drop((second, again));
-        assert_eq!(gate.gate.used(), 0);
+        assert_eq!(gate.0.used(), 0);
     }
 }

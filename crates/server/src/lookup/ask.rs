@@ -107,7 +107,7 @@ impl Hosts {
             let deadline = Instant::now() + hosts.lookup_limit;
             let permit = hosts.budget.admit(prefix, deadline);
             if let Ok(Ok(permit)) = timeout_at(deadline, permit).await {
-                let observe = charging_unserved(permit, Permit::was_absent);
+                let observe = charging(permit, Permit::was_absent, true);
                 drop(hosts.lookup.load_with(&name, observe));
             }
         });
@@ -211,19 +211,6 @@ impl Hosts {
         }
     }
 
-    /// Looks up the host whose site answers in another's place, as [`Self::ask_stored`] does. A
-    /// record without a credential is found, too: only its site is wanted.
-    pub(crate) async fn ask_site(
-        &self,
-        name: &HostName,
-        prefix: Prefix,
-        deadline: Instant,
-    ) -> Outcome<VirtualHost> {
-        let permit = self.budget.admit(prefix, deadline);
-        let (outcome, _) = ask_plain(&self.lookup, name, permit, drop, deadline).await;
-        outcome
-    }
-
     /// Does step 3 of [`Self::ask`]: reads with a permit of the prefix.
     async fn load(
         &self,
@@ -233,7 +220,7 @@ impl Hosts {
     ) -> Progress<VirtualHost> {
         match self.budget.admit(prefix, deadline).await {
             Ok(permit) => {
-                let observe = charging(permit, Permit::was_absent);
+                let observe = charging(permit, Permit::was_absent, false);
                 self.lookup.load_with(name, observe).progress().await
             }
             Err(denied) => Progress::Ended(Outcome::Failed(denied)),
@@ -272,7 +259,7 @@ pub(crate) async fn ask_stored<P: Send + 'static>(
             Cached::Hit(outcome) => return outcome,
             Cached::InFlight(wait) => wait,
             Cached::Miss => match permit.await {
-                Ok(permit) => lookup.read(name, charging(permit, was_absent)),
+                Ok(permit) => lookup.read(name, charging(permit, was_absent, false)),
                 Err(denied) => return Outcome::Failed(denied),
             },
         };
@@ -285,7 +272,7 @@ pub(crate) async fn ask_stored<P: Send + 'static>(
 /// Looks up what plain HTTP may serve for a name until `deadline`, as [`ask_stored`] does. A
 /// record without a credential is found. `was_absent` has the permit of a name without a
 /// record, and of a disabled one.
-async fn ask_plain<P: Send + 'static>(
+pub(crate) async fn ask_plain<P: Send + 'static>(
     lookup: &Arc<Lookup<VirtualHost>>,
     name: &HostName,
     permit: impl Future<Output = Result<P, LookupError>>,
@@ -298,7 +285,7 @@ async fn ask_plain<P: Send + 'static>(
     let read = async {
         match permit.await {
             Ok(permit) => {
-                let observe = charging_unserved(permit, was_absent);
+                let observe = charging(permit, was_absent, true);
                 lookup.read_plain(name, observe).stored().await
             }
             Err(denied) => Outcome::Failed(denied),
@@ -310,20 +297,13 @@ async fn ask_plain<P: Send + 'static>(
 }
 
 /// Keeps the permit of a read until it ends: a client that disconnects must not free it
-/// early. `was_absent` has that of an absent name.
-fn charging<P>(permit: P, was_absent: fn(P)) -> impl FnOnce(&Outcome<VirtualHost>) {
+/// early. `was_absent` has that of an absent name. For plain HTTP, a name whose record has no
+/// credential is not absent.
+fn charging<P>(permit: P, was_absent: fn(P), is_plain: bool) -> impl FnOnce(&Outcome<VirtualHost>) {
     move |outcome| match outcome {
+        Outcome::Absent(Absence::NoCredential) if is_plain => {}
         Outcome::Absent(_) => was_absent(permit),
         Outcome::Found(_) | Outcome::Failed(_) => {}
-    }
-}
-
-/// Keeps the permit of a read as [`charging`] does. A name whose record has no credential is
-/// not absent for plain HTTP.
-fn charging_unserved<P>(permit: P, was_absent: fn(P)) -> impl FnOnce(&Outcome<VirtualHost>) {
-    move |outcome| match outcome {
-        Outcome::Absent(Absence::NoHost | Absence::Disabled) => was_absent(permit),
-        Outcome::Absent(Absence::NoCredential) | Outcome::Found(_) | Outcome::Failed(_) => {}
     }
 }
 

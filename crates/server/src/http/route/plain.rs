@@ -4,7 +4,6 @@ use sekisho_certs::{HostName, clock};
 
 use super::{BAD_HOST, Known, MISDIRECTED, Routes, refusal};
 use crate::connection::request::{Connection, Refused, Target};
-use crate::lookup::ask::FoundHost;
 use crate::site::PlainHttp;
 
 impl Routes {
@@ -25,7 +24,8 @@ impl Routes {
         let deadline = clock::monotonic() + hosts.lookup_limit;
         let asked = hosts.ask_plain(&name, connection.prefix, deadline).await;
         let found = asked.map_err(|unfound| refusal(&unfound, MISDIRECTED))?;
-        if waits_for_certificate(&found) {
+        let http = found.served.value().site().http();
+        if http == PlainHttp::UntilCertificate && !found.served.is_certified() {
             hosts.obtain_beside(&name, connection.prefix);
         }
         let new = Known {
@@ -34,12 +34,5 @@ impl Routes {
             choice: None,
         };
         Ok(self.note(connection, new))
-    }
-}
-
-fn waits_for_certificate(found: &FoundHost) -> bool {
-    match found.served.value().site().http() {
-        PlainHttp::UntilCertificate => !found.served.is_certified(),
-        PlainHttp::Redirect | PlainHttp::Serve => false,
     }
 }

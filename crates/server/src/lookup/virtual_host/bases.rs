@@ -25,14 +25,8 @@ pub(super) struct Bases {
 }
 
 type ByPolicy = HashMap<Key, Weak<WithClientCa>, foldhash::fast::RandomState>;
-
-/// Policy with a client CA.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    min: TlsVersion,
-    ca: [u8; 32],
-    optional: bool,
-}
+/// Version, hash of the client CA, and whether certificates are optional.
+type Key = (TlsVersion, [u8; 32], bool);
 
 impl Bases {
     pub(super) fn new() -> Self {
@@ -60,11 +54,7 @@ impl Bases {
             };
             return Ok((base.clone(), None));
         };
-        let key = Key {
-            min: policy.min,
-            ca: *ca.hash(),
-            optional: policy.client_optional,
-        };
+        let key = (policy.min, *ca.hash(), policy.client_optional);
         let base = self.with_client_ca(key, ca)?;
         Ok((base.config.clone(), Some(base)))
     }
@@ -107,7 +97,7 @@ impl WithClientCa {
         }
         let anchors = roots.roots.iter().map(weight).sum();
         let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
-        if key.optional {
+        if key.2 {
             builder = builder.allow_unauthenticated();
         }
         let verifier = builder
@@ -115,7 +105,7 @@ impl WithClientCa {
             .map_err(|error| format!("its client CA can't be used: {error}"))?;
         let verifier: Arc<dyn ClientCertVerifier> = Arc::new(ShortChains(verifier));
         Ok(Self {
-            config: base(key.min, Some(&verifier)),
+            config: base(key.0, Some(&verifier)),
             verifier,
             anchors,
             key,
@@ -133,7 +123,7 @@ impl WithClientCa {
     /// since the Unix epoch. An empty chain passes if certificates are optional.
     pub(crate) fn accepts(&self, chain: &[CertificateDer<'_>], now: i64) -> bool {
         let Some((leaf, issuers)) = chain.split_first() else {
-            return self.key.optional;
+            return self.key.2;
         };
         let since = std::time::Duration::from_secs(now.try_into().unwrap_or(0));
         let now = UnixTime::since_unix_epoch(since);
