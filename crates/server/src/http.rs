@@ -37,7 +37,6 @@ use answer::{Answer, RequestGuard};
 pub(crate) use connection::{serve, serve_plain};
 use context::ConnContext;
 pub(crate) use context::{Local, Numbers, Service};
-use plain::Way;
 pub(crate) use plain::redirect;
 use streams::Streams;
 
@@ -162,18 +161,15 @@ async fn respond(
         return Ok(answer);
     }
     let routed = context.routes.route(&context.connection, request).await;
-    let target = match context.connection.plain_port {
-        None => routed?,
-        Some(port) => match Way::of(routed)? {
-            Way::Site(target) => target,
-            Way::Https(lookup) => {
-                if let Some(entry) = &mut entry {
-                    entry.refused(lookup);
-                }
-                return Ok(plain::to_same_url(request, port));
-            }
-        },
-    };
+    if let Some(port) = context.connection.plain_port
+        && plain::is_redirected(&routed)
+    {
+        if let Some(entry) = &mut entry {
+            entry.refused(routed.map_or_else(|refused| refused.lookup, |target| target.lookup));
+        }
+        return Ok(plain::to_same_url(request, port));
+    }
+    let target = routed?;
     if let Some(entry) = &mut entry {
         let tenant = &target.served.host().record.tenant;
         entry.routed(target.name(&context.connection), tenant, target.lookup);

@@ -21,32 +21,17 @@ use crate::http::route::BAD_HOST;
 use crate::lookup::authority;
 use crate::lookup::challenge;
 use crate::observe::access_log::{Connection, Entry, Logged};
-use crate::observe::metrics::LookupResult;
 use crate::site::body::Body;
 use crate::site::{PlainHttp, to_https};
 use crate::tls::refuse;
 
-/// Way of a request that came over plain HTTP, where `[listen] plain` has hosts looked up.
-pub(super) enum Way {
-    /// To the site of its host.
-    Site(Target),
-    /// To HTTPS, by a redirect. Tells how its host was looked up.
-    Https(Option<LookupResult>),
-}
-
-impl Way {
-    /// Chooses the way. Plain HTTP never gives what TLS would refuse: a name that is not here,
-    /// or whose lookup failed, is redirected.
-    ///
-    /// # Errors
-    /// 400 for a request that names no host.
-    pub(super) fn of(routed: Result<Target, Refused>) -> Result<Self, Refused> {
-        match routed {
-            Ok(target) if is_served(&target) => Ok(Self::Site(target)),
-            Ok(target) => Ok(Self::Https(target.lookup)),
-            Err(refused) if refused.status == StatusCode::BAD_REQUEST => Err(refused),
-            Err(refused) => Ok(Self::Https(refused.lookup)),
-        }
+/// Returns whether a request that came over plain HTTP is redirected to HTTPS, where
+/// `[listen] plain` has hosts looked up. Plain HTTP never gives what TLS would refuse: a name
+/// that is not here, or whose lookup failed, is redirected. One that names no host is not.
+pub(super) fn is_redirected(routed: &Result<Target, Refused>) -> bool {
+    match routed {
+        Ok(target) => !is_served(target),
+        Err(refused) => refused.status != StatusCode::BAD_REQUEST,
     }
 }
 
@@ -64,8 +49,8 @@ fn is_served(target: &Target) -> bool {
     }
 }
 
-/// Answers one request without `[listen] plain`: with the answer to a challenge, else with a redirect to
-/// the same URL on HTTPS. A Host that is no host name gets 400. There is no lookup:
+/// Answers one request without `[listen] plain`: with the answer to a challenge, else with a
+/// redirect to the same URL on HTTPS. A Host that is no host name gets 400. There is no lookup:
 /// HTTPS answers whether the host is served.
 pub(crate) async fn redirect(socket: TcpStream, peer: Peer, begun: Instant, service: &Service) {
     let answering = service_fn(async |request: Request<Incoming>| {

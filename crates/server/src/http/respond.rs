@@ -30,7 +30,6 @@ use crate::site::{
     Action, Guard, NoRule, Refusals, Root, Rule, RuleOptions, Site, SitePath, to_https,
 };
 use crate::upstream::{self, ForwardTo, Recipient};
-use coding::Wish;
 use pass_on::pass_on;
 use passwords::Passwords;
 pub(crate) use passwords::threads as password_threads;
@@ -213,11 +212,7 @@ impl Responder {
         }
         fields::change(&mut response, options, &context.fill());
         if let (Some(compress), Some(accepted)) = (&options.compress, accepted) {
-            let wish = Wish {
-                compress,
-                accepted,
-                author,
-            };
+            let wish = (&**compress, accepted, author);
             // Boxed: answers that are not compressed have no room for it.
             response = Box::pin(coding::code(context, &self.coders, wish, response)).await;
         }

@@ -20,14 +20,6 @@ use crate::connection::request::RequestContext;
 use crate::site::body::Body;
 use crate::site::{Coding, Compress, RuleOptions};
 
-/// What a rule and a request want of an answer.
-#[derive(Clone, Copy)]
-pub(super) struct Wish<'a> {
-    pub(super) compress: &'a Compress,
-    pub(super) accepted: Accepted,
-    pub(super) author: Author,
-}
-
 /// Reads the codings that a client takes; none if the rule compresses nothing.
 pub(super) fn accepted(options: Option<&RuleOptions>, fields: &HeaderMap) -> Option<Accepted> {
     options?.compress.as_ref()?;
@@ -46,15 +38,15 @@ pub(super) fn accepted(options: Option<&RuleOptions>, fields: &HeaderMap) -> Opt
 pub(super) async fn code(
     context: &RequestContext<'_>,
     coders: &Arc<Coders>,
-    wish: Wish<'_>,
+    (compress, accepted, author): (&Compress, Accepted, Author),
     mut response: Response<Body>,
 ) -> Response<Body> {
     let is_chosen = response.extensions_mut().remove::<Chosen>().is_some();
-    if is_chosen || !wish.allows(&response) {
+    if is_chosen || !is_allowed(compress, author, &response) {
         return response;
     }
     vary(response.headers_mut());
-    let Some(coding) = wish.accepted.first(&wish.compress.codings) else {
+    let Some(coding) = accepted.first(&compress.codings) else {
         return response;
     };
     if response.status() == StatusCode::NOT_MODIFIED {
@@ -66,15 +58,14 @@ pub(super) async fn code(
         return response;
     }
     if response.body().in_memory().is_some_and(|length| length <= MAX_WHOLE) {
-        return send_whole(context, coders, (wish, coding), response).await;
+        return send_whole(context, coders, (coding, compress.level), response).await;
     }
     // A stream of br takes MiB of memory.
-    let takes_gzip = wish.accepted.first(&[Coding::Gzip]).is_some();
-    if !takes_gzip || !wish.compress.codings.contains(&Coding::Gzip) {
+    let takes_gzip = accepted.first(&[Coding::Gzip]).is_some();
+    if !takes_gzip || !compress.codings.contains(&Coding::Gzip) {
         return response;
     }
-    let level = wish.compress.level;
-    let Some(encoder) = coders.try_encoder(context.client.into(), level) else {
+    let Some(encoder) = coders.try_encoder(context.client.into(), compress.level) else {
         return response;
     };
     mark(response.headers_mut(), Coding::Gzip);
@@ -87,12 +78,12 @@ pub(super) async fn code(
 async fn send_whole(
     context: &RequestContext<'_>,
     coders: &Arc<Coders>,
-    (wish, coding): (Wish<'_>, Coding),
+    (coding, level): (Coding, u8),
     response: Response<Body>,
 ) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     let body = body.collect().await.expect("a body in memory").to_bytes();
-    let coded = coders.whole(context.tenant, coding, wish.compress.level, body.clone());
+    let coded = coders.whole(context.tenant, coding, level, body.clone());
     let Some(coded) = coded.await.map(Bytes::from) else {
         return Response::from_parts(head, body.into());
     };
@@ -105,25 +96,20 @@ async fn send_whole(
     Response::from_parts(head, coded.into())
 }
 
-impl Wish<'_> {
-    /// Returns whether an answer may be compressed, for a client that takes it so.
-    fn allows(&self, response: &Response<Body>) -> bool {
-        let (status, fields) = (response.status(), response.headers());
-        let is_identity = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(IDENTITY);
-        let is_whole = !status.is_informational() && !WITHOUT_WHOLE.contains(&status);
-        is_whole
-            && fields.get_all(CONTENT_ENCODING).iter().all(is_identity)
-            && !fields.contains_key(CONTENT_RANGE)
-            && !fields.get_all(CACHE_CONTROL).iter().any(forbids_transform)
-            && (self.author != Author::Upstream || self.compress.upstream)
-            && (!fields.contains_key(SET_COOKIE) || self.compress.cookies)
-            && (status == StatusCode::NOT_MODIFIED || self.allows_type(fields))
-    }
-
-    fn allows_type(&self, fields: &HeaderMap) -> bool {
-        let kind = fields.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        kind.is_some_and(|kind| self.compress.takes(kind)) && !has_messages(fields)
-    }
+/// Returns whether an answer may be compressed, for a client that takes it so.
+fn is_allowed(compress: &Compress, author: Author, response: &Response<Body>) -> bool {
+    let (status, fields) = (response.status(), response.headers());
+    let is_identity = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"identity");
+    let kind = fields.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let has_type = kind.is_some_and(|kind| compress.takes(kind)) && !has_messages(fields);
+    let is_whole = !status.is_informational() && !WITHOUT_WHOLE.contains(&status);
+    is_whole
+        && fields.get_all(CONTENT_ENCODING).iter().all(is_identity)
+        && !fields.contains_key(CONTENT_RANGE)
+        && !fields.get_all(CACHE_CONTROL).iter().any(forbids_transform)
+        && (author != Author::Upstream || compress.upstream)
+        && (!fields.contains_key(SET_COOKIE) || compress.cookies)
+        && (has_type || status == StatusCode::NOT_MODIFIED)
 }
 
 /// Returns whether a body consists of messages that clients read one by one.
@@ -148,7 +134,6 @@ const WITHOUT_WHOLE: [StatusCode; 3] = [
     StatusCode::RESET_CONTENT,
     StatusCode::PARTIAL_CONTENT,
 ];
-const IDENTITY: &[u8] = b"identity";
 /// Beginnings of the media types of messages.
 const MESSAGES: [&str; 3] = [
     "text/event-stream",
@@ -185,14 +170,6 @@ mod tests {
         }
     }
 
-    fn wish(compress: &Compress, author: Author) -> Wish<'_> {
-        Wish {
-            compress,
-            accepted: Accepted::default(),
-            author,
-        }
-    }
-
     #[test]
     fn what_may_be_compressed() {
         let html = ("content-type", "text/html");
@@ -225,18 +202,18 @@ mod tests {
         let mut compress = compress();
         for (status, fields, expected) in table {
             let response = response(*status, fields, "");
-            let allows = |compress, author| wish(compress, author).allows(&response);
-            assert_eq!(allows(&compress, Author::Server), *expected, "{status} {fields:?}");
-            assert!(!allows(&compress, Author::Upstream), "{status} {fields:?}");
+            let is_allowed = |author| is_allowed(&compress, author, &response);
+            assert_eq!(is_allowed(Author::Server), *expected, "{status} {fields:?}");
+            assert!(!is_allowed(Author::Upstream), "{status} {fields:?}");
         }
         (compress.upstream, compress.cookies) = (true, true);
         let response = response(200, &[html, ("set-cookie", "a=b")], "");
-        assert!(wish(&compress, Author::Upstream).allows(&response));
+        assert!(is_allowed(&compress, Author::Upstream, &response));
         // Listed or not, messages are not joined.
         compress.types = [crate::site::MediaRange::Any].into();
         for kind in MESSAGES {
             let response = super::tests::response(200, &[("content-type", kind)], "");
-            assert!(!wish(&compress, Author::Server).allows(&response), "{kind}");
+            assert!(!is_allowed(&compress, Author::Server, &response), "{kind}");
         }
     }
 
