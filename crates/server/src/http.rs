@@ -37,7 +37,6 @@ use answer::{Answer, RequestGuard};
 pub(crate) use connection::{serve, serve_plain};
 use context::ConnContext;
 pub(crate) use context::{Local, Numbers, Service};
-pub(crate) use plain::redirect;
 use streams::Streams;
 
 /// Makes the builder of connections of HTTP/1.1, once per worker.
@@ -105,7 +104,8 @@ async fn answer(
     let request = unanswered.as_ref().expect(UNANSWERED);
     let has_body = !request.body().is_end_stream();
     let guard = RequestGuard::new(context.timeouts(), has_body);
-    let last = is_last(request);
+    // A connection that is never served takes no place between requests.
+    let last = is_last(request) || context.redirects_all();
     let connect = request.method() == Method::CONNECT;
     let is_head = request.method() == Method::HEAD;
     let http1 = request.version() < Version::HTTP_2;
@@ -145,7 +145,8 @@ async fn answer(
 }
 
 /// Answers a challenge of a CA, else from the site of the request's host. Over plain HTTP,
-/// what no site answers so is redirected to HTTPS.
+/// what no site answers so is redirected to HTTPS. Without `[listen] plain` that is all, and
+/// no host is looked up: HTTPS answers whether it is served.
 async fn respond(
     context: &ConnContext,
     unanswered: &mut Unanswered,
@@ -160,14 +161,15 @@ async fn respond(
     {
         return Ok(answer);
     }
+    if context.redirects_all() {
+        return Ok(plain::to_same_url(request, service.https_port));
+    }
     let routed = context.routes.route(&context.connection, request).await;
-    if let Some(port) = context.connection.plain_port
-        && plain::is_redirected(&routed)
-    {
+    if context.connection.plain_port.is_some() && plain::is_redirected(&routed) {
         if let Some(entry) = &mut entry {
             entry.refused(routed.map_or_else(|refused| refused.lookup, |target| target.lookup));
         }
-        return Ok(plain::to_same_url(request, port));
+        return Ok(plain::to_same_url(request, service.https_port));
     }
     let target = routed?;
     if let Some(entry) = &mut entry {

@@ -26,8 +26,8 @@
 //!  run/worker.rs      one thread each
 //!  connection/accept.rs   a permit, a socket; at a worker's limit, connection/connections.rs
 //!    │            closes the longest idle of the largest client network
-//!    │            (connection/connections/by_prefix.rs; port 80: http/plain.rs
-//!    │            redirects, or with `[listen] plain` tls.rs goes on);
+//!    │            (connection/connections/by_prefix.rs; port 80 goes on at
+//!    │            tls.rs);
 //!    │            connection/proxy_protocol.rs reads the header that a peer in
 //!    │            `[listen] proxy` begins with
 //!    ▼
@@ -86,8 +86,8 @@
 //!    │              observe/access_log.rs has an entry until the answer has ended
 //!  http/route.rs  the host of each request: lookup/authority.rs, lookup/ask.rs again, or 421;
 //!    │              http/route/hooked.rs keeps what the hook chose, and asks it again;
-//!    │              http/route/plain.rs is the way of plain HTTP, whose hosts
-//!    │              http/plain.rs serves or redirects; http/alias.rs follows `as` of its
+//!    │              http/route/plain.rs is the way of plain HTTP, whose requests
+//!    │              http/plain.rs lets pass or redirects; http/alias.rs follows `as` of its
 //!    │              site to the host that answers
 //!    │
 //!  http/respond.rs  the rule (site.rs) of the path, which site/path.rs cleans;

@@ -2,8 +2,6 @@
 
 use std::net::SocketAddr;
 
-use super::client::Client;
-
 /// Addresses of a connection: the client's, and the listener's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
@@ -18,14 +16,6 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Returns the client as far as the connection tells.
-    pub(crate) fn client(&self) -> Client {
-        Client {
-            address: self.address.ip(),
-            is_known: self.is_known,
-        }
-    }
-
     /// Returns the address that the client connected to. A listener with an address and a
     /// port of its own saves the system call of `ask`.
     pub(crate) fn server(&self, ask: impl FnOnce() -> Option<SocketAddr>) -> SocketAddr {

@@ -43,6 +43,8 @@ pub(crate) struct Service {
     pub(crate) bodies: Arc<Bodies>,
     /// Port of HTTPS in redirects from plain HTTP.
     pub(crate) https_port: u16,
+    /// `[listen] plain`: hosts may be served over plain HTTP.
+    pub(crate) plain: bool,
     pub(crate) numbers: Numbers,
 }
 
@@ -118,6 +120,11 @@ impl ConnContext {
     /// Returns when the connection's current state reaches its limit.
     pub(super) fn due(&self) -> Option<(Instant, Due)> {
         self.timeouts().due(self.limits())
+    }
+
+    /// Returns whether requests of the connection are redirected to HTTPS, whatever their host.
+    pub(super) fn redirects_all(&self) -> bool {
+        self.connection.plain_port.is_some() && !self.local.service.plain
     }
 
     pub(super) fn metrics(&self) -> &Metrics {

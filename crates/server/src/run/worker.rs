@@ -25,7 +25,7 @@ use crate::connection::proxy_protocol;
 use crate::connection::stage::Stage;
 use crate::files::READS_IN_FLIGHT;
 use crate::http::respond::password_threads;
-use crate::http::{self, Service, redirect, serve, serve_plain};
+use crate::http::{self, Service, serve, serve_plain};
 use crate::limits::budget::Prefix;
 use crate::limits::network::Networks;
 use crate::limits::settings::Limits;
@@ -51,8 +51,6 @@ pub(crate) struct Common {
     pub(crate) upstreams: Arc<Upstreams>,
     /// `[listen] proxy`: peers that speak the PROXY protocol.
     pub(crate) proxies: Networks,
-    /// `[listen] plain`: hosts may be served over plain HTTP.
-    pub(crate) plain: bool,
     pub(crate) limits: Limits,
     pub(crate) metrics: Arc<Metrics>,
     /// Hook that each worker calls first, on its own runtime. A store with
@@ -188,17 +186,12 @@ impl Local {
         begun: Instant,
         activity: Activity,
     ) -> Stage {
-        if !tls && self.common.plain {
+        if !tls {
             let stream = Stream::clear(socket);
             activity.read_from(stream.timeouts());
             return serve_plain(stream, peer, &self.http);
         }
         let local = Arc::clone(self);
-        if !tls {
-            return Stage::last(async move {
-                redirect(socket, peer, begun, &local.common.service).await;
-            });
-        }
         Stage::new(async move {
             let (handshakes, signing) = (&local.common.handshakes, &local.signing);
             let established = establish(socket, peer, begun, handshakes, signing).await?;
@@ -235,8 +228,8 @@ impl Local {
 
     /// Serves a connection that begins with a header of the PROXY protocol. The
     /// header and what follows, a handshake or the head of a request, have one
-    /// deadline; at the limit of connections the header has a shorter one. With
-    /// `[listen] plain`, the head of a request has its own.
+    /// deadline; at the limit of connections the header has a shorter one. Over plain
+    /// HTTP, the head of a request has its own.
     async fn serve_proxied(
         self: Arc<Self>,
         socket: TcpStream,
