@@ -33,11 +33,11 @@ use crate::limits::log_limiter::LogLimits;
 use crate::site::body::{Body, is_read, method_not_allowed, plain};
 use crate::site::{CacheRule, Candidate, Guard, Root, RuleOptions, SitePath, redirect_to};
 use cache::{Age, Cache, Entry, Form, Key, KeyRef, What};
-use coded::Codings;
 use permits::{OpenPermit, Permits};
 use reads::{FolderReads, ReadPermit, Reads};
 use state::FilesState;
 
+pub(crate) use coded::Source;
 pub(crate) use path::FilePath;
 pub(crate) use permits::Opener;
 pub use permits::{MAX_OPEN_FILES, OpenFiles};
@@ -102,9 +102,11 @@ impl Files {
         path: &FilePath<'_>,
         open: Opener<'_>,
     ) -> Result<Response<Body>, NoFile> {
-        if let Some(codings) = Codings::of(asked, path) {
+        if let Some(options) = asked.options
+            && (options.compress.is_some() || !options.precompressed.is_empty())
+        {
             // Boxed: requests without codings have no room for it.
-            return Box::pin(self.serve_coded(folder, asked, path, open, codings)).await;
+            return Box::pin(self.serve_coded(folder, asked, path, open, options)).await;
         }
         let (found, permit) = self.look_for(folder, path, Form::Plain, open).await;
         self.answer_with(folder, asked, found, permit)
@@ -146,7 +148,9 @@ impl Files {
             Found::Entry(entry) => match &entry.what {
                 What::File(file) => answer::cached(asked, file),
                 What::Directory => return Err(NoFile::Directory),
-                What::Missing | What::Script => return Err(NoFile::Missing),
+                What::Missing | What::Script | What::Compressed(_) => {
+                    return Err(NoFile::Missing);
+                }
                 What::Large => unreachable!("found as Found::Noted"),
             },
             Found::Large { file, .. } => match permit {

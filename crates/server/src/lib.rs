@@ -99,7 +99,7 @@
 //!    │
 //!    ├─ files.rs      files below a root; site/guard.rs says which roots, site/open.rs
 //!    │                opens them; files/reads.rs shares reads out;
-//!    │                files/coded.rs takes a precompressed copy, or compresses a small file;
+//!    │                files/coded.rs takes a precompressed copy, and keeps what was compressed;
 //!    │                files/scripts.rs takes the first of several, and finds
 //!    │                those that a FastCGI server runs
 //!    ├─ upstream.rs   other servers and FastCGI: see "The way to an upstream";

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use foldhash::fast::RandomState;
 use quick_cache::sync::{Cache as Quick, DefaultLifecycle};
 use quick_cache::{Equivalent, OptionsBuilder, Weighter};
@@ -56,7 +57,10 @@ impl Cache {
 
     /// Returns the entry of a path and its age. Counts a hit or a miss.
     pub(crate) fn find(&self, key: &KeyRef<'_>) -> Option<(Arc<Entry>, Age)> {
-        let found = self.find_made(key);
+        let found = self.entries.get(key).map(|entry| {
+            let age = entry.age(self.now());
+            (entry, age)
+        });
         let is_served = |(entry, age): &(Arc<Entry>, Age)| *age != Age::Stale && !entry.is_large();
         if found.as_ref().is_some_and(is_served) {
             self.hits.inc();
@@ -64,13 +68,6 @@ impl Cache {
             self.misses.inc();
         }
         found
-    }
-
-    /// Returns an entry without counting: one that was made of another, which counts.
-    pub(crate) fn find_made(&self, key: &KeyRef<'_>) -> Option<(Arc<Entry>, Age)> {
-        let entry = self.entries.get(key)?;
-        let age = entry.age(self.now());
-        Some((entry, age))
     }
 
     /// Adds a result that was read at `checked`.
@@ -120,7 +117,7 @@ pub(crate) enum Form {
     Script,
     /// A copy beside the file that was compressed before.
     Precompressed(Coding),
-    /// The file's content in memory, compressed at a level of gzip. Never read from the disk.
+    /// The content of the file in memory, compressed at a level of gzip. Never read from the disk.
     Compressed(Coding, u8),
 }
 
@@ -183,7 +180,11 @@ impl Entry {
     pub(crate) fn identity(&self) -> Option<Identity> {
         match &self.what {
             What::File(file) => file.identity,
-            What::Directory | What::Missing | What::Large | What::Script => None,
+            What::Directory
+            | What::Missing
+            | What::Large
+            | What::Script
+            | What::Compressed(_) => None,
         }
     }
 
@@ -205,7 +206,8 @@ impl Entry {
         (!self.claimed.swap(true, Ordering::Acquire)).then(|| Claim(Arc::clone(self)))
     }
 
-    fn age(&self, now: u64) -> Age {
+    /// Returns the freshness at a time of the cache.
+    pub(super) fn age(&self, now: u64) -> Age {
         let age = Duration::from_millis(now.saturating_sub(self.checked.load(Ordering::Relaxed)));
         match self.what {
             _ if age < FRESH => Age::Fresh,
@@ -254,6 +256,8 @@ pub(crate) enum What {
     /// Note that the file is too large for the cache. A request that has no
     /// permit to keep such a file open waits for one before it opens the file.
     Large,
+    /// Content of a file in a coding, if that is smaller, and the state of that file.
+    Compressed(Box<(Option<Bytes>, Identity)>),
 }
 
 #[derive(Clone, Debug)]
@@ -266,6 +270,9 @@ impl Weighter<Key, Arc<Entry>> for Weigh {
                 let seventh = file.head.headers.len().saturating_sub(6) * SEVENTH_HEADER;
                 let headers = HEADERS + seventh;
                 size_of::<SmallFile>() + headers + allocated(file.body.len() + TEXTS)
+            }
+            What::Compressed(copy) => {
+                size_of_val(&**copy) + allocated(copy.0.as_ref().map_or(0, Bytes::len))
             }
             What::Directory | What::Missing | What::Large | What::Script => 0,
         };
@@ -291,9 +298,8 @@ const TYPICAL: usize = 8 << 10;
 /// Bytes of the prebuilt headers: a table of six with an index of 16, and the counter of
 /// references to the buffer of their values.
 const HEADERS: usize = 640 + 64 + 32;
-/// Bytes that a table of seven takes more, and the values of a compressed copy, which lie apart
-/// from its body.
-const SEVENTH_HEADER: usize = 256;
+/// Bytes that a table of seven takes more.
+const SEVENTH_HEADER: usize = 128;
 /// Bytes of the cache's own record, the counters of the `Arc`s, and the
 /// allocator's rounding of what is small.
 const OVERHEAD: usize = 160;

@@ -1,68 +1,45 @@
-//! Chooses the coding of a file's answer, and compresses files in memory.
+//! Copies of files in a coding: precompressed beside them, or compressed in memory.
 
-use std::sync::Arc;
-
+use bytes::Bytes;
 use http::Response;
 use http::header::{RANGE, VARY};
+use sekisho_certs::Tenant;
 
-use super::cache::{Age, Entry, Form, KeyRef, What};
-use super::kind::content_type;
-use super::load::{INDEX, SmallFile};
+use super::cache::{Age, Form, Key, KeyRef, What};
+use super::load::Identity;
 use super::path::FilePath;
 use super::{Asked, Files, Folder, Found, NoFile, Opener};
 use crate::coding::accept::Accepted;
-use crate::coding::encode::LEAST;
-use crate::coding::{BY_CODING, Chosen, forbids_transform};
+use crate::coding::{BY_CODING, Chosen};
 use crate::site::body::Body;
-use crate::site::{CacheRule, Coding, Compress};
+use crate::site::{Coding, RuleOptions};
 
-/// Codings that a rule allows for the answers of a path, and those that the client takes.
-pub(super) struct Codings<'a> {
-    /// None for a request of a range, which is one of the file itself.
-    accepted: Accepted,
-    precompressed: &'a [Coding],
-    /// None for a file whose type is not compressed.
-    compress: Option<&'a Compress>,
-}
-
-impl<'a> Codings<'a> {
-    /// Returns the codings of a path; None if its rule allows none.
-    pub(super) fn of(asked: &Asked<'a>, path: &FilePath<'_>) -> Option<Self> {
-        let options = asked.options?;
-        let compress = options.compress.as_deref();
-        let compress = compress.filter(|compress| is_compressed(compress, asked, path));
-        let precompressed = &*options.precompressed;
-        if precompressed.is_empty() && compress.is_none() {
-            return None;
-        }
-        let fields = &asked.head.headers;
-        Some(Self {
-            accepted: match fields.contains_key(RANGE) {
-                true => Accepted::default(),
-                false => Accepted::of(fields),
-            },
-            precompressed,
-            compress,
-        })
-    }
+/// Cached file whose answer may be compressed, in the answer's extensions.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    key: Key,
+    identity: Identity,
 }
 
 impl Files {
-    /// Answers with a file whose rule allows codings:
-    ///
-    /// 1. with the precompressed copy that the client likes best;
-    /// 2. with a small file that is compressed as the client likes best, if it gets smaller;
-    /// 3. with the file itself: a large one may be compressed while it is sent.
+    /// Answers with a file whose rule allows codings: with the precompressed copy that the
+    /// client likes best, else with the file itself. That may be compressed once the fields of
+    /// its answer are known.
     pub(super) async fn serve_coded(
         &self,
         folder: Folder<'_>,
         asked: &Asked<'_>,
         path: &FilePath<'_>,
         open: Opener<'_>,
-        codings: Codings<'_>,
+        options: &RuleOptions,
     ) -> Result<Response<Body>, NoFile> {
-        let mut accepted = codings.accepted;
-        while let Some(coding) = accepted.first(codings.precompressed) {
+        let fields = &asked.head.headers;
+        let mut accepted = match fields.contains_key(RANGE) {
+            // It is one of the file itself.
+            true => Accepted::default(),
+            false => Accepted::of(fields),
+        };
+        while let Some(coding) = accepted.first(&options.precompressed) {
             accepted = accepted.without(coding);
             let form = Form::Precompressed(coding);
             let (found, permit) = self.look_for(folder, path, form, open).await;
@@ -71,64 +48,47 @@ impl Files {
                 return Ok(response);
             }
         }
-        let (mut found, permit) = self.look_for(folder, path, Form::Plain, open).await;
-        if let (Found::Entry(entry), Some(compress)) = (&found, codings.compress)
-            && let What::File(file) = &entry.what
-            && let Some(coding) = codings.accepted.first(&compress.codings)
-            && let Some(copy) = self.compress(folder, path, file, coding, compress).await
-        {
-            found = Found::Entry(copy);
-        }
-        let is_chosen = matches!(found, Found::Entry(_));
+        let (found, permit) = self.look_for(folder, path, Form::Plain, open).await;
+        let identity = match &found {
+            Found::Entry(entry) => entry.identity(),
+            Found::Large { .. } | Found::Noted | Found::Refused(_) => None,
+        };
         let mut response = self.answer_with(folder, asked, found, permit)?;
-        response.headers_mut().entry(VARY).or_insert(BY_CODING);
-        if is_chosen {
-            response.extensions_mut().insert(Chosen);
+        if !options.precompressed.is_empty() {
+            response.headers_mut().entry(VARY).or_insert(BY_CODING);
+        }
+        if let Some(identity) = identity {
+            let key = KeyRef::new(folder, path, Form::Plain).to_key();
+            response.extensions_mut().insert(Source { key, identity });
         }
         Ok(response)
     }
 
-    /// Returns a compressed copy of a small file. The copy is kept until the file changes.
+    /// Returns the body of a cached file in a coding, which is kept until the file changes.
     /// None if it is not smaller, or has no turn to be made.
-    async fn compress(
+    pub(crate) async fn compress(
         &self,
-        folder: Folder<'_>,
-        path: &FilePath<'_>,
-        file: &SmallFile,
-        coding: Coding,
-        compress: &Compress,
-    ) -> Option<Arc<Entry>> {
-        if file.body.len() < LEAST {
-            return None;
+        Source { key, identity }: Source,
+        tenant: &Tenant,
+        (coding, level): (Coding, u8),
+        body: Bytes,
+    ) -> Option<Bytes> {
+        let (cache, coders) = (&self.0.cache, &self.0.coders);
+        let form = Form::Compressed(coding, level);
+        let key = Key { form, ..key };
+        if let Some(entry) = cache.entries.get(&key)
+            && let What::Compressed(copy) = &entry.what
+            && copy.1 == identity
+            // Without a smaller one, a later try may have a turn.
+            && (copy.0.is_some() || entry.age(cache.now()) == Age::Fresh)
+        {
+            return copy.0.clone();
         }
-        let cache = &self.0.cache;
-        let key = KeyRef::new(folder, path, Form::Compressed(coding, compress.level));
-        if let Some((entry, age)) = cache.find_made(&key) {
-            let is_known = match &entry.what {
-                What::File(copy) => copy.identity.is_some() && copy.identity == file.identity,
-                // Another state of the file may get smaller.
-                What::Missing | What::Directory | What::Script | What::Large => age == Age::Fresh,
-            };
-            if is_known {
-                return Some(entry).filter(|entry| entry.is_file());
-            }
-        }
-        let (coders, body) = (&self.0.coders, file.body.clone());
-        let coded = coders.whole(folder.tenant, coding, compress.level, body);
-        let what = match coded.await {
-            Some(coded) => What::File(Box::new(file.compressed(coding, coded))),
-            None => What::Missing,
-        };
-        let entry = cache.insert(key.to_key(), what, cache.now());
-        Some(entry).filter(|entry| entry.is_file())
+        let coded = coders.whole(tenant, coding, level, body).await;
+        // Without the room that the encoder has left over.
+        let coded = coded.map(|coded| Bytes::from(coded.into_boxed_slice()));
+        let copy = What::Compressed(Box::new((coded.clone(), identity)));
+        cache.insert(key, copy, cache.now());
+        coded
     }
-}
-
-/// Returns whether a file is compressed by its name's type, if the rule does not forbid to
-/// change the content.
-fn is_compressed(compress: &Compress, asked: &Asked<'_>, path: &FilePath<'_>) -> bool {
-    let named = path.is_folder().then_some(INDEX);
-    let kind = content_type(named.unwrap_or(path.as_str()));
-    let cache = CacheRule::of(asked.cache(), Some(&kind));
-    compress.takes(kind.to_str().unwrap_or_default()) && !cache.is_some_and(forbids_transform)
 }

@@ -13,7 +13,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue};
 
 use super::kind::content_type;
-use crate::coding::{self, BY_CODING};
+use crate::coding::BY_CODING;
 use crate::site::Coding;
 use crate::site::body::NOSNIFF;
 
@@ -89,26 +89,6 @@ impl Head {
             headers,
         };
         (head, body)
-    }
-
-    /// Makes the head of the file's body in a coding, of `len` bytes, that was compressed here.
-    pub(super) fn compressed(&self, coding: Coding, len: usize) -> Self {
-        let mut headers = self.headers.clone();
-        coding::mark(&mut headers, coding);
-        headers.insert(CONTENT_LENGTH, len.into());
-        headers.insert(VARY, BY_CODING);
-        for name in [ETAG, LAST_MODIFIED] {
-            if let Some(value) = headers.get_mut(name) {
-                // That of the file shares its buffer, which would stay as long as the copy.
-                *value = HeaderValue::from_bytes(value.as_bytes()).expect("a value");
-            }
-        }
-        Self {
-            len: len as u64,
-            etag: headers[ETAG].clone(),
-            modified: self.modified,
-            headers,
-        }
     }
 }
 

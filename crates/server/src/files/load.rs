@@ -134,26 +134,6 @@ fn load_copy(
     }
 }
 
-impl SmallFile {
-    fn new((mut head, body): (Head, Bytes), identity: Option<Identity>) -> Self {
-        // A copy of a map takes memory for the values that it has, not for seven.
-        head.headers = head.headers.clone();
-        Self {
-            head,
-            body,
-            identity,
-        }
-    }
-
-    /// Makes the file whose body `coded` is, compressed.
-    pub(crate) fn compressed(&self, coding: Coding, coded: Vec<u8>) -> Self {
-        let head = self.head.compressed(coding, coded.len());
-        // Without the room that the encoder has left over.
-        let body = Bytes::from(coded.into_boxed_slice());
-        Self::new((head, body), self.identity)
-    }
-}
-
 impl Identity {
     fn of(metadata: &Metadata) -> Self {
         Self {
@@ -180,9 +160,14 @@ fn read(file: File, metadata: &Metadata, name: (&str, Option<Coding>)) -> io::Re
     file.read_exact_at(&mut body, 0)?;
     let identity = Identity::of(metadata);
     let untouched = settled && Identity::of(&file.metadata()?) == identity;
-    let read = Head::new(metadata, name, now, untouched, body);
-    let file = SmallFile::new(read, untouched.then_some(identity));
-    Ok(Loaded::Cached(What::File(Box::new(file))))
+    let (mut head, body) = Head::new(metadata, name, now, untouched, body);
+    // A copy of a map takes memory for the values that it has, not for seven.
+    head.headers = head.headers.clone();
+    Ok(Loaded::Cached(What::File(Box::new(SmallFile {
+        head,
+        body,
+        identity: untouched.then_some(identity),
+    }))))
 }
 
 fn is_settled(metadata: &Metadata, now: SystemTime) -> bool {
@@ -207,7 +192,7 @@ fn refusal(error: io::Error) -> Loaded {
     }
 }
 
-pub(super) const INDEX: &str = "index.html";
+const INDEX: &str = "index.html";
 /// Largest file that is cached. It covers the parts of most pages, and a
 /// hundred of them leave room in a cache of 16 MiB.
 pub(crate) const SMALL: u64 = 64 << 10;

@@ -214,7 +214,8 @@ impl Responder {
         if let (Some(compress), Some(accepted)) = (&options.compress, accepted) {
             let wish = (&**compress, accepted, author);
             // Boxed: answers that are not compressed have no room for it.
-            response = Box::pin(coding::code(context, &self.coders, wish, response)).await;
+            let parts = (&self.files, &self.coders);
+            response = Box::pin(coding::code(context, parts, wish, response)).await;
         }
         response
     }

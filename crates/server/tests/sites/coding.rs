@@ -1,9 +1,6 @@
 //! Tests answers that are compressed on their way.
 
-use std::fs;
 use std::io::Read;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
@@ -12,22 +9,22 @@ use http::{HeaderMap, Method, Version};
 use http_body_util::{BodyExt, Empty};
 
 use crate::common::upstream::{Upstream, patiently};
-use crate::world::{BOTH, Client, HOST, World, write};
+use crate::world::{BOTH, Client, HOST, World};
 
 /// Whole answer, as it came.
-struct Coded {
+pub(super) struct Coded {
     status: u16,
     fields: HeaderMap,
-    body: Bytes,
+    pub(super) body: Bytes,
     trailers: Option<HeaderMap>,
 }
 
 impl Coded {
-    async fn get(client: &mut Client, path: &str, accept: &str) -> Self {
+    pub(super) async fn get(client: &mut Client, path: &str, accept: &str) -> Self {
         Self::of(client, Method::GET, path, accept).await
     }
 
-    async fn of(client: &mut Client, method: Method, path: &str, accept: &str) -> Self {
+    pub(super) async fn of(client: &mut Client, method: Method, path: &str, accept: &str) -> Self {
         let body = Empty::new().map_err(|never| match never {}).boxed();
         let fields = [("accept-encoding", accept)];
         let response = client.begin(method, path, &fields, body).await.unwrap();
@@ -41,12 +38,12 @@ impl Coded {
         }
     }
 
-    fn field(&self, name: &str) -> Option<&str> {
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
         Some(self.fields.get(name)?.to_str().unwrap())
     }
 
     /// Returns the body without its coding.
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut decoded = Vec::new();
         match self.field("content-encoding") {
             None => decoded.extend(&self.body),
@@ -61,7 +58,7 @@ impl Coded {
     }
 }
 
-fn page(bytes: usize) -> String {
+pub(super) fn page(bytes: usize) -> String {
     let words = (0..bytes).map(|number| format!("<p>{number} texts "));
     let mut page: String = words.take(bytes / 8 + 1).collect();
     page.truncate(bytes);
@@ -210,41 +207,6 @@ async fn a_long_answer_is_compressed_while_it_is_sent() {
     }
 }
 
-#[tokio::test]
-async fn files_are_compressed_small_or_large() {
-    let (small, large) = (page(20_000), page(1_000_000));
-    let site = r#"{"root": "FOLDER", "compress": true}"#;
-    let files = [("small.html", &*small), ("large.html", &*large)];
-    let world = World::new(site, &files);
-    for version in BOTH {
-        let mut client = world.connect(version, HOST).await;
-        for _ in 0..2 {
-            let coded = Coded::get(&mut client, "/small.html", "br, gzip").await;
-            assert_eq!(coded.field("content-encoding"), Some("br"));
-            assert!(coded.text() == small);
-            let head = Coded::of(&mut client, Method::HEAD, "/small.html", "br, gzip").await;
-            let mut fields = head.fields.clone();
-            fields.remove("date");
-            let mut expected = coded.fields.clone();
-            expected.remove("date");
-            assert_eq!(fields, expected);
-            let coded = Coded::get(&mut client, "/large.html", "br, gzip").await;
-            assert_eq!(coded.field("content-encoding"), Some("gzip"));
-            assert!(coded.text() == large);
-        }
-        let tag = Coded::get(&mut client, "/large.html", "gzip").await;
-        let tag = tag.field("etag").unwrap();
-        let fields = [("accept-encoding", "gzip"), ("if-none-match", tag)];
-        let answer = client.send(Method::GET, "/large.html", &fields).await;
-        assert_eq!(answer.status, 304);
-        assert_eq!(answer.field("etag").as_deref(), Some(tag));
-        assert_eq!(answer.field("vary").unwrap(), "Accept-Encoding");
-        let fields = [("accept-encoding", "gzip"), ("range", "bytes=3-5")];
-        let part = client.send(Method::GET, "/large.html", &fields).await;
-        assert_eq!((part.status, &*part.body), (206, &large[3..6]));
-    }
-}
-
 const CHUNKED: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n";
 
@@ -303,49 +265,6 @@ async fn a_broken_answer_stays_broken() {
         };
         assert!(patiently(read).await.is_err(), "{version:?}");
     }
-}
-
-#[tokio::test]
-async fn a_copy_keeps_its_tag_where_others_are_compressed() {
-    let site = r#"{"root": "FOLDER", "precompressed": ["gzip"], "compress": true}"#;
-    let world = World::new(site, &[("a.html", "page"), ("a.html.gz", "copy")]);
-    let mut client = world.connect(Version::HTTP_2, HOST).await;
-    let coded = Coded::get(&mut client, "/a.html", "gzip").await;
-    let tag = coded.field("etag").unwrap();
-    assert!(coded.body == "copy" && tag.starts_with('"'), "{tag}");
-    let fields = [("accept-encoding", "gzip"), ("if-none-match", tag)];
-    let answer = client.send(Method::GET, "/a.html", &fields).await;
-    assert_eq!((answer.status, answer.field("etag").as_deref()), (304, Some(tag)));
-}
-
-/// Each answer is one state of a file that is written all the time.
-#[tokio::test]
-async fn a_file_that_changes_while_it_is_compressed_is_whole() {
-    let state = |number: usize| format!("{number:06} ").repeat(3000);
-    let site = r#"{"root": "FOLDER", "compress": {"codings": ["gzip"]}}"#;
-    let world = World::new(site, &[]);
-    write(&world.folder, "page.html", &state(0));
-    let (path, stop) = (world.folder.path().to_owned(), Arc::new(AtomicBool::new(false)));
-    let stopped = Arc::clone(&stop);
-    let writer = std::thread::spawn(move || {
-        for number in 1.. {
-            // Another file in its place: what is read of one is one state.
-            fs::write(path.join("next"), state(number)).unwrap();
-            fs::rename(path.join("next"), path.join("page.html")).unwrap();
-            if stopped.load(Relaxed) {
-                return;
-            }
-        }
-    });
-    let mut client = world.connect(Version::HTTP_2, HOST).await;
-    for _ in 0..500 {
-        let coded = Coded::get(&mut client, "/page.html", "gzip").await;
-        assert_eq!(coded.field("content-encoding"), Some("gzip"));
-        let text = coded.text();
-        assert!(text == state(text[..6].parse().unwrap()), "{}", &text[..60]);
-    }
-    stop.store(true, Relaxed);
-    writer.join().unwrap();
 }
 
 #[tokio::test]

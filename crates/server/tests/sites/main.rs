@@ -11,6 +11,7 @@ mod auth;
 mod bodies;
 mod cgi;
 mod cgi_ends;
+mod coded_files;
 mod coding;
 mod fastcgi;
 mod fastcgi_server;

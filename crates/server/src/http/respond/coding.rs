@@ -17,6 +17,7 @@ use crate::coding::gates::Coders;
 use crate::coding::stream::Coded;
 use crate::coding::{BY_CODING, Chosen, forbids_transform, lists, mark, weaken};
 use crate::connection::request::RequestContext;
+use crate::files::{Files, Source};
 use crate::site::body::Body;
 use crate::site::{Coding, Compress, RuleOptions};
 
@@ -37,7 +38,7 @@ pub(super) fn accepted(options: Option<&RuleOptions>, fields: &HeaderMap) -> Opt
 /// A HEAD has no body: it gets the head of the answer as it is.
 pub(super) async fn code(
     context: &RequestContext<'_>,
-    coders: &Arc<Coders>,
+    (files, coders): (&Files, &Arc<Coders>),
     (compress, accepted, author): (&Compress, Accepted, Author),
     mut response: Response<Body>,
 ) -> Response<Body> {
@@ -58,7 +59,8 @@ pub(super) async fn code(
         return response;
     }
     if response.body().in_memory().is_some_and(|length| length <= MAX_WHOLE) {
-        return send_whole(context, coders, (coding, compress.level), response).await;
+        let how = (coding, compress.level);
+        return send_whole(context, (files, coders), how, response).await;
     }
     // A stream of br takes MiB of memory.
     let takes_gzip = accepted.first(&[Coding::Gzip]).is_some();
@@ -73,26 +75,33 @@ pub(super) async fn code(
     response.map(|body| Body::passing(Coded::new(body, encoder, Arc::clone(coders), tenant)))
 }
 
-/// Answers with a body that is whole in memory. Over HTTP/2 what is made of it counts as
-/// held until the client takes it, as the body itself did.
+/// Answers with a body that is whole in memory. That of a cached file is kept in the cache.
+/// Over HTTP/2 what is made of another counts as held until the client takes it, as the body
+/// itself did.
 async fn send_whole(
     context: &RequestContext<'_>,
-    coders: &Arc<Coders>,
-    (coding, level): (Coding, u8),
-    response: Response<Body>,
+    (files, coders): (&Files, &Arc<Coders>),
+    how: (Coding, u8),
+    mut response: Response<Body>,
 ) -> Response<Body> {
+    let source = response.extensions_mut().remove::<Source>();
     let (mut head, body) = response.into_parts();
     let body = body.collect().await.expect("a body in memory").to_bytes();
-    let coded = coders.whole(context.tenant, coding, level, body.clone());
-    let Some(coded) = coded.await.map(Bytes::from) else {
+    let coded = match source {
+        Some(source) => files.compress(source, context.tenant, how, body.clone()).await,
+        None => {
+            let coded = coders.whole(context.tenant, how.0, how.1, body.clone()).await;
+            coded.map(|coded| match context.connection.timeouts.held() {
+                Some(held) => held.count_piece(coded.into(), true),
+                None => coded.into(),
+            })
+        }
+    };
+    let Some(coded) = coded else {
         return Response::from_parts(head, body.into());
     };
-    mark(&mut head.headers, coding);
+    mark(&mut head.headers, how.0);
     head.headers.insert(CONTENT_LENGTH, coded.len().into());
-    let coded = match context.connection.timeouts.held() {
-        Some(held) => held.count_piece(coded, true),
-        None => coded,
-    };
     Response::from_parts(head, coded.into())
 }
 

@@ -1,0 +1,122 @@
+//! Tests files whose answers are compressed.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use http::{Method, Version};
+
+use super::coding::{Coded, page};
+use crate::world::{BOTH, HOST, World, write};
+
+#[tokio::test]
+async fn files_are_compressed_small_or_large() {
+    let (small, large) = (page(20_000), page(1_000_000));
+    let site = r#"{"root": "FOLDER", "compress": true}"#;
+    let files = [("small.html", &*small), ("large.html", &*large)];
+    let world = World::new(site, &files);
+    for version in BOTH {
+        let mut client = world.connect(version, HOST).await;
+        for _ in 0..2 {
+            let coded = Coded::get(&mut client, "/small.html", "br, gzip").await;
+            assert_eq!(coded.field("content-encoding"), Some("br"));
+            assert!(coded.text() == small);
+            assert!(coded.field("etag").unwrap().starts_with("W/"));
+            assert_eq!(coded.field("accept-ranges"), None);
+            // As the file is.
+            let head = Coded::of(&mut client, Method::HEAD, "/small.html", "br, gzip").await;
+            assert_eq!(head.field("content-encoding"), None);
+            assert_eq!(head.field("content-length"), Some("20000"));
+            assert_eq!(head.field("vary"), coded.field("vary"));
+            let coded = Coded::get(&mut client, "/large.html", "br, gzip").await;
+            assert_eq!(coded.field("content-encoding"), Some("gzip"));
+            assert!(coded.text() == large);
+        }
+        let tag = Coded::get(&mut client, "/large.html", "gzip").await;
+        let tag = tag.field("etag").unwrap();
+        let fields = [("accept-encoding", "gzip"), ("if-none-match", tag)];
+        let answer = client.send(Method::GET, "/large.html", &fields).await;
+        assert_eq!(answer.status, 304);
+        assert_eq!(answer.field("etag").as_deref(), Some(tag));
+        assert_eq!(answer.field("vary").unwrap(), "Accept-Encoding");
+        let fields = [("accept-encoding", "gzip"), ("range", "bytes=3-5")];
+        let part = client.send(Method::GET, "/large.html", &fields).await;
+        assert_eq!((part.status, &*part.body), (206, &large[3..6]));
+    }
+}
+
+#[tokio::test]
+async fn a_copy_keeps_its_tag_where_others_are_compressed() {
+    let site = r#"{"root": "FOLDER", "precompressed": ["gzip"], "compress": true}"#;
+    let world = World::new(site, &[("a.html", "page"), ("a.html.gz", "copy")]);
+    let mut client = world.connect(Version::HTTP_2, HOST).await;
+    let coded = Coded::get(&mut client, "/a.html", "gzip").await;
+    let tag = coded.field("etag").unwrap();
+    assert!(coded.body == "copy" && tag.starts_with('"'), "{tag}");
+    let fields = [("accept-encoding", "gzip"), ("if-none-match", tag)];
+    let answer = client.send(Method::GET, "/a.html", &fields).await;
+    assert_eq!((answer.status, answer.field("etag").as_deref()), (304, Some(tag)));
+}
+
+/// Each answer is one state of a file that is written all the time.
+#[tokio::test]
+async fn a_file_that_changes_while_it_is_compressed_is_whole() {
+    let state = |number: usize| format!("{number:06} ").repeat(3000);
+    let site = r#"{"root": "FOLDER", "compress": {"codings": ["gzip"]}}"#;
+    let world = World::new(site, &[]);
+    write(&world.folder, "page.html", &state(0));
+    let (path, stop) = (world.folder.path().to_owned(), Arc::new(AtomicBool::new(false)));
+    let stopped = Arc::clone(&stop);
+    let writer = std::thread::spawn(move || {
+        for number in 1.. {
+            // Another file in its place: what is read of one is one state.
+            fs::write(path.join("next"), state(number)).unwrap();
+            fs::rename(path.join("next"), path.join("page.html")).unwrap();
+            if stopped.load(Relaxed) {
+                return;
+            }
+        }
+    });
+    let mut client = world.connect(Version::HTTP_2, HOST).await;
+    for _ in 0..500 {
+        let coded = Coded::get(&mut client, "/page.html", "gzip").await;
+        assert_eq!(coded.field("content-encoding"), Some("gzip"));
+        let text = coded.text();
+        assert!(text == state(text[..6].parse().unwrap()), "{}", &text[..60]);
+    }
+    stop.store(true, Relaxed);
+    writer.join().unwrap();
+}
+
+#[tokio::test]
+async fn what_must_not_change_is_sent_as_it_is() {
+    let (text, short) = (page(2000), page(500));
+    let site = r#"{
+        "root": "FOLDER", "compress": true,
+        "paths": [{
+            "path": "/fixed", "root": "FOLDER", "cache": {"*/*": "max-age=60, No-Transform"}
+        }]
+    }"#;
+    let files = [
+        ("short.txt", &*short),
+        ("a.png", &*text),
+        ("a.txt", &*text),
+        ("fixed/a.txt", &*text),
+    ];
+    let world = World::new(site, &files);
+    let mut client = world.connect(Version::HTTP_2, HOST).await;
+    for (path, content) in [
+        ("/short.txt", &short),
+        ("/a.png", &text),
+        ("/fixed/a.txt", &text),
+    ] {
+        for _ in 0..2 {
+            let answer = Coded::get(&mut client, path, "gzip").await;
+            assert_eq!(answer.field("content-encoding"), None, "{path}");
+            assert_eq!(answer.text(), *content, "{path}");
+        }
+    }
+    let fields = [("accept-encoding", "gzip"), ("range", "bytes=3-5")];
+    let part = client.send(Method::GET, "/a.txt", &fields).await;
+    assert_eq!((part.status, &*part.body), (206, &text[3..6]));
+}
