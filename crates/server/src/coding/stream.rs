@@ -1,28 +1,53 @@
 //! Compresses an answer while it is sent.
 
 use std::io;
-use std::mem;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::stream::unfold;
 use http::HeaderMap;
-use http_body::{Body as _, Frame};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
 use sekisho_certs::Tenant;
 use sekisho_gate::Permit;
+use tokio::task::coop::consume_budget;
 
 use super::encode::Gzip;
 use super::gates::{AT_ONCE, Coders, Encoder};
 use crate::limits::budget::Prefix;
 use crate::site::body::Body;
 
-/// Body in gzip. A pause of what it compresses flushes the encoder: a page that comes bit by
-/// bit is not kept back. Trailers pass. After an error the stream has no trailer of gzip, so
-/// that the client notices the end as one.
-pub(crate) struct Coded {
+/// Returns a body in gzip, of an answer of this tenant's host. A pause of what it compresses
+/// flushes the encoder: a page that comes bit by bit is not kept back. Trailers pass. After an
+/// error the stream has no trailer of gzip, so that the client notices the end as one.
+pub(crate) fn compressed(
     inner: Body,
-    state: State,
+    (gzip, permit): Encoder,
+    coders: Arc<Coders>,
+    tenant: Tenant,
+) -> Body {
+    let coded = Coded {
+        inner,
+        gzip: Some(gzip),
+        is_unsent: false,
+        trailers: None,
+        coders,
+        tenant,
+        _permit: permit,
+    };
+    let frames = unfold(coded, |mut coded| async move {
+        let frame = coded.next().await?;
+        Some((frame, coded))
+    });
+    Body::passing(StreamBody::new(Box::pin(frames)))
+}
+
+/// Body that is compressed, and how far it has come.
+struct Coded {
+    inner: Body,
+    /// None once all is sent but trailers, or an error was.
+    gzip: Option<Box<Gzip>>,
     /// Whether the encoder keeps bytes that were not sent.
     is_unsent: bool,
     trailers: Option<HeaderMap>,
@@ -32,127 +57,66 @@ pub(crate) struct Coded {
     _permit: Permit<Prefix>,
 }
 
-enum State {
-    /// Waits for the next piece.
-    Idle(Box<Gzip>),
-    /// Compresses a piece beside the worker, or waits for a turn.
-    Working(Working),
-    /// All is sent but trailers, or an error was.
-    Ended,
-}
-
-type Working = Pin<Box<dyn Future<Output = io::Result<(Box<Gzip>, Vec<u8>)>> + Send>>;
-
 impl Coded {
-    /// Compresses `inner`, an answer of this tenant's host.
-    pub(crate) fn new(inner: Body, encoder: Encoder, coders: Arc<Coders>, tenant: Tenant) -> Self {
-        let (gzip, permit) = encoder;
-        Self {
-            inner,
-            state: State::Idle(gzip),
-            is_unsent: false,
-            trailers: None,
-            coders,
-            tenant,
-            _permit: permit,
-        }
-    }
-
-    /// Takes the next frame of the body, and returns what the encoder makes of it: no bytes, if
-    /// it keeps them, or compresses them beside the worker.
-    fn poll_inner(
-        &mut self,
-        cx: &mut Context<'_>,
-        mut gzip: Box<Gzip>,
-    ) -> Poll<io::Result<Vec<u8>>> {
-        let out = match Pin::new(&mut self.inner).poll_frame(cx)? {
-            Poll::Pending if self.is_unsent => {
-                self.is_unsent = false;
-                gzip.flush()
-            }
-            Poll::Pending => {
-                self.state = State::Idle(gzip);
-                return Poll::Pending;
-            }
-            Poll::Ready(Some(frame)) => match frame.into_data() {
-                Ok(piece) => {
-                    self.is_unsent = true;
-                    if piece.len() > AT_ONCE {
-                        self.state = State::Working(self.compress(gzip, piece));
-                        return Poll::Ready(Ok(Vec::new()));
-                    }
-                    gzip.write(&piece)
+    /// Returns what the encoder makes of the next frames: as many as it takes until there is
+    /// something to send.
+    async fn next(&mut self) -> Option<io::Result<Frame<Bytes>>> {
+        while let Some(mut gzip) = self.gzip.take() {
+            let out = match self.inner.frame().now_or_never() {
+                None if self.is_unsent => {
+                    self.is_unsent = false;
+                    let out = gzip.flush();
+                    self.gzip = Some(gzip);
+                    Ok(out)
                 }
-                Err(frame) => {
-                    self.trailers = frame.into_trailers().ok();
-                    return Poll::Ready(Ok(gzip.finish()));
+                None => {
+                    let frame = self.inner.frame().await;
+                    self.take(gzip, frame).await
                 }
-            },
-            Poll::Ready(None) => return Poll::Ready(Ok(gzip.finish())),
-        };
-        self.state = State::Idle(gzip);
-        Poll::Ready(Ok(out))
-    }
-
-    /// Compresses a piece beside the worker. Without a turn in time, the body breaks off.
-    fn compress(&self, mut gzip: Box<Gzip>, piece: Bytes) -> Working {
-        let (coders, tenant) = (Arc::clone(&self.coders), self.tenant.clone());
-        Box::pin(async move {
-            let compressed = coders.beside(&tenant, move || {
-                let out = gzip.write(&piece);
-                (gzip, out)
-            });
-            let late = || io::Error::other("no turn to compress the answer");
-            compressed.await.ok_or_else(late)
-        })
-    }
-}
-
-impl http_body::Body for Coded {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let this = &mut *self;
-        for _ in 0..MAX_FRAMES {
-            let out = match mem::replace(&mut this.state, State::Ended) {
-                State::Idle(gzip) => ready!(this.poll_inner(cx, gzip)),
-                State::Working(mut working) => match working.as_mut().poll(cx) {
-                    Poll::Pending => {
-                        this.state = State::Working(working);
-                        return Poll::Pending;
-                    }
-                    Poll::Ready(done) => done.map(|(gzip, out)| {
-                        this.state = State::Idle(gzip);
-                        out
-                    }),
-                },
-                State::Ended => {
-                    let trailers = this.trailers.take();
-                    return Poll::Ready(trailers.map(|fields| Ok(Frame::trailers(fields))));
-                }
+                Some(frame) => self.take(gzip, frame).await,
             };
             match out {
-                Ok(out) if out.is_empty() => {}
-                out => return Poll::Ready(Some(out.map(|out| Frame::data(out.into())))),
+                // Frames that shrink to nothing yet leave the worker to others, too.
+                Ok(out) if out.is_empty() => consume_budget().await,
+                out => return Some(out.map(|out| Frame::data(out.into()))),
             }
         }
-        // Frames that shrink to nothing yet leave the worker to others, too.
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        self.trailers.take().map(|fields| Ok(Frame::trailers(fields)))
     }
 
-    fn is_end_stream(&self) -> bool {
-        matches!(self.state, State::Ended) && self.trailers.is_none()
+    /// Compresses a frame, a long one beside the worker. Without a turn in time, the body
+    /// breaks off. Ends the stream with the body.
+    async fn take(
+        &mut self,
+        mut gzip: Box<Gzip>,
+        frame: Option<io::Result<Frame<Bytes>>>,
+    ) -> io::Result<Vec<u8>> {
+        let Some(frame) = frame.transpose()? else {
+            return Ok(gzip.finish());
+        };
+        let piece = match frame.into_data() {
+            Ok(piece) => piece,
+            Err(frame) => {
+                self.trailers = frame.into_trailers().ok();
+                return Ok(gzip.finish());
+            }
+        };
+        let is_long = piece.len() > AT_ONCE;
+        let write = move || {
+            let out = gzip.write(&piece);
+            (gzip, out)
+        };
+        self.is_unsent = true;
+        let written = match is_long {
+            true => self.coders.beside(&self.tenant, write).await,
+            false => Some(write()),
+        };
+        let late = || io::Error::other("no turn to compress the answer");
+        let (gzip, out) = written.ok_or_else(late)?;
+        self.gzip = Some(gzip);
+        Ok(out)
     }
 }
-
-/// Frames of the body that are taken in a row: of [`AT_ONCE`] bytes each, they take a
-/// worker less than 1 ms.
-const MAX_FRAMES: usize = 16;
 
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ use super::Author;
 use crate::coding::accept::Accepted;
 use crate::coding::encode::LEAST;
 use crate::coding::gates::Coders;
-use crate::coding::stream::Coded;
+use crate::coding::stream::compressed;
 use crate::coding::{BY_CODING, Chosen, forbids_transform, lists, mark, weaken};
 use crate::connection::request::RequestContext;
 use crate::files::{Files, Source};
@@ -72,7 +72,7 @@ pub(super) async fn code(
     };
     mark(response.headers_mut(), Coding::Gzip);
     let tenant = context.tenant.clone();
-    response.map(|body| Body::passing(Coded::new(body, encoder, Arc::clone(coders), tenant)))
+    response.map(|body| compressed(body, encoder, Arc::clone(coders), tenant))
 }
 
 /// Answers with a body that is whole in memory. That of a cached file is kept in the cache.
