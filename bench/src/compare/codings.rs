@@ -74,7 +74,7 @@ pub(crate) fn add_coding(site: &mut serde_json::Value, texts: Texts) {
     match texts {
         Texts::Precompressed => site["precompressed"] = serde_json::json!(["gzip"]),
         Texts::Compressed | Texts::Proxied => {
-            let keys = serde_json::json!({ "codings": ["gzip"], "level": 1, "upstream": true });
+            let keys = serde_json::json!({ "level": 1, "upstream": true });
             site["compress"] = keys;
         }
     }

@@ -5,8 +5,6 @@ use super::rule::MediaRange;
 /// Compression of answers on the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Compress {
-    /// Codings, in the order of the site's preference.
-    pub(crate) codings: Box<[Coding]>,
     /// Media types of the answers; empty for the usual ones.
     pub(crate) types: Box<[MediaRange]>,
     /// Level of gzip as nginx counts, 1 to 9.
@@ -19,6 +17,9 @@ pub(crate) struct Compress {
 }
 
 impl Compress {
+    /// Codings of what is compressed here, in the order of preference.
+    pub(crate) const CODINGS: [Coding; 2] = [Coding::Br, Coding::Gzip];
+
     /// Returns whether answers of a `Content-Type` are compressed.
     pub(crate) fn takes(&self, content_type: &str) -> bool {
         match &*self.types {
@@ -90,7 +91,6 @@ mod tests {
     #[test]
     fn text_is_compressed_unless_the_site_lists_types() {
         let mut compress = Compress {
-            codings: [Coding::Gzip].into(),
             types: Box::default(),
             level: 4,
             upstream: false,

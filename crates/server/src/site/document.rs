@@ -159,8 +159,7 @@ impl<I> RawSite<I> {
         let redirect = self.redirect.as_ref();
         let rest = redirect.filter(|target| target.contains(REST));
         let status = redirect.filter(|_| self.status == Some(303));
-        let has_burst = |rate: &&Table<RawRate>| rate.burst.or(rate.host_burst).is_some();
-        let rate = self.rate.as_ref().filter(has_burst);
+        let rate = self.rate.as_ref().filter(|rate| rate.burst.is_some());
         let values = [
             root.map(|_| (2, "root")),
             upstream.map(|_| (3, "upstream")),
@@ -223,7 +222,6 @@ pub(crate) struct RawMoved {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawCompress {
-    pub(crate) codings: Option<Vec<String>>,
     pub(crate) types: Option<Vec<String>>,
     pub(crate) level: Option<i64>,
     pub(crate) upstream: bool,
@@ -253,5 +251,4 @@ pub(crate) struct RawRate {
     pub(crate) client: Option<i64>,
     pub(crate) burst: Option<i64>,
     pub(crate) host: Option<i64>,
-    pub(crate) host_burst: Option<i64>,
 }

@@ -156,8 +156,6 @@ pub(crate) struct RuleOptions {
     pub(crate) rate_burst: Option<NonZeroU32>,
     /// Requests per second of the host.
     pub(crate) rate_host: Option<NonZeroU32>,
-    /// Requests of the host that may come at once; none for those of a second.
-    pub(crate) host_burst: Option<NonZeroU32>,
     /// Number of the place where the rates were written: rules with the same
     /// number share their counts. 0 is the document's top level.
     pub(crate) rate_scope: u8,

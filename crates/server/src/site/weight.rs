@@ -123,7 +123,7 @@ fn options(options: &RuleOptions) -> usize {
 }
 
 fn compress(compress: &Compress) -> usize {
-    allocated(size_of::<Compress>()) + list(&compress.codings, |_| 0) + list(&compress.types, media)
+    allocated(size_of::<Compress>()) + list(&compress.types, media)
 }
 
 fn media(range: &MediaRange) -> usize {

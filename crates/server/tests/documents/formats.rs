@@ -34,10 +34,6 @@ fn a_document_has_the_oldest_format_that_suffices() {
         (r#"{"root": "/srv", "upstream_errors": true}"#, 3),
         (r#"{"root": "/srv", "client_certificate": true}"#, 3),
         (r#"{"root": "/srv", "rate": {"client": 9, "burst": 1}}"#, 3),
-        (
-            r#"{"root": "/srv", "rate": {"host": 9, "host_burst": 1}}"#,
-            3,
-        ),
         (r#"{"root": "/srv", "rate": {"client": 9}}"#, 2),
         (r#"{"redirect": "https://a.example", "status": 303}"#, 3),
         (r#"{"redirect": "https://a.example{rest}"}"#, 3),

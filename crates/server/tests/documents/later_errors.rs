@@ -29,7 +29,7 @@ fn what_stands_beside_an_error_is_read() {
         r#"{"root": "/a", "index": ["index.php", "Index.HTM"], "precompressed": []}"#,
         r#"{"root": "/a", "compress": true,
             "paths": [{"path": "/b", "root": "/b", "compress": false}]}"#,
-        r#"{"root": "/a", "rate": {"client": 5, "burst": 1000000, "host": 1, "host_burst": 1}}"#,
+        r#"{"root": "/a", "rate": {"client": 5, "burst": 1000000, "host": 1}}"#,
         r#"{"root": "/a", "response": {"set": {"X-A": "{{\"a\": {label.a_1}}}"}}}"#,
     ] {
         site(json).unwrap_or_else(|error| panic!("{json}: {error}"));
@@ -216,15 +216,6 @@ const ERRORS: &[(&str, &str)] = &[
         "`compress`: invalid type: a text, expected `true`, `false` or a table",
     ),
     (
-        r#"{"root": "/a", "compress": {"codings": ["zstd"]}}"#,
-        "`compress.codings[0]`: \"zstd\" is none of \"br\" and \"gzip\"; zstd is served \
-         `precompressed`",
-    ),
-    (
-        r#"{"root": "/a", "compress": {"codings": []}}"#,
-        "`compress.codings`: write \"br\", \"gzip\" or both",
-    ),
-    (
         r#"{"root": "/a", "compress": {"types": ["text"]}}"#,
         "`compress.types[0]`: is no media range",
     ),
@@ -243,10 +234,6 @@ const ERRORS: &[(&str, &str)] = &[
     (
         r#"{"root": "/a", "rate": {"host": 1, "burst": 2}}"#,
         "`rate.burst`: is of the rate `client`; write that, too",
-    ),
-    (
-        r#"{"root": "/a", "rate": {"client": 1, "host_burst": 2}}"#,
-        "`rate.host_burst`: is of the rate `host`; write that, too",
     ),
     (
         r#"{"root": "/a", "in_flight": 0}"#,

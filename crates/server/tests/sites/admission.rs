@@ -39,7 +39,7 @@ async fn addresses_are_judged_by_the_path_that_was_matched() {
 async fn a_burst_may_come_at_once() {
     let site = r#"{
         "root": "FOLDER", "rate": {"client": 1, "burst": 30},
-        "paths": [{"path": "/one", "root": "FOLDER", "rate": {"host": 1, "host_burst": 1}}]
+        "paths": [{"path": "/one", "root": "FOLDER", "rate": {"client": 1, "burst": 1}}]
     }"#;
     let world = World::new(site, &[("index.html", "a"), ("one/index.html", "b")]);
     let mut client = world.connect(BOTH[0], HOST).await;

@@ -62,7 +62,7 @@ async fn a_copy_keeps_its_tag_where_others_are_compressed() {
 #[tokio::test]
 async fn a_file_that_changes_while_it_is_compressed_is_whole() {
     let state = |number: usize| format!("{number:06} ").repeat(3000);
-    let site = r#"{"root": "FOLDER", "compress": {"codings": ["gzip"]}}"#;
+    let site = r#"{"root": "FOLDER", "compress": true}"#;
     let world = World::new(site, &[]);
     write(&world.folder, "page.html", &state(0));
     let (path, stop) = (world.folder.path().to_owned(), Arc::new(AtomicBool::new(false)));

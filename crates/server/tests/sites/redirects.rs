@@ -87,7 +87,7 @@ async fn options_of_the_top_level_hold_for_redirects() {
     let asking = r#"{
         "redirects": {"/a": "/b"},
         "auth": {"users": {"ann": "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ="}},
-        "rate": {"host": 1, "host_burst": 20}
+        "rate": {"client": 1, "burst": 20}
     }"#;
     let world = World::with(LIMITS, &[(HOST, denied), (OTHER, asking)], &[]);
     for version in BOTH {

@@ -40,7 +40,7 @@ pub(super) const ROWS: &[Row] = &[
         nginx: "gzip on; gzip_comp_level 4; gzip_min_length 512; gzip_types text/css; gzip_vary on;",
         site: r#"{
             "root": "FOLDER",
-            "compress": {"codings": ["gzip"], "types": ["text/html", "text/css"], "level": 4}
+            "compress": {"types": ["text/html", "text/css"], "level": 4}
         }"#,
         asked: &[
             ("GET", "/text.html", GZIP),

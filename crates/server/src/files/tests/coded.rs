@@ -68,7 +68,6 @@ fn precompressed(codings: &[Coding]) -> RuleOptions {
 
 fn compressing() -> RuleOptions {
     let compress = Compress {
-        codings: [Coding::Br, Coding::Gzip].into(),
         types: Box::default(),
         level: 4,
         upstream: false,

@@ -113,8 +113,7 @@ fn keep_rates(
         taken.map_err(|wait| Refused::until(RequestRefusal::ClientRate, wait))?;
     }
     if let Some(rate) = options.rate_host {
-        let burst = options.host_burst.unwrap_or(rate);
-        let taken = rates.take(scope, None, rate, burst);
+        let taken = rates.take(scope, None, rate, rate);
         taken.map_err(|wait| Refused::until(RequestRefusal::HostRate, wait))?;
     }
     Ok(())

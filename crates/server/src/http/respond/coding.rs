@@ -47,7 +47,7 @@ pub(super) async fn code(
         return response;
     }
     vary(response.headers_mut());
-    let Some(coding) = accepted.first(&compress.codings) else {
+    let Some(coding) = accepted.first(&Compress::CODINGS) else {
         return response;
     };
     if response.status() == StatusCode::NOT_MODIFIED {
@@ -63,8 +63,7 @@ pub(super) async fn code(
         return send_whole(context, (files, coders), how, response).await;
     }
     // A stream of br takes MiB of memory.
-    let takes_gzip = accepted.first(&[Coding::Gzip]).is_some();
-    if !takes_gzip || !compress.codings.contains(&Coding::Gzip) {
+    if accepted.first(&[Coding::Gzip]).is_none() {
         return response;
     }
     let Some(encoder) = coders.try_encoder(context.client.into(), compress.level) else {
@@ -171,7 +170,6 @@ mod tests {
 
     fn compress() -> Compress {
         Compress {
-            codings: [Coding::Br, Coding::Gzip].into(),
             types: Box::default(),
             level: 4,
             upstream: false,

@@ -21,8 +21,16 @@ pub(super) fn index(names: &[String]) -> Checked<Box<[Box<str>]>> {
 
 /// Checks `precompressed`.
 pub(super) fn precompressed(texts: &[String]) -> Checked<Box<[Coding]>> {
-    let all = [Coding::Br, Coding::Zstd, Coding::Gzip];
-    codings(texts, &all, "\"br\", \"zstd\" and \"gzip\"")
+    let codings = each(texts, |text| match text.as_str() {
+        "br" => Ok(Coding::Br),
+        "zstd" => Ok(Coding::Zstd),
+        "gzip" => Ok(Coding::Gzip),
+        _ => Err(Wrong::new(format!(
+            "{text:?} is none of \"br\", \"zstd\" and \"gzip\""
+        ))),
+    })?;
+    unlike(&codings, "coding")?;
+    Ok(codings)
 }
 
 /// Checks `compress`; `false` takes that of the top level off a path.
@@ -34,34 +42,12 @@ pub(super) fn compress(raw: &BoolOr<RawCompress>) -> Checked<Option<Box<Compress
         BoolOr::Table(raw) => raw,
     };
     let level = checked("level", raw.level, |level| number(level, 1..=9))?;
-    let codings = checked("codings", raw.codings.as_deref(), on_the_way)?;
     Ok(Some(Box::new(Compress {
-        codings: codings.unwrap_or_else(|| [Coding::Br, Coding::Gzip].into()),
         types: checked("types", raw.types.as_deref(), types)?.unwrap_or_default(),
         level: level.unwrap_or(DEFAULT_LEVEL),
         upstream: raw.upstream,
         cookies: raw.cookies,
     })))
-}
-
-/// Checks codings of answers that are compressed on the way.
-fn on_the_way(texts: &[String]) -> Checked<Box<[Coding]>> {
-    if texts.is_empty() {
-        return Err(Wrong::new("write \"br\", \"gzip\" or both"));
-    }
-    let words = "\"br\" and \"gzip\"; zstd is served `precompressed`";
-    codings(texts, &[Coding::Br, Coding::Gzip], words)
-}
-
-/// Checks a list of codings that are some of `known`, none of which may stand twice.
-fn codings(texts: &[String], known: &[Coding], words: &str) -> Checked<Box<[Coding]>> {
-    let codings = each(texts, |text| {
-        let found = known.iter().find(|coding| coding.as_str() == text);
-        let wrong = || Wrong::new(format!("{text:?} is none of {words}"));
-        found.copied().ok_or_else(wrong)
-    })?;
-    unlike(&codings, "coding")?;
-    Ok(codings)
 }
 
 fn types(texts: &[String]) -> Checked<Box<[MediaRange]>> {

@@ -25,7 +25,7 @@ pub(super) fn rule_options<I>(
     origin: Origin<'_>,
 ) -> Checked<RuleOptions> {
     let rates = checked("rate", raw.rate.as_deref(), rates)?.unwrap_or_default();
-    let [rate_client, rate_burst, rate_host, host_burst] = rates;
+    let [rate_client, rate_burst, rate_host] = rates;
     let fields = origin.has_placeholders;
     let request = |raw: &_| request_fields(raw, fields);
     let response = |raw: &_| response_fields(raw, fields);
@@ -49,7 +49,6 @@ pub(super) fn rule_options<I>(
         rate_client,
         rate_burst,
         rate_host,
-        host_burst,
         rate_scope: u8::try_from(rate_scope).unwrap_or(u8::MAX),
         in_flight: in_flight.and_then(NonZeroU32::new),
         in_flight_scope: u8::try_from(in_flight_scope).unwrap_or(u8::MAX),
@@ -157,8 +156,8 @@ pub(super) fn media_range(text: &str) -> Checked<MediaRange> {
 }
 
 /// Checks `rate`. Returns requests per second of a client, those that may come at once, and
-/// both for the host.
-fn rates(raw: &RawRate) -> Checked<[Option<NonZeroU32>; 4]> {
+/// requests per second of the host.
+fn rates(raw: &RawRate) -> Checked<[Option<NonZeroU32>; 3]> {
     let rate = |key, rate| -> Checked<Option<NonZeroU32>> {
         let rate = checked(key, rate, |rate| number(rate, 1..=MAX_RATE))?;
         Ok(rate.and_then(NonZeroU32::new))
@@ -166,20 +165,13 @@ fn rates(raw: &RawRate) -> Checked<[Option<NonZeroU32>; 4]> {
     if raw.client.is_none() && raw.host.is_none() {
         return Err(Wrong::new("write `client` or `host`, requests per second"));
     }
-    for (key, burst, of, rate) in [
-        ("burst", raw.burst, "client", raw.client),
-        ("host_burst", raw.host_burst, "host", raw.host),
-    ] {
-        if burst.is_some() && rate.is_none() {
-            let text = format!("is of the rate `{of}`; write that, too");
-            return Err(Wrong::new(text)).below(key);
-        }
+    if raw.burst.is_some() && raw.client.is_none() {
+        return Err(Wrong::new("is of the rate `client`; write that, too")).below("burst");
     }
     Ok([
         rate("client", raw.client)?,
         rate("burst", raw.burst)?,
         rate("host", raw.host)?,
-        rate("host_burst", raw.host_burst)?,
     ])
 }
 
