@@ -34,7 +34,6 @@ use http::{HeaderName, Method, StatusCode};
 use sekisho_certs::{HostName, HostPattern, Site as StoredSite, Tenant};
 
 pub use allow::{Allowed, OwnAddress, OwnAddresses};
-use check::Origin;
 pub use document::{RawSite, reworded};
 pub use error::{SiteError, Wrong};
 pub use guard::{Guard, OwnFiles, Refusal, Refusals};
@@ -86,7 +85,7 @@ impl Site {
         if is_earlier && stored.json.len() > MAX_EARLIER {
             return Err(SiteError::TooLong(stored.json.len(), MAX_EARLIER));
         }
-        let raw = RawSite::read_json(&stored.json)?;
+        let mut raw = RawSite::read_json(&stored.json)?;
         let (needed, key) = raw.format();
         if needed > stored.format {
             let text = format!(
@@ -95,11 +94,10 @@ impl Site {
             );
             return Err(Wrong::at([key.to_owned()], text).into());
         }
-        let origin = Origin {
-            base: None,
-            has_placeholders: !is_earlier,
-        };
-        let checked = raw.check_as(origin).map_err(|error| match error {
+        if is_earlier {
+            raw.escape_braces();
+        }
+        let checked = raw.check(None).map_err(|error| match error {
             SiteError::Wrong(wrong) if named::is_moved(wrong.key()) => SiteError::Moved(wrong),
             error => error,
         });
@@ -277,15 +275,7 @@ impl RawSite {
     /// # Errors
     /// [`SiteError`] says which key is wrong, and what to write.
     pub fn check(self, base: Option<&Path>) -> Result<Site, SiteError> {
-        self.check_as(Origin {
-            base,
-            has_placeholders: true,
-        })
-    }
-
-    /// Checks the keys of a document by where it is from.
-    fn check_as(self, origin: Origin<'_>) -> Result<Site, SiteError> {
-        Ok(Site(Arc::new(check::site_rules(self, origin)?)))
+        Ok(Site(Arc::new(check::site_rules(self, base)?)))
     }
 }
 

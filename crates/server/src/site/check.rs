@@ -25,22 +25,13 @@ pub(super) use auth::check_user;
 pub(super) use fields::{MAX_VALUE, field_name, field_value};
 use paths::{candidates, methods, plain_prefix, prefix};
 
-/// Origin of a document.
-#[derive(Clone, Copy)]
-pub(super) struct Origin<'a> {
-    /// The configuration's folder for `[site]`, None for a host record; relative folders lie
-    /// below it.
-    pub(super) base: Option<&'a Path>,
-    /// Whether braces in values of fields are placeholders, not text.
-    pub(super) has_placeholders: bool,
-}
-
-/// Checks all keys.
-pub(super) fn site_rules(mut top: RawSite, origin: Origin<'_>) -> Checked<SiteRules> {
+/// Checks all keys. `base` is the configuration's folder for `[site]`, None for a host record;
+/// relative folders lie below it.
+pub(super) fn site_rules(mut top: RawSite, base: Option<&Path>) -> Checked<SiteRules> {
     let http = checked("http", top.http.take().as_deref(), top::plain_http)?;
     let http = http.unwrap_or_default();
     if let Some(name) = top.r#as.take() {
-        let alias = top::alias(&name, &top, origin).below("as")?;
+        let alias = top::alias(&name, &top, base).below("as")?;
         return Ok(SiteRules {
             http,
             alias: Some(alias),
@@ -53,13 +44,13 @@ pub(super) fn site_rules(mut top: RawSite, origin: Origin<'_>) -> Checked<SiteRu
     if top.methods.is_some() {
         return Err(Wrong::new("only items of `paths` have methods")).below("methods");
     }
-    let shared = shared_options(&top, origin)?;
+    let shared = shared_options(&top, base)?;
     // Paths share the users: 64 copies of 1,000 would take megabytes, and time to check.
     top.auth = None;
     let redirects = top.redirects.take();
     let moved = |raw: &_| top::moved(raw, shared.as_ref());
     let moved = checked("redirects", redirects.as_ref(), moved)?.unwrap_or_default();
-    let rules = rules(top, shared.as_ref(), !moved.is_empty(), origin)?;
+    let rules = rules(top, shared.as_ref(), !moved.is_empty(), base)?;
     let rules = SiteRules {
         rules: rules.into(),
         moved,
@@ -79,18 +70,18 @@ fn rules(
     mut top: RawSite,
     shared: Option<&Arc<RuleOptions>>,
     has_moved: bool,
-    origin: Origin<'_>,
+    base: Option<&Path>,
 ) -> Checked<Vec<Rule>> {
     let paths = top.paths.take().unwrap_or_default();
     at_most(MAX_PATHS, paths.len(), "paths").below("paths")?;
     let mut rules = Vec::with_capacity(paths.len() + 1);
     if top.has_action() || paths.is_empty() && !has_moved {
-        rules.push(top_rule(&top, shared, origin)?);
+        rules.push(top_rule(&top, shared, base)?);
     } else {
         top.refuse_rewrite()?;
     }
     for (index, raw) in paths.into_iter().enumerate() {
-        let rule = path_rule(raw.0, index, (&top, shared), origin);
+        let rule = path_rule(raw.0, index, (&top, shared), base);
         let is_taken = |rule: &Rule| rules.iter().any(|other: &Rule| is_same(rule, other));
         let rule = rule.and_then(|rule| match is_taken(&rule) {
             true => Err(Wrong::new(TWICE)).below("path"),
@@ -142,13 +133,13 @@ fn share_scripts(rules: &mut [Rule]) {
 }
 
 /// Checks the options of the top level, which all paths share.
-fn shared_options(raw: &RawSite, origin: Origin<'_>) -> Checked<Option<Arc<RuleOptions>>> {
-    let options = || options::rule_options(raw, (0, 0), origin).map(Arc::new);
+fn shared_options(raw: &RawSite, base: Option<&Path>) -> Checked<Option<Arc<RuleOptions>>> {
+    let options = || options::rule_options(raw, (0, 0), base).map(Arc::new);
     raw.has_options().then(options).transpose()
 }
 
-fn top_rule(raw: &RawSite, shared: Option<&Arc<RuleOptions>>, origin: Origin<'_>) -> Checked<Rule> {
-    let action = action(raw, origin.base)?;
+fn top_rule(raw: &RawSite, shared: Option<&Arc<RuleOptions>>, base: Option<&Path>) -> Checked<Rule> {
+    let action = action(raw, base)?;
     if raw.strip.is_some() {
         let text = "the top level has no prefix to strip; write it in `paths`";
         return Err(Wrong::new(text)).below("strip");
@@ -167,14 +158,14 @@ fn path_rule(
     raw: RawSite<IgnoredAny>,
     index: usize,
     (above, shared): (&RawSite, Option<&Arc<RuleOptions>>),
-    origin: Origin<'_>,
+    base: Option<&Path>,
 ) -> Checked<Rule> {
     if let Some(key) = raw.names().find(|name| TOP_KEYS.contains(name)) {
         return Err(Wrong::new(format!("only the top level has `{key}`"))).below(key);
     }
     let (prefix, is_exact) = prefix(raw.path.as_deref()).below("path")?;
     let methods = checked("methods", raw.methods.as_deref(), methods)?;
-    let action = action(&raw, origin.base)?;
+    let action = action(&raw, base)?;
     // Wrong keys are reported here only if they are the path's own: those above have been
     // checked.
     raw.refuse_options(&action)?;
@@ -185,7 +176,7 @@ fn path_rule(
     let has_options = raw.has_options();
     let has_users = raw.auth.is_some();
     let raw = if has_options { raw.or(above) } else { raw };
-    let own = has_options.then(|| options::rule_options(&raw, scopes, origin));
+    let own = has_options.then(|| options::rule_options(&raw, scopes, base));
     let mut own = own.transpose()?;
     if let (false, Some(own), Some(shared)) = (has_users, &mut own, shared) {
         own.auth.clone_from(&shared.auth);

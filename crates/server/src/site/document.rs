@@ -147,6 +147,13 @@ impl RawSite {
             false => self.format().0,
         }
     }
+
+    /// Doubles the braces in values of fields, which are text in documents of earlier formats.
+    pub(crate) fn escape_braces(&mut self) {
+        let paths = self.paths.iter_mut().flatten();
+        paths.for_each(|path| path.0.escape_own_braces());
+        self.escape_own_braces();
+    }
 }
 
 impl<I> RawSite<I> {
@@ -170,6 +177,14 @@ impl<I> RawSite<I> {
         ];
         let all = keys.chain(values.into_iter().flatten());
         all.max_by_key(|(format, _)| *format).unwrap_or((1, ""))
+    }
+
+    fn escape_own_braces(&mut self) {
+        for fields in [&mut self.request, &mut self.response].into_iter().flatten() {
+            for (_, value) in fields.0.set.0.iter_mut().chain(&mut fields.0.add.0) {
+                *value = value.replace('{', "{{").replace('}', "}}");
+            }
+        }
     }
 
     /// Returns whether a value of a field has braces.

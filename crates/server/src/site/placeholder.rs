@@ -33,17 +33,13 @@ pub(crate) struct Fill<'a> {
 impl FieldValue {
     /// Reads a value with placeholders, in which `{{` and `}}` stand for braces.
     pub(super) fn parse(text: &str) -> Checked<Self> {
-        let fixed = field_value(text)?;
-        if !text.contains(['{', '}']) {
-            return Ok(Self::Fixed(fixed));
-        }
         let mut is_filled = false;
         let plain = expand(text, |name| {
             is_filled = true;
             Fill::default().value(name)
         })?;
         match is_filled {
-            true => Ok(Self::Filled(text.into())),
+            true => field_value(text).map(|_| Self::Filled(text.into())),
             false => field_value(&plain).map(Self::Fixed),
         }
     }

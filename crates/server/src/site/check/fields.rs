@@ -12,15 +12,15 @@ use crate::site::reserved::{Reserved, folded, is_odd};
 use crate::site::upstream::UpstreamOptions;
 
 /// Checks `request`.
-pub(super) fn request_fields(raw: &RawFields, has_placeholders: bool) -> Checked<FieldOps> {
-    fields(raw, has_placeholders, |kind| {
+pub(super) fn request_fields(raw: &RawFields) -> Checked<FieldOps> {
+    fields(raw, |kind| {
         !matches!(kind, Reserved::Claim | Reserved::RequestId)
     })
 }
 
 /// Checks `response`. Fields about the client mean nothing in it.
-pub(super) fn response_fields(raw: &RawFields, has_placeholders: bool) -> Checked<FieldOps> {
-    fields(raw, has_placeholders, |kind| {
+pub(super) fn response_fields(raw: &RawFields) -> Checked<FieldOps> {
+    fields(raw, |kind| {
         !matches!(
             kind,
             Reserved::Forwarding | Reserved::Claim | Reserved::RequestId
@@ -28,11 +28,7 @@ pub(super) fn response_fields(raw: &RawFields, has_placeholders: bool) -> Checke
     })
 }
 
-fn fields(
-    raw: &RawFields,
-    has_placeholders: bool,
-    is_refused: fn(Reserved) -> bool,
-) -> Checked<FieldOps> {
+fn fields(raw: &RawFields, is_refused: fn(Reserved) -> bool) -> Checked<FieldOps> {
     let name = |text: &str| {
         let name = field_name(text)?;
         match Reserved::of(name.as_str()).filter(|kind| is_refused(*kind)) {
@@ -40,10 +36,7 @@ fn fields(
             None => Ok(name),
         }
     };
-    let value = |text: &str| match has_placeholders {
-        true => FieldValue::parse(text),
-        false => field_value(text).map(FieldValue::Fixed),
-    };
+    let value = FieldValue::parse;
     Ok(FieldOps {
         remove: each(&raw.remove, |text| name(text)).below("remove")?,
         set: pairs(&raw.set, "field", name, value).below("set")?.into(),

@@ -2,11 +2,11 @@
 
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::time::Duration;
 
 use http::HeaderValue;
 
-use super::Origin;
 use super::action::root_of;
 use super::auth::auth;
 use super::coding::{compress, index, precompressed};
@@ -22,22 +22,20 @@ use crate::site::value::Unit;
 pub(super) fn rule_options<I>(
     raw: &RawSite<I>,
     (rate_scope, in_flight_scope): (usize, usize),
-    origin: Origin<'_>,
+    base: Option<&Path>,
 ) -> Checked<RuleOptions> {
     let rates = checked("rate", raw.rate.as_deref(), rates)?.unwrap_or_default();
     let [rate_client, rate_burst, rate_host] = rates;
-    let fields = origin.has_placeholders;
-    let request = |raw: &_| request_fields(raw, fields);
-    let response = |raw: &_| response_fields(raw, fields);
-    let folder = |text: &str| root_of(text, origin.base);
+    let request = checked("request", raw.request.as_deref(), request_fields)?;
+    let response = checked("response", raw.response.as_deref(), response_fields)?;
+    let folder = |text: &str| root_of(text, base);
     let limit = |text: &str| measured(Unit::Bytes, text, ("0B", "1TiB"));
     let in_flight = |most| number(most, 1..=MAX_IN_FLIGHT);
     let codings = checked("precompressed", raw.precompressed.as_deref(), precompressed)?;
     let in_flight = checked("in_flight", raw.in_flight, in_flight)?;
     Ok(RuleOptions {
-        request_fields: checked("request", raw.request.as_deref(), request)?.unwrap_or_default(),
-        response_fields: checked("response", raw.response.as_deref(), response)?
-            .unwrap_or_default(),
+        request_fields: request.unwrap_or_default(),
+        response_fields: response.unwrap_or_default(),
         hsts: checked("hsts", raw.hsts.as_deref(), hsts)?,
         cache: checked("cache", raw.cache.as_ref(), cache)?.unwrap_or_default(),
         index: checked("index", raw.index.as_deref(), index)?.unwrap_or_default(),

@@ -1,11 +1,12 @@
 //! Checks keys of the top level that hold for the whole host: `as`, `http` and `redirects`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use sekisho_certs::HostName;
 
+use super::TWICE;
 use super::paths::plain_path;
-use super::{Origin, TWICE};
 use crate::site::document::{PairsOf, RawMoved, RawSite, TextOr};
 use crate::site::error::{Below, Checked, Wrong, at_most};
 use crate::site::redirect::{Redirect, Target};
@@ -13,8 +14,8 @@ use crate::site::rule::{Action, Rule, RuleOptions};
 use crate::site::rules::PlainHttp;
 
 /// Checks `as` of a site whose other keys, but `http`, are `rest`.
-pub(super) fn alias(name: &str, rest: &RawSite, origin: Origin<'_>) -> Checked<HostName> {
-    if origin.base.is_some() {
+pub(super) fn alias(name: &str, rest: &RawSite, base: Option<&Path>) -> Checked<HostName> {
+    if base.is_some() {
         return Err(Wrong::new(
             "hosts without a site of their own can't all be one host; write `as` in host records",
         ));
