@@ -68,7 +68,9 @@ pub(crate) struct Stream {
 impl Stream {
     /// Makes a stream. `rest` holds the bytes received after the ClientHello.
     pub(crate) fn new(socket: TcpStream, tls: ServerConnection, rest: Vec<u8>) -> Self {
-        Self::of(socket, Session::tls(tls), rest)
+        let mut tls = Box::new(tls);
+        tls.set_buffer_limit(Some(SEND_LIMIT));
+        Self::of(socket, Session::Tls(tls), rest)
     }
 
     /// Makes a stream of plain HTTP.

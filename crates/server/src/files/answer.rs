@@ -13,8 +13,7 @@ use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 
 use super::Asked;
 use super::conditional::{Validators, Verdict, evaluate, range_applies};
-use super::head::Head;
-use super::load::{LargeFile, SmallFile};
+use super::load::{Head, LargeFile, SmallFile};
 use super::permits::OpenPermit;
 use super::range::{Selection, select};
 use super::reads::FolderReads;

@@ -13,8 +13,7 @@ use sekisho_certs::metrics::{BusyCounter, Counter};
 use tokio::time::Instant;
 
 use super::Folder;
-use super::head::TEXTS;
-use super::load::{Identity, SmallFile};
+use super::load::{Identity, SmallFile, TEXTS};
 use super::path::FilePath;
 use crate::site::{Coding, Root, allocated};
 

@@ -1,7 +1,5 @@
 //! Sites that answer in another host's place: the key `as`.
 
-use std::sync::Arc;
-
 use http::StatusCode;
 use sekisho_certs::{Absence, HostName, HostRecord, Outcome, Served, clock};
 
@@ -29,54 +27,49 @@ pub(super) async fn follow(
     let permit = hosts.budget.admit(context.connection.prefix, deadline);
     let (outcome, _) = ask_plain(&hosts.lookup, &alias, permit, drop, deadline).await;
     let own = &asked.served.host().record;
-    match usable(own, outcome) {
-        Ok(served) => Ok(Target {
-            other: Some(asked.name(&context.connection).clone()),
-            lookup: asked.lookup,
-            alias: Some(Alias {
-                own: asked.served,
-                name_of_own: asked.name_of_lookup,
-                name: alias.clone(),
-            }),
-            name_of_lookup: NameOfLookup::Chosen(alias),
-            served,
-        }),
-        Err(why) => {
-            let name = asked.name(&context.connection);
-            let log_limits = &hosts.log_limits;
-            log_limits.alias_failed((name, &own.tenant), &alias, &why);
-            Err(Refused {
-                lookup: asked.lookup,
-                ..UNUSABLE
-            })
-        }
-    }
+    let why = match outcome {
+        Outcome::Found(served) => match refusal(own, &served) {
+            Some(why) => why.into(),
+            None => {
+                return Ok(Target {
+                    other: Some(asked.name(&context.connection).clone()),
+                    lookup: asked.lookup,
+                    alias: Some(Alias {
+                        own: asked.served,
+                        name_of_own: asked.name_of_lookup,
+                        name: alias.clone(),
+                    }),
+                    name_of_lookup: NameOfLookup::Chosen(alias),
+                    served,
+                });
+            }
+        },
+        Outcome::Absent(Absence::NoHost) => "no such host".into(),
+        Outcome::Absent(Absence::Disabled) => "disabled".into(),
+        Outcome::Absent(Absence::NoCredential) => "its record can't be served".into(),
+        Outcome::Failed(error) => format!("the lookup failed: {error}"),
+    };
+    let name = asked.name(&context.connection);
+    let tenant = &own.tenant;
+    hosts.log_limits.alias_failed(name, tenant, &alias, &why);
+    Err(Refused {
+        lookup: asked.lookup,
+        ..UNUSABLE
+    })
 }
 
-/// Returns the host that was found, unless its site can't answer for a host with the record
-/// `own`. Says why.
-fn usable(
-    own: &HostRecord,
-    outcome: Outcome<VirtualHost>,
-) -> Result<Arc<Served<VirtualHost>>, String> {
-    let served = match outcome {
-        Outcome::Found(served) => served,
-        Outcome::Absent(Absence::NoHost) => return Err("no such host".into()),
-        Outcome::Absent(Absence::Disabled) => return Err("disabled".into()),
-        Outcome::Absent(Absence::NoCredential) => return Err("its record can't be served".into()),
-        Outcome::Failed(error) => return Err(format!("the lookup failed: {error}")),
-    };
+/// Returns why a site can't answer for a host with the record `own`; none if it can.
+fn refusal(own: &HostRecord, served: &Served<VirtualHost>) -> Option<&'static str> {
     let record = &served.host().record;
-    let why = if record.tenant != own.tenant {
-        "another tenant"
+    if record.tenant != own.tenant {
+        Some("another tenant")
     } else if record.tls != own.tls {
-        "another TLS policy"
+        Some("another TLS policy")
     } else if served.value().site().alias().is_some() {
-        "answers as another host itself"
+        Some("answers as another host itself")
     } else {
-        return Ok(served);
-    };
-    Err(why.into())
+        None
+    }
 }
 
 const UNUSABLE: Refused = Refused::new(

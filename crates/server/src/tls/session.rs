@@ -1,8 +1,8 @@
 //! What lies between the socket and plaintext: a TLS session, or nothing over plain HTTP.
 
-use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 
+use bytes::{Buf as _, BytesMut};
 use rustls::server::ServerConnection;
 
 use super::{Broken, PLAINTEXT_LIMIT, SEND_LIMIT};
@@ -15,13 +15,6 @@ pub(super) enum Session {
 }
 
 impl Session {
-    /// Makes the session of a TLS connection.
-    pub(super) fn tls(tls: ServerConnection) -> Self {
-        let mut tls = Box::new(tls);
-        tls.set_buffer_limit(Some(SEND_LIMIT));
-        Self::Tls(tls)
-    }
-
     /// Takes bytes of the socket. TLS takes them until it holds [`PLAINTEXT_LIMIT`] of
     /// plaintext, and the rest goes to the stash. Without TLS one read is the bound: the
     /// next one comes once these bytes are consumed.
@@ -29,7 +22,7 @@ impl Session {
         match self {
             Self::Tls(tls) => decrypt(tls, bytes, stash),
             Self::Clear(clear) => {
-                clear.received.extend(bytes);
+                clear.received.extend_from_slice(bytes);
                 Ok(())
             }
         }
@@ -42,10 +35,10 @@ impl Session {
     pub(super) fn fill_buf(&mut self) -> io::Result<&[u8]> {
         match self {
             Self::Tls(tls) => tls.reader().into_first_chunk(),
-            Self::Clear(clear) => match clear.received.as_slices().0 {
-                [] => Err(io::ErrorKind::WouldBlock.into()),
-                chunk => Ok(chunk),
-            },
+            Self::Clear(clear) if clear.received.is_empty() => {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+            Self::Clear(clear) => Ok(&clear.received),
         }
     }
 
@@ -110,9 +103,9 @@ impl Write for Session {
 #[derive(Default)]
 pub(super) struct Clear {
     /// Bytes of one read that hyper has not taken yet.
-    received: VecDeque<u8>,
+    received: BytesMut,
     /// Bytes that the socket has not taken yet, at most [`SEND_LIMIT`].
-    queued: VecDeque<u8>,
+    queued: BytesMut,
 }
 
 impl Clear {
@@ -121,27 +114,23 @@ impl Clear {
         let before = self.queued.len();
         for buf in bufs {
             let room = SEND_LIMIT - self.queued.len();
-            self.queued.extend(&buf[..buf.len().min(room)]);
+            self.queued.extend_from_slice(&buf[..buf.len().min(room)]);
         }
         self.queued.len() - before
     }
 
     fn write_to(&mut self, wire: &mut dyn Write) -> io::Result<usize> {
-        let (first, second) = self.queued.as_slices();
-        let bufs = [IoSlice::new(first), IoSlice::new(second)];
-        let filled = if second.is_empty() { 1 } else { 2 };
-        let written = wire.write_vectored(&bufs[..filled])?;
+        let written = wire.write_vectored(&[IoSlice::new(&self.queued)])?;
         remove(&mut self.queued, written);
         Ok(written)
     }
 }
 
 /// Removes the first `n` bytes, and the memory if none is left.
-fn remove(bytes: &mut VecDeque<u8>, n: usize) {
-    if n == bytes.len() {
-        *bytes = VecDeque::new();
-    } else {
-        bytes.drain(..n);
+fn remove(bytes: &mut BytesMut, n: usize) {
+    bytes.advance(n);
+    if bytes.is_empty() {
+        *bytes = BytesMut::new();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use http::header::{CONTENT_LENGTH, ETAG, LAST_MODIFIED};
 
-use super::super::head::TEXTS;
+use super::super::load::TEXTS;
 use super::*;
 use crate::site::allocated;
 

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use super::Gates;
 use crate::connection::request::RequestContext;
 use crate::limits::budget::Prefix;
-use crate::limits::in_flight::{RequestGate, RequestPermit};
+use crate::limits::in_flight::RequestPermit;
 use crate::limits::network::Networks;
 use crate::limits::rates::{Rates, Scope};
 use crate::observe::metrics::{Metrics, RequestRefusal};
@@ -63,7 +63,15 @@ pub(super) async fn admit<'r>(
         if options.client_certificate && !has_certificate {
             return Err(Refused::of(RequestRefusal::Certificate));
         }
-        admitted.in_flight = enter(context, &gates.in_flight, options)?;
+        if let Some(most) = options.in_flight {
+            let scope = Scope {
+                pattern: context.pattern,
+                rule: options.in_flight_scope,
+            };
+            let permit = gates.in_flight.enter(scope, context.client.into(), most);
+            let refused = || Refused::until(RequestRefusal::InFlight, IN_FLIGHT_PAUSE);
+            admitted.in_flight = Some(Arc::new(permit.ok_or_else(refused)?));
+        }
         keep_rates(context, &gates.rates, options)?;
         if let Some(auth) = &options.auth {
             admitted.user = Some(gates.passwords.admit(context, auth, fields).await?);
@@ -77,24 +85,6 @@ pub(super) async fn admit<'r>(
         return Err(Refused::of(RequestRefusal::Body));
     }
     Ok(admitted)
-}
-
-/// Takes a permit of the requests in flight, if they are bounded.
-fn enter(
-    context: &RequestContext<'_>,
-    gate: &RequestGate,
-    options: &RuleOptions,
-) -> Result<Option<Arc<RequestPermit>>, Refused> {
-    let Some(most) = options.in_flight else {
-        return Ok(None);
-    };
-    let scope = Scope {
-        pattern: context.pattern,
-        rule: options.in_flight_scope,
-    };
-    let permit = gate.enter(scope, context.client.into(), most);
-    let refused = || Refused::until(RequestRefusal::InFlight, IN_FLIGHT_PAUSE);
-    permit.map(Arc::new).map(Some).ok_or_else(refused)
 }
 
 fn keep_rates(
