@@ -14,7 +14,7 @@ use super::error::{SiteError, Wrong};
 use super::redirect::REST;
 use super::template::TENANT;
 use super::{MAX_DOCUMENT, MAX_EARLIER};
-pub(crate) use forms::{BoolOr, Pairs, PairsOf, Table, TextOr, TextOrNumber};
+pub(crate) use forms::{BoolOr, Pairs, Table, TextOr, TextOrNumber};
 pub(crate) use upstream::{
     RawCheck, RawCookie, RawFastCgi, RawServer, RawTimeouts, RawTls, RawUpstream,
 };
@@ -73,7 +73,7 @@ rule_keys! {
         strip: Option<bool>,
         add: Option<String>,
         r#try: Option<Vec<String>>,
-        redirects: Option<PairsOf<TextOr<RawMoved>>>,
+        redirects: Option<Pairs>,
         http: Option<String>,
         r#as: Option<String>,
     }
@@ -223,14 +223,6 @@ pub(crate) struct RawHsts {
     pub(crate) max_age: Option<i64>,
     pub(crate) subdomains: bool,
     pub(crate) preload: bool,
-}
-
-/// Keys of an item of `redirects`, where it is more than a target.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RawMoved {
-    pub(crate) to: Option<String>,
-    pub(crate) status: Option<i64>,
 }
 
 /// Keys of `compress`.

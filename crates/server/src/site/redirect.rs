@@ -15,16 +15,10 @@ use crate::site::body::{Body, NOSNIFF, plain};
 /// Redirect of each request of a rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Redirect {
-    target: Target,
-    status: StatusCode,
-}
-
-/// Place that clients are sent to.
-#[derive(Clone, Debug)]
-pub(super) struct Target {
     /// URL, or a path with a slash first; without `{rest}`.
-    text: Template,
+    target: Template,
     tail: Tail,
+    status: StatusCode,
 }
 
 /// Part of a request that is appended to the target.
@@ -41,15 +35,35 @@ enum Tail {
 impl Redirect {
     /// Checks target and status.
     pub(super) fn parse(target: &str, status: Option<i64>) -> Checked<Self> {
-        let target = Target::parse(target).below("redirect");
-        target.and_then(|target| Self::new(target, status))
+        let (target, tail) = parse_target(target).below("redirect")?;
+        let status = checked("status", status, redirect_status)?;
+        Ok(Self {
+            target,
+            tail,
+            status: status.unwrap_or(StatusCode::PERMANENT_REDIRECT),
+        })
     }
 
-    /// Checks the status.
-    pub(super) fn new(target: Target, status: Option<i64>) -> Checked<Self> {
-        let status = checked("status", status, redirect_status)?;
-        let status = status.unwrap_or(StatusCode::PERMANENT_REDIRECT);
-        Ok(Self { target, status })
+    /// Checks an absolute URL, or a path of the same host.
+    pub(super) fn parse_moved(text: &str) -> Checked<Self> {
+        let parsed = if SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
+            parse_url(text)
+        } else if !text.starts_with('/') || text.starts_with("//") || text.contains('\\') {
+            // A browser would take `//b` and `/\b` for the host `b`.
+            Err(format!(
+                "{text:?} is no absolute http or https URL and no path; write \
+                 \"https://www.example.com/new\" or \"/new\""
+            ))
+        } else {
+            let target = encoded(text).and_then(|text| Template::parse(text, &[HOST]));
+            target.map(|target| (target, Tail::None))
+        };
+        let (target, tail) = parsed.map_err(Wrong::new)?;
+        Ok(Self {
+            target,
+            tail,
+            status: StatusCode::PERMANENT_REDIRECT,
+        })
     }
 
     /// Answers a request of `host` for `uri`, whose `path` a rule with this prefix matched.
@@ -59,8 +73,8 @@ impl Redirect {
         uri: &Uri,
         (path, prefix): (&SitePath<'_>, &str),
     ) -> Response<Body> {
-        let target = self.target.text.fill(host.as_str());
-        match self.target.tail {
+        let target = self.target.fill(host.as_str());
+        match self.tail {
             Tail::None => redirect_to(self.status, &target),
             Tail::PathAndQuery => {
                 let path = path_of(uri.path_and_query());
@@ -78,51 +92,7 @@ impl Redirect {
 
     /// Returns the bytes on the heap.
     pub(crate) fn weight(&self) -> usize {
-        self.target.text.weight()
-    }
-}
-
-impl Target {
-    /// Checks an absolute URL, at the end of whose path `{rest}` may stand.
-    fn parse(text: &str) -> Checked<Self> {
-        let before = text.strip_suffix(REST);
-        let url = before.unwrap_or(text);
-        if url.contains(REST) {
-            return Err(Wrong::new(REST_PLACE));
-        }
-        let (text, tail) = parse_url(url).map_err(Wrong::new)?;
-        if before.is_none() {
-            return Ok(Self { text, tail });
-        }
-        if url.contains(['?', '#']) {
-            return Err(Wrong::new(REST_PLACE));
-        }
-        if url.ends_with('/') {
-            let text = "{rest} begins with a slash; leave out the one before it";
-            return Err(Wrong::new(text));
-        }
-        let tail = Tail::Rest;
-        Ok(Self { text, tail })
-    }
-
-    /// Checks an absolute URL, or a path of the same host.
-    pub(super) fn parse_moved(text: &str) -> Checked<Self> {
-        if SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
-            let (text, tail) = parse_url(text).map_err(Wrong::new)?;
-            return Ok(Self { text, tail });
-        }
-        // A browser would take `//b` and `/\b` for the host `b`.
-        if !text.starts_with('/') || text.starts_with("//") || text.contains('\\') {
-            return Err(Wrong::new(format!(
-                "{text:?} is no absolute http or https URL and no path; write \
-                 \"https://www.example.com/new\" or \"/new\""
-            )));
-        }
-        let template = encoded(text).and_then(|text| Template::parse(text, &[HOST]));
-        Ok(Self {
-            text: template.map_err(Wrong::new)?,
-            tail: Tail::None,
-        })
+        self.target.weight()
     }
 }
 
@@ -181,6 +151,21 @@ fn redirect_status(status: i64) -> Checked<StatusCode> {
             "{status} does not redirect; write 301, 302, 303, 307 or 308"
         ))),
     }
+}
+
+/// Checks an absolute URL, at the end of whose path `{rest}` may stand.
+fn parse_target(text: &str) -> Checked<(Template, Tail)> {
+    let before = text.strip_suffix(REST);
+    let url = before.unwrap_or(text);
+    if url.contains(REST) || before.is_some() && url.contains(['?', '#']) {
+        return Err(Wrong::new(REST_PLACE));
+    }
+    let (target, tail) = parse_url(url).map_err(Wrong::new)?;
+    if before.is_some() && url.ends_with('/') {
+        let text = "{rest} begins with a slash; leave out the one before it";
+        return Err(Wrong::new(text));
+    }
+    Ok((target, before.map_or(tail, |_| Tail::Rest)))
 }
 
 /// Checks an absolute URL. Returns it, and what it keeps of a request.

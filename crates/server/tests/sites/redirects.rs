@@ -13,15 +13,15 @@ async fn a_table_leads_single_paths_elsewhere() {
         "root": "FOLDER", "hsts": {"max_age": 5},
         "redirects": {
             "/old": "/new",
-            "/old/": {"to": "/new/?from=old", "status": 301},
-            "/see": {"to": "https://b.example/x", "status": 303},
+            "/old/": "/new/?from=old",
             "/all": "https://b.example",
             "/ä": "/%C3%B6",
-            "/": {"to": "/home.html", "status": 302},
+            "/": "/home.html",
             "/host": "https://www.{host}/x"
         },
         "paths": [
             {"path": "/old", "root": "FOLDER"},
+            {"path": "= /see", "redirect": "https://b.example/x", "status": 303},
             {"path": "/blog", "redirect": "https://b.example/a{rest}", "status": 301}
         ]
     }"#;
@@ -33,11 +33,11 @@ async fn a_table_leads_single_paths_elsewhere() {
             ("/old", 308, "/new"),
             ("/old?q=1", 308, "/new"),
             ("/%6Fld", 308, "/new"),
-            ("/old/", 301, "/new/?from=old"),
+            ("/old/", 308, "/new/?from=old"),
             ("/see", 303, "https://b.example/x"),
             ("/all?q=1", 308, "https://b.example/all?q=1"),
             ("/%C3%A4", 308, "/%C3%B6"),
-            ("/", 302, "/home.html"),
+            ("/", 308, "/home.html"),
             ("/host", 308, "https://www.a.example/x"),
             ("/blog/19/x?p=1", 301, "https://b.example/a/19/x?p=1"),
             ("/blog", 301, "https://b.example/a"),

@@ -7,9 +7,9 @@ use sekisho_certs::HostName;
 
 use super::TWICE;
 use super::paths::plain_path;
-use crate::site::document::{PairsOf, RawMoved, RawSite, TextOr};
+use crate::site::document::{Pairs, RawSite};
 use crate::site::error::{Below, Checked, Wrong, at_most};
-use crate::site::redirect::{Redirect, Target};
+use crate::site::redirect::Redirect;
 use crate::site::rule::{Action, Rule, RuleOptions};
 use crate::site::rules::PlainHttp;
 
@@ -41,12 +41,9 @@ pub(super) fn plain_http(text: &str) -> Checked<PlainHttp> {
 
 /// Checks `redirects`, and orders them by path. Each is a rule with the options of the top
 /// level.
-pub(super) fn moved(
-    raw: &PairsOf<TextOr<RawMoved>>,
-    shared: Option<&Arc<RuleOptions>>,
-) -> Checked<Box<[Rule]>> {
+pub(super) fn moved(raw: &Pairs, shared: Option<&Arc<RuleOptions>>) -> Checked<Box<[Rule]>> {
     at_most(MAX_REDIRECTS, raw.0.len(), "redirects")?;
-    let rule = |(path, to): &(String, TextOr<RawMoved>)| {
+    let rule = |(path, to): &(String, String)| {
         let checked = moved_rule(path, to, shared);
         checked.below(&path.escape_debug().to_string())
     };
@@ -62,29 +59,15 @@ pub(super) fn moved(
     }
 }
 
-fn moved_rule(
-    path: &str,
-    to: &TextOr<RawMoved>,
-    shared: Option<&Arc<RuleOptions>>,
-) -> Checked<Rule> {
-    let target = |target: &str| match target == path {
-        true => Err(Wrong::new("leads to itself")),
-        false => Target::parse_moved(target),
-    };
-    let prefix = plain_path(path)?;
-    let redirect = match to {
-        TextOr::Text(text) => Redirect::new(target(text)?, None)?,
-        TextOr::Table(raw) => {
-            let missing = || Wrong::new("is missing; write a URL, or a path such as \"/new\"");
-            let text = raw.to.as_deref().ok_or_else(missing);
-            Redirect::new(text.and_then(target).below("to")?, raw.status)?
-        }
-    };
+fn moved_rule(path: &str, to: &str, shared: Option<&Arc<RuleOptions>>) -> Checked<Rule> {
+    if to == path {
+        return Err(Wrong::new("leads to itself"));
+    }
     Ok(Rule {
-        prefix,
+        prefix: plain_path(path)?,
         is_exact: true,
         methods: None,
-        action: Action::Redirect(redirect),
+        action: Action::Redirect(Redirect::parse_moved(to)?),
         options: shared.cloned(),
     })
 }

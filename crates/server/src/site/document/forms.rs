@@ -119,39 +119,36 @@ pub(crate) enum TextOrNumber {
     Number(i64),
 }
 
-/// Table of values under any keys, in the order of the document. A map would
+/// Table of texts under any keys, in the order of the document. A map would
 /// drop a key that stands twice.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PairsOf<V>(pub(crate) Vec<(String, V)>);
+pub(crate) struct Pairs(pub(crate) Vec<(String, String)>);
 
-/// Table of texts under any keys.
-pub(crate) type Pairs = PairsOf<String>;
-
-impl<'de, V: Deserialize<'de>> Deserialize<'de> for PairsOf<V> {
+impl<'de> Deserialize<'de> for Pairs {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         // By its own, a deserializer would repeat a text of a wrong type.
-        from.deserialize_any(PairsOfMap(PhantomData))
+        from.deserialize_any(PairsOfMap)
     }
 }
 
-struct PairsOfMap<V>(PhantomData<V>);
+struct PairsOfMap;
 
-impl<'de, V: Deserialize<'de>> Visitor<'de> for PairsOfMap<V> {
-    type Value = PairsOf<V>;
+impl<'de> Visitor<'de> for PairsOfMap {
+    type Value = Pairs;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map")
     }
 
-    fn visit_str<E: Error>(self, _: &str) -> Result<PairsOf<V>, E> {
+    fn visit_str<E: Error>(self, _: &str) -> Result<Pairs, E> {
         Err(E::invalid_type(A_TEXT, &self))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PairsOf<V>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
         let mut pairs = Vec::new();
         while let Some(pair) = map.next_entry()? {
             pairs.push(pair);
         }
-        Ok(PairsOf(pairs))
+        Ok(Pairs(pairs))
     }
 }
