@@ -4,7 +4,6 @@ mod answer;
 mod cache;
 mod coded;
 mod conditional;
-mod index;
 mod kind;
 mod load;
 mod mounts;

@@ -55,8 +55,9 @@ impl ClientCaArgs {
         let tls = &mut record.tls;
         if let Some(ca) = chosen {
             tls.client_ca.clone_from(ca);
-            tls.client_optional = self.client_ca_optional;
-        } else if self.client_ca_optional {
+            tls.client_optional = false;
+        }
+        if self.client_ca_optional {
             let why = "the host has no client CA; give one with --client-ca";
             ensure!(tls.client_ca.is_some(), "--client-ca-optional: {why}");
             tls.client_optional = true;

@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use sekisho_certs::{HostRecord, Site, Tenant};
 use sekisho_server::site::{self, MAX_DOCUMENT, SiteDocument, SiteError};
 use serde_json::{Value, json};
@@ -233,14 +233,10 @@ pub(super) fn check_record(
         .filter(|_| !before.is_some_and(is_known));
     // A stored document that can't be read stays as it is.
     let site = changed.and_then(|stored| site::Site::parse(stored, &record.tenant).ok());
-    let Some(site) = site else {
-        return Ok(());
-    };
-    if let Some(alias) = site.alias()
-        && record.pattern.as_str() == alias.as_str()
-    {
-        bail!("as: {alias} is this host itself");
-    }
+    let Some(site) = site else { return Ok(()) };
+    let own = record.pattern.as_str();
+    let is_own = site.alias().is_some_and(|alias| alias.as_str() == own);
+    ensure!(!is_own, "as: {own} is this host itself");
     refuse(&site, config, Some(&record.tenant))
 }
 

@@ -179,11 +179,7 @@ impl Entry {
     pub(crate) fn identity(&self) -> Option<Identity> {
         match &self.what {
             What::File(file) => file.identity,
-            What::Directory
-            | What::Missing
-            | What::Large
-            | What::Script
-            | What::Compressed(_) => None,
+            _ => None,
         }
     }
 

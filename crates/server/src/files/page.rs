@@ -31,11 +31,7 @@ impl Files {
                 What::File(file) => {
                     answer::page(error, is_head, &file.head, || file.body.clone().into())
                 }
-                What::Directory
-                | What::Missing
-                | What::Large
-                | What::Script
-                | What::Compressed(_) => error,
+                _ => error,
             },
             Found::Large { file, .. } => {
                 let Some(permit) = self.0.open.try_permit(open) else {

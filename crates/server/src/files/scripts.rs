@@ -19,7 +19,7 @@ pub(crate) struct ScriptPath {
 
 impl ScriptPath {
     /// Returns the path of a script without a rest behind it.
-    pub(super) fn of_file(path: &FilePath<'_>) -> Self {
+    fn of_file(path: &FilePath<'_>) -> Self {
         Self {
             file: path.as_str().into(),
             info: Box::default(),
@@ -123,8 +123,39 @@ impl Files {
         self.file(folder, asked, path, open).await.map(Err)
     }
 
+    /// Finds the first of the rule's `index` that a folder has: its script, or the answer
+    /// with its file. Each name has an entry of its own in the cache: sites that share a root
+    /// may have other names.
+    async fn serve_index(
+        &self,
+        folder: Folder<'_>,
+        asked: &Asked<'_>,
+        path: &FilePath<'_>,
+        scripts: Option<&Scripts>,
+        open: Opener<'_>,
+    ) -> Result<Result<ScriptPath, Response<Body>>, NoFile> {
+        for name in asked.index() {
+            let path = format!("/{}{name}", path.as_str());
+            let Ok(path) = FilePath::of_decoded(&path) else {
+                continue;
+            };
+            if scripts.is_some_and(|scripts| scripts.contain(path.as_str())) {
+                match self.is_script(folder, &path).await {
+                    Ok(true) => return Ok(Ok(ScriptPath::of_file(&path))),
+                    Ok(false) => continue,
+                    Err(status) => return Ok(Err(plain(status))),
+                }
+            }
+            match self.file(folder, asked, &path, open).await {
+                Ok(response) => return Ok(Err(response)),
+                Err(NoFile::Directory | NoFile::Missing) => {}
+            }
+        }
+        Err(NoFile::Missing)
+    }
+
     /// Answers with the file of a path, if the method reads.
-    pub(super) async fn file(
+    async fn file(
         &self,
         folder: Folder<'_>,
         asked: &Asked<'_>,
@@ -176,7 +207,7 @@ impl Files {
     }
 
     /// Returns whether a path is a regular file.
-    pub(super) async fn is_script(
+    async fn is_script(
         &self,
         folder: Folder<'_>,
         path: &FilePath<'_>,

@@ -43,25 +43,19 @@ impl StillServed {
             None => (context.name_of_lookup, context.served),
         };
         let name = match name {
-            NameOfLookup::Asked => Some(context.host.clone()),
-            NameOfLookup::Chosen(name) => Some(name.clone()),
+            NameOfLookup::Asked => Some(context.host),
+            NameOfLookup::Chosen(name) => Some(name),
             NameOfLookup::None => None,
         };
-        let asked = name.map(|name| Looked {
-            name,
+        let looked = |name: &HostName, served, is_plain| Looked {
+            name: name.clone(),
             served: Arc::clone(served),
-            is_plain: context.is_plain(),
-        });
-        let alias = context.alias.map(|alias| {
-            Box::new(Looked {
-                name: alias.name.clone(),
-                served: Arc::clone(context.served),
-                is_plain: true,
-            })
-        });
-        if asked.is_none() && alias.is_none() {
-            return None;
-        }
+            is_plain,
+        };
+        let asked = name.map(|name| looked(name, served, context.is_plain()));
+        let alias = context.alias;
+        let alias = alias.map(|alias| Box::new(looked(&alias.name, context.served, true)));
+        asked.as_ref().or(alias.as_deref())?;
         let upstreams = Arc::clone(&worker.upstreams);
         let look = upstreams.host_look;
         // Exchanges that began at once don't look at once.
