@@ -1,10 +1,10 @@
 //! Table of the rows with local stores.
 
 use super::browsers::{IDLE_H2, LOADED, PQ};
+use super::codings::{COMPRESS, COMPRESS_PROXIED, PRECOMPRESSED};
 use super::rows::{Asked, Case, Content, Goal, Hosts, Loaded, Measure, Row, Scale, Setup, figure};
 use super::scripts::{HOOK, HOOK_CACHED, HOOK_MEMORY, HOOK_STATE, HOOK_STUCK};
 use super::sekisho::Store;
-use super::codings::{COMPRESS, COMPRESS_PROXIED, PRECOMPRESSED};
 use super::sites::{
     AUTH, DOWNLOAD, FORK, H2_100, PHP, PROXIED_TENANTS, PROXY_10, PROXY_100, PROXY_COLD, WEBSOCKET,
 };
