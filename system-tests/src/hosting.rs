@@ -189,7 +189,7 @@ pub(crate) struct Client {
     tls: TlsConnector,
     pub(crate) server: SocketAddr,
     /// Address of plain HTTP.
-    plain: SocketAddr,
+    pub(crate) plain: SocketAddr,
 }
 
 impl Client {

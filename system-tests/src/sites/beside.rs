@@ -3,21 +3,26 @@
 
 mod files;
 mod nginx;
+mod proxy;
+mod rules;
 
 use std::fs;
 use std::io::Read as _;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use flate2::read::GzDecoder;
-use http::Request;
 use http::header::{CONTENT_ENCODING, HOST};
-use http_body_util::{BodyExt, Empty};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use sekisho_testkit::services::free_ports;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use crate::hosting::{Client, Host, Hosting};
@@ -26,19 +31,46 @@ use nginx::Nginx;
 /// Row of the table, with the requests that show it.
 struct Row {
     number: u8,
-    /// Text of nginx's `server` block, in which `FOLDER` stands for the folder of files.
+    /// Text of nginx's `server` block, with the words of [`Places`].
     nginx: &'static str,
     /// The site, likewise.
     site: &'static str,
     /// Requests of which the bodies are compared, too.
     asked: &'static [Asked],
+    /// Requests of which only status and fields are compared.
+    moved: &'static [Asked],
     /// Requests whose answers have bodies in words of their own, such as errors.
     refused: &'static [Asked],
     /// Fields that both answers have with the same value, or that both lack.
     fields: &'static [&'static str],
+    /// The requests come over plain HTTP.
+    is_plain: bool,
 }
 
-/// Method and path of a request, and its fields beside the host.
+/// What words of the rows stand for.
+struct Places {
+    /// `FOLDER`: folder of files.
+    folder: String,
+    /// `UPSTREAM`: port of a server of nginx that tells what it was asked.
+    upstream: u16,
+    /// `SILENT`: port where nobody answers.
+    silent: TcpListener,
+    /// `DEAD`: port where nobody listens.
+    dead: u16,
+}
+
+impl Places {
+    fn fill(&self, text: &str) -> Result<String> {
+        let silent = self.silent.local_addr()?.port();
+        let text = text.replace("FOLDER", &self.folder);
+        let text = text.replace("UPSTREAM", &self.upstream.to_string());
+        let text = text.replace("SILENT", &silent.to_string());
+        Ok(text.replace("DEAD", &self.dead.to_string()))
+    }
+}
+
+/// Method and path of a request, and its fields beside the host. [`LENGTH`] is no field: it
+/// says how long the body is.
 type Asked = (
     &'static str,
     &'static str,
@@ -60,8 +92,10 @@ impl Row {
         nginx: "",
         site: "",
         asked: &[],
+        moved: &[],
         refused: &[],
         fields: &["content-type", "content-length", "location"],
+        is_plain: false,
     };
 
     fn host(&self) -> String {
@@ -71,13 +105,20 @@ impl Row {
 
 /// Asks both servers; returns what to say.
 pub(super) async fn run(binary: &Path) -> Result<String> {
-    let hosting = Hosting::new(binary).await?;
-    let folder = hosting.pages();
-    files::write(&folder)?;
-    let rows: Vec<&Row> = files::ROWS.iter().collect();
-    let text = folder.display().to_string();
+    let mut hosting = Hosting::new(binary).await?;
+    hosting.plain = true;
+    files::write(&hosting.pages())?;
+    let [upstream, dead] = free_ports();
+    let places = Places {
+        folder: hosting.pages().display().to_string(),
+        upstream,
+        silent: TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?,
+        dead,
+    };
+    let rows = files::ROWS.iter().chain(rules::ROWS).chain(proxy::ROWS);
+    let rows: Vec<&Row> = rows.collect();
     let hosts = rows.iter().map(|row| {
-        let site = row.site.replace("FOLDER", &text);
+        let site = places.fill(row.site)?;
         Ok(Host {
             name: row.host(),
             tenant: "beside".to_owned(),
@@ -86,14 +127,15 @@ pub(super) async fn run(binary: &Path) -> Result<String> {
         })
     });
     hosting.put(&hosts.collect::<Result<Vec<_>>>()?).await?;
-    let nginx = Nginx::start(&hosting, &rows).await?;
+    let nginx = Nginx::start(&hosting, &rows, &places).await?;
     let server = hosting.serve("workers = 1").await?;
     let ours = hosting.client(&server, "http/1.1")?;
     let mut theirs = ours.clone();
     theirs.server = nginx.address;
+    theirs.plain = nginx.plain;
     let mut requests = 0;
     for row in &rows {
-        for asked in row.asked.iter().chain(row.refused) {
+        for asked in row.asked.iter().chain(row.moved).chain(row.refused) {
             let told = ask(&ours, row, asked).await?;
             let wanted = ask(&theirs, row, asked).await?;
             let number = row.number;
@@ -112,21 +154,17 @@ pub(super) async fn run(binary: &Path) -> Result<String> {
     ))
 }
 
-/// Sends a request over a connection of its own.
+/// Asks a server over a connection of its own.
 async fn ask(client: &Client, row: &Row, asked: &Asked) -> Result<Told> {
-    let (method, path, fields) = *asked;
-    let host = row.host();
     let exchange = async {
-        let stream = client.connect(Ipv4Addr::LOCALHOST, &host).await?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        let mut request = Request::builder().method(method).uri(path);
-        request = request.header(HOST, &host);
-        for (name, value) in fields {
-            request = request.header(*name, *value);
-        }
-        let request = request.body(Empty::<Bytes>::new())?;
-        let (head, body) = sender.send_request(request).await?.into_parts();
+        let response = if row.is_plain {
+            let stream = client.connect_plain(Ipv4Addr::LOCALHOST).await?;
+            send(stream, row, asked).await?
+        } else {
+            let stream = client.connect(Ipv4Addr::LOCALHOST, &row.host()).await?;
+            send(stream, row, asked).await?
+        };
+        let (head, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
         let value = |name: &&str| {
             let values = head.headers.get_all(*name).iter();
@@ -141,12 +179,35 @@ async fn ask(client: &Client, row: &Row, asked: &Asked) -> Result<Told> {
         })
     };
     let told = timeout(DEADLINE, exchange).await.context("it hangs")?;
-    let mut told = told.with_context(|| format!("row {}, {path}", row.number))?;
-    if row.refused.contains(asked) {
+    let mut told = told.with_context(|| format!("row {}, {}", row.number, asked.1))?;
+    if !row.asked.contains(asked) {
         told.body.clear();
+    }
+    if row.refused.contains(asked) {
         told.fields.clear();
     }
     Ok(told)
+}
+
+/// Sends a request over a new connection.
+async fn send(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    row: &Row,
+    (method, path, fields): &Asked,
+) -> Result<Response<Incoming>> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    let request = Request::builder().method(*method).uri(*path);
+    let mut request = request.header(HOST, row.host());
+    let mut body = Vec::new();
+    for (name, value) in *fields {
+        match *name {
+            LENGTH => body = vec![b'x'; value.parse()?],
+            name => request = request.header(name, *value),
+        }
+    }
+    let request = request.body(Full::new(Bytes::from(body)))?;
+    Ok(sender.send_request(request).await?)
 }
 
 fn gunzip(coded: &[u8]) -> Result<Vec<u8>> {
@@ -164,4 +225,5 @@ fn write_old(path: &Path, content: &[u8]) -> Result<()> {
     Ok(file.set_modified(then)?)
 }
 
+const LENGTH: &str = "LENGTH";
 const DEADLINE: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! Rows of files: index, error pages and compression.
+//! Rows of files: index, error pages and compression; and the files of all rows.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -96,6 +96,11 @@ pub(super) fn write(folder: &Path) -> Result<()> {
         ("text.html", &*text),
         ("style.css", &*text),
         ("note.txt", &*text),
+        ("more/docs/page.html", "of docs"),
+        ("form/page.html", "a form"),
+        ("only/page.html", "to read"),
+        ("in/page.html", "for some"),
+        ("out/page.html", "for others"),
     ] {
         write_old(&folder.join(name), content.as_bytes())?;
     }

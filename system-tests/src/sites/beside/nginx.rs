@@ -12,17 +12,19 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
-use super::Row;
+use super::{Places, Row};
 use crate::hosting::Hosting;
 
 /// Process of nginx; it ends when this is dropped.
 pub(super) struct Nginx {
     pub(super) address: SocketAddr,
+    /// Address of plain HTTP.
+    pub(super) plain: SocketAddr,
     _child: Child,
 }
 
 impl Nginx {
-    pub(super) async fn start(hosting: &Hosting, rows: &[&Row]) -> Result<Self> {
+    pub(super) async fn start(hosting: &Hosting, rows: &[&Row], places: &Places) -> Result<Self> {
         let folder = hosting.folder().join("nginx");
         fs::create_dir_all(&folder)?;
         let hosts: Vec<String> = rows.iter().map(|row| row.host()).collect();
@@ -30,10 +32,10 @@ impl Nginx {
         let pair = hosting.ca.issue(&names, Key::P256);
         fs::write(folder.join("chain.pem"), pair.chain_pem())?;
         fs::write(folder.join("key.pem"), pair.key_pem())?;
-        let [port] = free_ports();
-        let blocks: String = rows.iter().map(|row| server(row, port)).collect();
-        let config = CONFIG.replace("SERVERS", &blocks);
-        let config = config.replace("FOLDER", &hosting.pages().to_string_lossy());
+        fs::write(folder.join("users"), USERS)?;
+        let ports = free_ports();
+        let blocks: String = rows.iter().map(|row| server(row, ports)).collect();
+        let config = places.fill(&CONFIG.replace("SERVERS", &blocks))?;
         let file = folder.join("nginx.conf");
         fs::write(&file, config.replace("SCRATCH", &folder.to_string_lossy()))?;
         let mut child = Command::new("setpriv")
@@ -48,7 +50,7 @@ impl Nginx {
             .kill_on_drop(true)
             .spawn()
             .context("setpriv, of util-linux")?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let [address, plain] = ports.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
         let begun = Instant::now();
         while TcpStream::connect(address).await.is_err() {
             let said = || fs::read_to_string(folder.join("error.log")).unwrap_or_default();
@@ -58,15 +60,22 @@ impl Nginx {
         }
         Ok(Self {
             address,
+            plain,
             _child: child,
         })
     }
 }
 
-fn server(row: &Row, port: u16) -> String {
+fn server(row: &Row, [port, plain]: [u16; 2]) -> String {
     let (host, text) = (row.host(), row.nginx);
-    format!("server {{ listen 127.0.0.1:{port} ssl; server_name {host};\n{text}\n}}\n")
+    format!(
+        "server {{ listen 127.0.0.1:{port} ssl; listen 127.0.0.1:{plain}; server_name {host};\n\
+         {text}\n}}\n"
+    )
 }
+
+/// User `ann` with the password `secret`.
+const USERS: &str = "ann:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n";
 
 /// What all blocks share. Redirects name no port, and texts their charset, as ours do.
 const CONFIG: &str = "\
@@ -90,6 +99,17 @@ http {
     root FOLDER;
     ssl_certificate SCRATCH/chain.pem;
     ssl_certificate_key SCRATCH/key.pem;
+    limit_req_zone $binary_remote_addr zone=reqs:1m rate=1r/s;
+    upstream weighted { server 127.0.0.1:UPSTREAM weight=3; server 127.0.0.2:UPSTREAM; }
+    upstream half_dead { server 127.0.0.1:DEAD; server 127.0.0.1:UPSTREAM; }
+    server {
+        listen UPSTREAM;
+        location / { return 200 \"$request_method $request_uri $http_host\"; }
+        location /fields { return 200 \"$http_x_name $http_x_who $http_x_fixed\"; }
+        location /forwarded {
+            return 200 \"$http_x_forwarded_for $http_x_forwarded_proto $http_x_forwarded_host\";
+        }
+    }
 SERVERS}
 ";
 const START: Duration = Duration::from_secs(20);
