@@ -1,6 +1,7 @@
 //! Limits under attack: for each, an attack on one tenant while another tenant's clients
 //! are measured, five times, and the server's memory. Clients attack, and upstreams.
 
+mod attacks;
 mod hostile;
 mod locked;
 mod pool;
@@ -15,8 +16,8 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use tokio::time::sleep;
 
+use self::attacks::{Place, attacks};
 use self::hostile::Hostile;
-use self::pool::Pool;
 use self::programs::Program;
 use self::setting::Setting;
 use crate::flood::attacker::{Flooding, Kind, Target};
@@ -82,114 +83,6 @@ async fn attack(options: &Options) -> Result<()> {
     table.write(options.json.as_deref())?;
     ensure!(broken == 0, "a limit does not hold");
     Ok(())
-}
-
-/// Answer of the attacked host to a request.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Place {
-    /// Answers with a small page
-    Page,
-    /// Answers with a file of 32 MB
-    Download,
-    /// Passes it on to an upstream that reads it
-    Upstream,
-    /// Passes it on to an upstream that never answers
-    Silent,
-    /// As `Upstream`; clients of the same host are measured
-    Shared,
-    /// Passes it on to an upstream that attacks
-    Scripted(Hostile),
-    /// Asks for a password, whose hash takes long
-    Locked(Beside),
-    /// Has a CGI program answer, which harms
-    Program(Program, Beside),
-    /// Redirects, over plain HTTP
-    Plain,
-}
-
-/// What is measured of the other tenant.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Beside {
-    /// A page
-    Page,
-    /// Pages with a password or a program of its own, as the attacked tenant's
-    Like,
-}
-
-impl Beside {
-    const BOTH: [(Self, &str); 2] = [(Self::Page, ""), (Self::Like, ", beside its like")];
-}
-
-fn attacks() -> Vec<(String, Kind, Place)> {
-    let place = |kind| match kind {
-        Kind::SlowReading | Kind::ClosedWindows => Place::Download,
-        Kind::TinyFrames | Kind::SlowBodies | Kind::SlowStreams => Place::Upstream,
-        Kind::FullWindows => Place::Scripted(Hostile::Stuck),
-        _ => Place::Page,
-    };
-    let mut attacks: Vec<_> = Kind::ALL
-        .into_iter()
-        .map(|kind| (kind.name().to_owned(), kind, place(kind)))
-        .collect();
-    let proxied = [
-        Kind::Reset,
-        Kind::RapidReset,
-        Kind::SlowReading,
-        Kind::Requests,
-    ];
-    for kind in proxied {
-        let name = format!("{}, proxied", kind.name());
-        attacks.push((name, kind, Place::Upstream));
-    }
-    let name = format!("{}, same host", Kind::SlowStreams.name());
-    attacks.push((name, Kind::SlowStreams, Place::Shared));
-    for hostile in Hostile::FLOODS {
-        let place = Place::Scripted(hostile);
-        attacks.push((hostile.name().to_owned(), Kind::Visits, place));
-    }
-    attacks.push((
-        Hostile::Spoilt.name().to_owned(),
-        Kind::Spoils,
-        Place::Scripted(Hostile::Spoilt),
-    ));
-    attacks.push((
-        "closed windows, proxied".to_owned(),
-        Kind::ClosedWindows,
-        Place::Scripted(Hostile::Lavish),
-    ));
-    for (what, kind, pool) in [
-        (Some("slow uploads"), Kind::SlowBodies, Pool::Sound),
-        (Some("late ends"), Kind::LateEnds, Pool::Sound),
-        (None, Kind::Requests, Pool::Hung),
-        (None, Kind::Visits, Pool::Complaining),
-    ] {
-        let name = match what {
-            Some(what) => format!("{what}, {}", pool.name()),
-            None => pool.name().to_owned(),
-        };
-        attacks.push((name, kind, Place::Scripted(Hostile::Pool(pool))));
-    }
-    attacks.push((
-        Hostile::Silent.name().to_owned(),
-        Kind::Requests,
-        Place::Silent,
-    ));
-    let name = Kind::PlainNames.name().to_owned();
-    attacks.push((name, Kind::PlainNames, Place::Plain));
-    attacks.push((
-        "a silent upstream, reset".to_owned(),
-        Kind::RapidReset,
-        Place::Silent,
-    ));
-    for (beside, suffix) in Beside::BOTH {
-        let name = format!("{}{suffix}", Kind::Passwords.name());
-        attacks.push((name, Kind::Passwords, Place::Locked(beside)));
-        for (program, kind) in programs::ATTACKS {
-            let name = format!("{}{suffix}", program.name());
-            attacks.push((name, kind, Place::Program(program, beside)));
-        }
-    }
-    attacks
 }
 
 /// Medians of the rounds.

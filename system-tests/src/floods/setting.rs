@@ -9,9 +9,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
+use super::attacks::{Beside, Place};
 use super::hostile::{Attacking, Hostile};
 use super::programs::Programs;
-use super::{Beside, Place, locked, spoilt};
+use super::{locked, spoilt};
 use crate::flood::attacker::Target;
 use crate::hosting::{Host, Hosting, Kind, Upstream};
 use crate::server::Server;
