@@ -131,6 +131,7 @@ impl Judged {
             (_, Place::Scripted(Hostile::Stuck | Hostile::Lavish))
             | (_, Place::Program(Program::Deaf, _))
             | (Kind::LateEnds, _) => (0, MOST_OF_BODIES),
+            (_, Place::Scripted(Hostile::Zeros)) => (0, MOST_OF_ENCODERS),
             _ => (self.kind.streams() as u64 * MOST_PER_STREAM, 0),
         };
         let each = MOST_PER_CONNECTION + pieces;
@@ -266,6 +267,8 @@ const MOST_PER_STREAM: u64 = 16 << 10;
 /// Bodies that nobody takes: the server's bound of 256 MiB, and a quarter for memory that
 /// the allocator keeps.
 const MOST_OF_BODIES: u64 = 320 << 20;
+/// 256 encoders of 300 KB, all that a server has.
+const MOST_OF_ENCODERS: u64 = 77 << 20;
 const WARM_UP: Duration = Duration::from_millis(500);
 const REST: Duration = Duration::from_millis(200);
 /// Between two readings of the memory.

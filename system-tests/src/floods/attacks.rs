@@ -26,6 +26,10 @@ pub(super) enum Place {
     Program(Program, Beside),
     /// Redirects, over plain HTTP
     Plain,
+    /// Compresses a page, for clients that list many codings
+    Coded,
+    /// Answers few requests of a client network at once
+    Bounded,
 }
 
 /// What is measured of the other tenant.
@@ -97,6 +101,14 @@ pub(super) fn attacks() -> Vec<(String, Kind, Place)> {
     ));
     let name = Kind::PlainNames.name().to_owned();
     attacks.push((name, Kind::PlainNames, Place::Plain));
+    for (name, kind, place) in [
+        ("lists of codings", Kind::Requests, Place::Coded),
+        ("bombs of zeros", Kind::Visits, Place::Scripted(Hostile::Zeros)),
+        ("slow reading, compressed", Kind::SlowReading, Place::Scripted(Hostile::Zeros)),
+        ("requests over their bound", Kind::Requests, Place::Bounded),
+    ] {
+        attacks.push((name.to_owned(), kind, place));
+    }
     attacks.push((
         "a silent upstream, reset".to_owned(),
         Kind::RapidReset,

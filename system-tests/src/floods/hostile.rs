@@ -31,6 +31,8 @@ pub(super) enum Hostile {
     Stuck,
     /// Answers each read with a megabyte
     Lavish,
+    /// Answers each read with 100 MB that shrink to nothing, and are compressed
+    Zeros,
     /// Sends PING for ever, over HTTP/2
     Ping,
     /// Sends SETTINGS for ever, over HTTP/2
@@ -54,6 +56,7 @@ impl Hostile {
             Self::Silent => "a silent upstream",
             Self::Stuck => "a stuck upstream",
             Self::Lavish => "a lavish upstream",
+            Self::Zeros => "an upstream's zeros",
             Self::Ping => "an upstream's PING",
             Self::Settings => "an upstream's SETTINGS",
             Self::Tickets => "an upstream's tickets",
@@ -133,6 +136,9 @@ fn site(hostile: Hostile, address: SocketAddr, ca: &TestCa, root: &Path) -> Resu
         Hostile::Silent | Hostile::Stuck | Hostile::Lavish | Hostile::Chunks => {
             json!({ "upstream": format!("http://{address}") })
         }
+        Hostile::Zeros => json!({
+            "upstream": format!("http://{address}"), "compress": { "upstream": true },
+        }),
         Hostile::Ping | Hostile::Settings => json!({ "upstream": format!("h2c://{address}") }),
         Hostile::Tickets => json!({ "upstream": {
             "servers": [format!("https://{address}")],
@@ -170,6 +176,7 @@ async fn accept(
                 Hostile::Silent => read(socket).await,
                 Hostile::Stuck => stay(socket).await,
                 Hostile::Lavish => lavish(socket).await,
+                Hostile::Zeros => zeros(socket).await,
                 Hostile::Ping => repeat(socket, frame(PING, 0, 0, &[7; 8])).await,
                 Hostile::Settings => repeat(socket, frame(SETTINGS, 0, 0, &[])).await,
                 Hostile::Tickets => read(tls.accept(socket).await?).await,
@@ -199,6 +206,22 @@ async fn lavish(mut socket: TcpStream) -> io::Result<()> {
     let answer = [head.into_bytes(), vec![b'x'; MUCH]].concat();
     while socket.read(&mut [0; 4096]).await? > 0 {
         socket.write_all(&answer).await?;
+    }
+    Ok(())
+}
+
+/// Answers each read with 100 MB of zeros.
+async fn zeros(mut socket: TcpStream) -> io::Result<()> {
+    let length = ZEROS * MUCH;
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n\r\n"
+    );
+    let piece = vec![0; MUCH];
+    while socket.read(&mut [0; 4096]).await? > 0 {
+        socket.write_all(head.as_bytes()).await?;
+        for _ in 0..ZEROS {
+            socket.write_all(&piece).await?;
+        }
     }
     Ok(())
 }
@@ -247,6 +270,8 @@ const AT_ONCE: usize = 256;
 const WRITES: usize = 256;
 /// Bytes of an answer that comes at once.
 const MUCH: usize = 1 << 20;
+/// Times that of zeros.
+const ZEROS: usize = 100;
 const SMALL_BUFFER: usize = 4096;
 /// Connections that wait to be accepted: more than there are attackers' requests.
 const BACKLOG: i32 = 1024;

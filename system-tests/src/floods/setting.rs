@@ -42,6 +42,8 @@ impl Setting {
         let attacked = match place {
             Place::Locked(_) => locked::site(&pages, locked::SLOW),
             Place::Program(program, _) => programs.site(program)?,
+            Place::Coded => json!({ "root": pages, "compress": { "level": 9 } }),
+            Place::Bounded => json!({ "root": pages, "in_flight": 4 }),
             _ => hostile.site.clone(),
         };
         let files = json!({ "root": pages });
@@ -113,7 +115,11 @@ impl Setting {
             Place::Page | Place::Plain => ("files.test", "/"),
             Place::Download => ("files.test", "/large"),
             Place::Upstream | Place::Shared => ("proxied.test", "/"),
-            Place::Silent | Place::Scripted(_) | Place::Locked(_) => ("hostile.test", "/"),
+            Place::Silent
+            | Place::Scripted(_)
+            | Place::Locked(_)
+            | Place::Coded
+            | Place::Bounded => ("hostile.test", "/"),
             Place::Program(..) => ("hostile.test", "/it"),
         };
         let address = match place {
@@ -124,7 +130,14 @@ impl Setting {
             address,
             host: host.to_owned(),
             path: path.to_owned(),
-            fields: String::new(),
+            fields: match place {
+                Place::Coded => {
+                    let shapes = "br;q=0.1, *;q=0, gzip;q=1.000, deflate, ;q=, identity;q=0.5, ";
+                    format!("Accept-Encoding: {}gzip\r\n", shapes.repeat(40))
+                }
+                Place::Scripted(Hostile::Zeros) => "Accept-Encoding: gzip\r\n".to_owned(),
+                _ => String::new(),
+            },
             net: Some(ATTACKERS),
             per_prefix: PER_PREFIX,
         })

@@ -105,8 +105,8 @@ impl Attacker {
 
     async fn ask(&self, stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
         let request = format!(
-            "GET {} HTTP/1.1\r\nHost: {}\r\n\r\n",
-            self.target.path, self.target.host
+            "GET {} HTTP/1.1\r\nHost: {}\r\n{}\r\n",
+            self.target.path, self.target.host, self.target.fields
         );
         self.write(stream, request.as_bytes(), 1).await
     }
