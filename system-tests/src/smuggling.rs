@@ -11,6 +11,7 @@ mod params;
 mod passwords;
 mod programs;
 mod scripts;
+mod secrets;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,12 +23,13 @@ use serde_json::{Value, json};
 
 use self::attack::{Attack, Attacker, source};
 use self::case::{
-    Case, HOSTS, LOCKED, PLAIN, PROGRAMS, Request, SCRIPT_LIAR, SCRIPTS, STRANGER, id,
+    ALIAS, Case, HOSTS, LOCKED, PLAIN, PROGRAMS, Request, SCRIPT_LIAR, SCRIPTS, STRANGER, id,
 };
 use self::judge::{Run, id_in};
 use self::passwords::Passwords;
 use self::programs::Programs;
 use self::scripts::Scripts;
+use self::secrets::Secrets;
 use crate::hosting::answers::Answer;
 use crate::hosting::{Host, Hosting, Kind, Seen, Upstream};
 
@@ -75,7 +77,8 @@ async fn smuggle(options: &Options) -> Result<()> {
     let (lies, lied) = lies::run(&attacker, first, &options.only).await?;
     let pairs = peers.passwords.run(&attacker, first + lies, &options.only);
     let (pairs, let_in) = pairs.await?;
-    desyncs += lied + let_in;
+    let (secrets, told) = peers.secrets.run(&attacker, &options.only).await?;
+    desyncs += lied + let_in + told;
     for fault in peers.faults()? {
         desyncs += 1;
         println!("desync: {fault}");
@@ -83,7 +86,7 @@ async fn smuggle(options: &Options) -> Result<()> {
     ensure!(server.pid().is_ok(), "the server ended:\n{}", server.tail());
     server.tell_to_end()?;
     server.ended().await?;
-    let count = first + lies + pairs;
+    let count = first + lies + pairs + secrets;
     println!("{count} cases, {desyncs} desyncs");
     ensure!(desyncs == 0, "servers understood requests differently");
     Ok(())
@@ -97,6 +100,7 @@ struct Peers {
     lying: Scripts,
     programs: Programs,
     passwords: Passwords,
+    secrets: Secrets,
 }
 
 impl Peers {
@@ -113,6 +117,7 @@ impl Peers {
             lying: Scripts::start(scripts::Kind::Liar, &pages, &[]).await?,
             programs: Programs::new(hosting.folder())?,
             passwords: Passwords::start(&pages).await?,
+            secrets: Secrets::start().await?,
         })
     }
 
@@ -128,11 +133,13 @@ impl Peers {
         let plain = format!("http://{}", self.upstreams[0].address);
         let plain = json!({ "http": "serve", "upstream": plain });
         hosts.push(host(PLAIN, "a", plain));
+        hosts.push(host(ALIAS, "a", json!({ "as": HOSTS[0] })));
         hosts.push(host(SCRIPTS, "a", self.scripts.site()));
         hosts.push(host(SCRIPT_LIAR, "a", self.lying.site()));
         hosts.push(host(PROGRAMS, "a", self.programs.site()));
         hosts.push(host(STRANGER, "b", json!({ "status": 404 })));
         hosts.extend(self.passwords.hosts());
+        hosts.extend(self.secrets.hosts());
         hosts
     }
 
@@ -203,7 +210,7 @@ async fn attack<'a>(
             _ => &cuts[..1],
         };
         let each = cuts.iter().flat_map(|cut| {
-            let more = [&SCRIPTS, &PROGRAMS, &LOCKED];
+            let more = [&SCRIPTS, &PROGRAMS, &LOCKED, &ALIAS];
             // There is no HTTP/2 without TLS.
             let plain = match &case.request {
                 Request::Text(_) => Some(&PLAIN),
@@ -278,10 +285,11 @@ fn judge(options: &Options, runs: &[Run<'_>], all: Vec<(&str, Vec<Seen>)>) -> us
 /// Text below `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Each case goes to nginx, to Node, to a Node that takes what it would refuse, to a FastCGI
-server of this process, to CGI programs, to a host over plain HTTP, and to one with passwords.
+server of this process, to CGI programs, to a host over plain HTTP, to one that answers as
+another, and to one with passwords.
 Behind each, on the same connection and on another, a canary must get its own answer. A case is
 a desync unless it was refused, or the upstream saw it as one request. Cases of passwords are
-let in only with a user's.
+let in only with a user's. Lengths of pages tell no secret, and placeholders no text of a tenant.
 
 Examples:
   sekisho-system-tests smuggling

@@ -125,23 +125,27 @@ impl Attacker {
 
     /// Asks a host with a pair of name and password.
     pub(super) async fn visit(&self, host: &str, pair: &str) -> Result<()> {
-        let mut stream = self.one.connect(VISITOR, host).await?;
-        let fields = format!("Host: {host}\r\nAuthorization: Basic {pair}\r\nConnection: close");
-        send(
-            &mut stream,
-            format!("GET / HTTP/1.1\r\n{fields}\r\n\r\n").as_bytes(),
-        )
-        .await?;
-        let mut received = Vec::new();
-        let reading = read_until(&mut stream, &mut received, b"\0");
-        timeout(DEADLINE, reading).await?;
-        let answer = answers::parse(&received, &[]).into_iter().next();
+        let fields = format!("Authorization: Basic {pair}\r\n");
+        let answer = self.ask(host, "/", &fields).await?;
         let status = answer.map(|answer| answer.status);
         ensure!(
             matches!(status, Some(200 | 404)),
             "a user was told {status:?}"
         );
         Ok(())
+    }
+
+    /// Asks a host for a path over HTTP/1.1. Each of the fields ends with CRLF.
+    pub(super) async fn ask(&self, host: &str, path: &str, fields: &str) -> Result<Option<Answer>> {
+        let mut stream = self.one.connect(VISITOR, host).await?;
+        let fields = format!("Host: {host}\r\n{fields}Connection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\n{fields}");
+        send(&mut stream, request.as_bytes()).await?;
+        let mut received = Vec::new();
+        // Until the connection ends: no answer has this text.
+        let reading = read_until(&mut stream, &mut received, b"\0no text of an answer\0");
+        timeout(DEADLINE, reading).await?;
+        Ok(answers::parse(&received, &[]).into_iter().next())
     }
 
     /// Connects for HTTP/1.1, without TLS to [`PLAIN`].

@@ -120,6 +120,8 @@ pub(super) const PROGRAMS: &str = "progs.test";
 pub(super) const LOCKED: &str = "locks.test";
 /// Host that is served over plain HTTP, with the upstream of the first of [`HOSTS`].
 pub(super) const PLAIN: &str = "plain.test";
+/// Host that answers as the first of [`HOSTS`].
+pub(super) const ALIAS: &str = "alias.test";
 /// Host of another tenant, which answers 404.
 pub(super) const STRANGER: &str = "other.test";
 
@@ -131,8 +133,8 @@ mod tests {
     fn all_ids_and_hosts_have_one_length() {
         let lengths = HOSTS.map(str::len);
         assert_eq!(lengths, [10; 4]);
-        let more = [SCRIPTS, SCRIPT_LIAR, PROGRAMS, LOCKED, PLAIN].map(str::len);
-        assert_eq!(more, [10; 5]);
+        let more = [SCRIPTS, SCRIPT_LIAR, PROGRAMS, LOCKED, PLAIN, ALIAS].map(str::len);
+        assert_eq!(more, [10; 6]);
         assert_eq!(id(0).len(), id(99_999).len());
         assert_eq!(fill("{id}\u{ff}{host}", "a", "b"), b"a\xffb");
     }
