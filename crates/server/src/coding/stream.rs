@@ -81,7 +81,7 @@ impl Coded {
                 out => return Some(out.map(|out| Frame::data(out.into()))),
             }
         }
-        self.trailers.take().map(|fields| Ok(Frame::trailers(fields)))
+        self.trailers.take().map(|all| Ok(Frame::trailers(all)))
     }
 
     /// Compresses a frame, a long one beside the worker. Without a turn in time, the body

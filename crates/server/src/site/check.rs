@@ -138,19 +138,19 @@ fn shared_options(raw: &RawSite, base: Option<&Path>) -> Checked<Option<Arc<Rule
     raw.has_options().then(options).transpose()
 }
 
-fn top_rule(raw: &RawSite, shared: Option<&Arc<RuleOptions>>, base: Option<&Path>) -> Checked<Rule> {
+fn top_rule(raw: &RawSite, above: Option<&Arc<RuleOptions>>, base: Option<&Path>) -> Checked<Rule> {
     let action = action(raw, base)?;
     if raw.strip.is_some() {
         let text = "the top level has no prefix to strip; write it in `paths`";
         return Err(Wrong::new(text)).below("strip");
     }
-    let own = raw.rewrite(&action, shared.map(Arc::as_ref))?;
+    let own = raw.rewrite(&action, above.map(Arc::as_ref))?;
     Ok(Rule {
         prefix: Box::default(),
         is_exact: false,
         methods: None,
         action,
-        options: own.map(Arc::new).or_else(|| shared.cloned()),
+        options: own.map(Arc::new).or_else(|| above.cloned()),
     })
 }
 

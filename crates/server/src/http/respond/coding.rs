@@ -58,7 +58,8 @@ pub(super) async fn code(
     if length.is_some_and(|length| length < LEAST as u64) {
         return response;
     }
-    if response.body().in_memory().is_some_and(|length| length <= MAX_WHOLE) {
+    let in_memory = response.body().in_memory();
+    if in_memory.is_some_and(|length| length <= MAX_WHOLE) {
         let how = (coding, compress.level);
         return send_whole(context, (files, coders), how, response).await;
     }
@@ -124,7 +125,7 @@ fn is_allowed(compress: &Compress, author: Author, response: &Response<Body>) ->
 pub(super) fn has_messages(fields: &HeaderMap) -> bool {
     let kind = fields.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     let kind = kind.unwrap_or_default().to_ascii_lowercase();
-    MESSAGES.iter().any(|begin| kind.starts_with(begin.as_bytes()))
+    MESSAGES.iter().any(|it| kind.starts_with(it.as_bytes()))
 }
 
 /// Adds the field that chooses the coding to `Vary`.
