@@ -45,8 +45,7 @@ impl Coders {
     pub(crate) async fn whole(
         &self,
         tenant: &Tenant,
-        coding: Coding,
-        level: u8,
+        (coding, level): (Coding, u8),
         body: Bytes,
     ) -> Option<Vec<u8>> {
         if body.len() <= AT_ONCE {
@@ -130,15 +129,15 @@ mod tests {
             turns.push(turn);
         }
         let begun = Instant::now();
-        let coded = coders.whole(&busy, Coding::Gzip, 4, body()).await;
+        let coded = coders.whole(&busy, (Coding::Gzip, 4), body()).await;
         assert_eq!((coded, begun.elapsed().as_secs()), (None, 10));
-        let coded = coders.whole(&other, Coding::Gzip, 4, body()).await;
+        let coded = coders.whole(&other, (Coding::Gzip, 4), body()).await;
         assert!(coded.is_some());
         let short = body().slice(..AT_ONCE);
-        let coded = coders.whole(&busy, Coding::Gzip, 4, short).await;
+        let coded = coders.whole(&busy, (Coding::Gzip, 4), short).await;
         assert!(coded.is_some(), "short bodies need no turn");
         turns.pop();
-        let coded = coders.whole(&busy, Coding::Br, 4, body()).await;
+        let coded = coders.whole(&busy, (Coding::Br, 4), body()).await;
         assert!(coded.is_some());
     }
 }

@@ -213,10 +213,7 @@ impl<'a> RequestContext<'a> {
 
     /// Returns the scheme of the request's URL, as upstreams are told.
     pub(crate) fn scheme(&self) -> &'static str {
-        match self.is_plain() {
-            true => "http",
-            false => "https",
-        }
+        if self.is_plain() { "http" } else { "https" }
     }
 
     /// Returns the client that files are opened for.

@@ -70,11 +70,11 @@ impl Files {
         &self,
         Source { key, identity }: Source,
         tenant: &Tenant,
-        (coding, level): (Coding, u8),
+        how: (Coding, u8),
         body: Bytes,
     ) -> Option<Bytes> {
         let (cache, coders) = (&self.0.cache, &self.0.coders);
-        let form = Form::Compressed(coding, level);
+        let form = Form::Compressed(how.0, how.1);
         let key = Key { form, ..key };
         if let Some(entry) = cache.entries.get(&key)
             && let What::Compressed(copy) = &entry.what
@@ -84,7 +84,7 @@ impl Files {
         {
             return copy.0.clone();
         }
-        let coded = coders.whole(tenant, coding, level, body).await;
+        let coded = coders.whole(tenant, how, body).await;
         // Without the room that the encoder has left over.
         let coded = coded.map(|coded| Bytes::from(coded.into_boxed_slice()));
         let copy = What::Compressed(Box::new((coded.clone(), identity)));

@@ -24,14 +24,12 @@ pub(super) fn is_redirected(routed: &Result<Target, Refused>) -> bool {
 /// for client certificates is never.
 fn is_served(target: &Target) -> bool {
     let served = &target.served;
-    if served.host().record.tls.client_ca.is_some() {
-        return false;
-    }
-    match served.value().site().http() {
+    let is_wanted = match served.value().site().http() {
         PlainHttp::Redirect => false,
         PlainHttp::Serve => true,
         PlainHttp::UntilCertificate => !served.is_certified(),
-    }
+    };
+    is_wanted && served.host().record.tls.client_ca.is_none()
 }
 
 /// Redirects a request to the same URL on HTTPS. A Host that is no host name gets 400.

@@ -183,20 +183,17 @@ impl Routes {
 
     /// Returns whether a host has the tenant and TLS policy of the handshake.
     fn is_alike(&self, found: &FoundHost) -> bool {
-        let found = &found.served.host().record;
-        self.sent.as_ref().is_some_and(|sent| {
-            let sent = &sent.host().record;
-            (&sent.tenant, &sent.tls) == (&found.tenant, &found.tls)
-        })
+        let Some(sent) = &self.sent else { return false };
+        let (sent, found) = (&sent.host().record, &found.served.host().record);
+        (&sent.tenant, &sent.tls) == (&found.tenant, &found.tls)
     }
 
     /// Returns whether the certificate that was sent covers `name`. All
     /// credentials must: which one was sent is not known.
     fn covers(&self, name: &HostName) -> bool {
-        self.sent.as_ref().is_some_and(|sent| {
-            let credentials = &sent.host().credentials;
-            !credentials.is_empty() && credentials.iter().all(|credential| credential.covers(name))
-        })
+        let Some(sent) = &self.sent else { return false };
+        let credentials = &sent.host().credentials;
+        !credentials.is_empty() && credentials.iter().all(|credential| credential.covers(name))
     }
 }
 

@@ -159,8 +159,7 @@ impl LogLimits {
     /// Logs a request whose host answers as another, which can't be used.
     pub(crate) fn alias_failed(&self, name: &HostName, of: &Tenant, site: &HostName, why: &str) {
         if let Some(others) = self.alias_failed.allow(of) {
-            let text = "site of another host can't be used: the request gets 503";
-            tracing::error!(%name, %site, why, others, "{text}");
+            tracing::error!(%name, %site, why, others, "site of another host can't be used: the request gets 503");
         }
     }
 

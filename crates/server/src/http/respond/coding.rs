@@ -90,7 +90,7 @@ async fn send_whole(
     let coded = match source {
         Some(source) => files.compress(source, context.tenant, how, body.clone()).await,
         None => {
-            let coded = coders.whole(context.tenant, how.0, how.1, body.clone()).await;
+            let coded = coders.whole(context.tenant, how, body.clone()).await;
             coded.map(|coded| match context.connection.timeouts.held() {
                 Some(held) => held.count_piece(coded.into(), true),
                 None => coded.into(),
