@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sekisho_server::network::Network;
 use sekisho_testkit::{Key, TestCa};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -56,9 +57,26 @@ async fn without_the_key_each_request_is_redirected() {
     setup.settings.plain = false;
     let hosts = Scripted::new([bare("serve.example", &site("serve"))]);
     let running = start(hosts, &setup);
-    let answer = get(&running, "serve.example", "/").await;
+    let mut client = Client::connect(running.http).await;
+    let answer = client.get("serve.example", "/").await;
     answer.leads_to_https(&running, "serve.example", "/");
+    assert_eq!(answer.field("connection"), Some("close"));
+    assert_eq!(client.0.read(&mut [0]).await.unwrap(), 0);
     assert_eq!(running.store.calls(), 0);
+}
+
+#[tokio::test]
+async fn a_header_of_a_proxy_names_the_client() {
+    let mut setup = setup();
+    setup.settings.proxies = std::iter::once(Network::parse("127.0.0.0/8").unwrap()).collect();
+    let site = r#"{"http": "serve", "status": 410, "text": "served", "deny": ["192.0.2.1"]}"#;
+    let running = start(Scripted::new([bare("serve.example", site)]), &setup);
+    for (client, status) in [("192.0.2.1", 403), ("192.0.2.2", 410)] {
+        let header = format!("PROXY TCP4 {client} 198.51.100.2 49152 80\r\n");
+        let request = format!("{header}GET / HTTP/1.1\r\nHost: serve.example\r\n\r\n");
+        let answer = Client::connect(running.http).await.send(&request).await;
+        assert_eq!(answer.status, status, "{client}");
+    }
 }
 
 #[tokio::test]
