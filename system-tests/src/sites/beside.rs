@@ -157,7 +157,7 @@ pub(super) async fn run(binary: &Path) -> Result<String> {
 /// Asks a server over a connection of its own.
 async fn ask(client: &Client, row: &Row, asked: &Asked) -> Result<Told> {
     let exchange = async {
-        let response = if row.is_plain {
+        let (_sender, response) = if row.is_plain {
             let stream = client.connect_plain(Ipv4Addr::LOCALHOST).await?;
             send(stream, row, asked).await?
         } else {
@@ -189,12 +189,12 @@ async fn ask(client: &Client, row: &Row, asked: &Asked) -> Result<Told> {
     Ok(told)
 }
 
-/// Sends a request over a new connection.
+/// Sends a request over a new connection, which ends with what sends.
 async fn send(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     row: &Row,
     (method, path, fields): &Asked,
-) -> Result<Response<Incoming>> {
+) -> Result<(http1::SendRequest<Full<Bytes>>, Response<Incoming>)> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
     let request = Request::builder().method(*method).uri(*path);
@@ -207,7 +207,8 @@ async fn send(
         }
     }
     let request = request.body(Full::new(Bytes::from(body)))?;
-    Ok(sender.send_request(request).await?)
+    let response = sender.send_request(request).await?;
+    Ok((sender, response))
 }
 
 fn gunzip(coded: &[u8]) -> Result<Vec<u8>> {
