@@ -103,8 +103,16 @@ pub(super) fn attacks() -> Vec<(String, Kind, Place)> {
     attacks.push((name, Kind::PlainNames, Place::Plain));
     for (name, kind, place) in [
         ("lists of codings", Kind::Requests, Place::Coded),
-        ("bombs of zeros", Kind::Visits, Place::Scripted(Hostile::Zeros)),
-        ("slow reading, compressed", Kind::SlowReading, Place::Scripted(Hostile::Zeros)),
+        (
+            "bombs of zeros",
+            Kind::Visits,
+            Place::Scripted(Hostile::Zeros),
+        ),
+        (
+            "slow reading, compressed",
+            Kind::SlowReading,
+            Place::Scripted(Hostile::Zeros),
+        ),
         ("requests over their bound", Kind::Requests, Place::Bounded),
     ] {
         attacks.push((name.to_owned(), kind, place));

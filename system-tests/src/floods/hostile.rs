@@ -213,9 +213,8 @@ async fn lavish(mut socket: TcpStream) -> io::Result<()> {
 /// Answers each read with 100 MB of zeros.
 async fn zeros(mut socket: TcpStream) -> io::Result<()> {
     let length = ZEROS * MUCH;
-    let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n\r\n"
-    );
+    let head =
+        format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n\r\n");
     let piece = vec![0; MUCH];
     while socket.read(&mut [0; 4096]).await? > 0 {
         socket.write_all(head.as_bytes()).await?;

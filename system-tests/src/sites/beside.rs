@@ -175,7 +175,11 @@ async fn ask(client: &Client, row: &Row, asked: &Asked) -> Result<Told> {
         anyhow::Ok(Told {
             status: head.status.as_u16(),
             fields: row.fields.iter().map(value).collect(),
-            body: if is_coded { gunzip(&body)? } else { body.to_vec() },
+            body: if is_coded {
+                gunzip(&body)?
+            } else {
+                body.to_vec()
+            },
         })
     };
     let told = timeout(DEADLINE, exchange).await.context("it hangs")?;

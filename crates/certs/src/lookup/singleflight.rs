@@ -70,11 +70,7 @@ impl<V> Flights<V> {
     }
 
     /// Begins to read a name that has no read in flight.
-    pub(super) fn read(
-        &mut self,
-        name: &HostName,
-        wanted: Wanted,
-    ) -> (Sender<Told<V>>, Call<V>) {
+    pub(super) fn read(&mut self, name: &HostName, wanted: Wanted) -> (Sender<Told<V>>, Call<V>) {
         let (complete, call) = begin();
         let read = Reading {
             call: call.clone(),

@@ -207,11 +207,7 @@ impl Files {
     }
 
     /// Returns whether a path is a regular file.
-    async fn is_script(
-        &self,
-        folder: Folder<'_>,
-        path: &FilePath<'_>,
-    ) -> Result<bool, StatusCode> {
+    async fn is_script(&self, folder: Folder<'_>, path: &FilePath<'_>) -> Result<bool, StatusCode> {
         match self.find(folder, path, Form::Script, true).await {
             Found::Entry(entry) => Ok(matches!(entry.what, What::Script)),
             Found::Refused(status) => Err(status),

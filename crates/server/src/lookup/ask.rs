@@ -206,7 +206,11 @@ impl Hosts {
     ) -> Outcome<VirtualHost> {
         let permit = self.budget.admit_look(tenant.clone());
         match is_plain {
-            true => ask_plain(&self.lookup, name, permit, drop, deadline).await.0,
+            true => {
+                ask_plain(&self.lookup, name, permit, drop, deadline)
+                    .await
+                    .0
+            }
             false => ask_stored(&self.lookup, name, permit, drop, deadline).await,
         }
     }

@@ -180,7 +180,10 @@ impl<I> RawSite<I> {
     }
 
     fn escape_own_braces(&mut self) {
-        for fields in [&mut self.request, &mut self.response].into_iter().flatten() {
+        for fields in [&mut self.request, &mut self.response]
+            .into_iter()
+            .flatten()
+        {
             for (_, value) in fields.0.set.0.iter_mut().chain(&mut fields.0.add.0) {
                 *value = value.replace('{', "{{").replace('}', "}}");
             }

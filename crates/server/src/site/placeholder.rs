@@ -63,7 +63,9 @@ impl<'a> Fill<'a> {
         let id = |id: &'a HeaderValue| String::from_utf8_lossy(id.as_bytes());
         Ok(match name {
             "host" => self.host.into(),
-            "client" => self.client.map_or_else(Cow::default, |it| it.to_string().into()),
+            "client" => self
+                .client
+                .map_or_else(Cow::default, |it| it.to_string().into()),
             "tenant" => self.tenant.into(),
             "id" => self.id.map(id).unwrap_or_default(),
             // The hook gives no labels.
@@ -79,10 +81,7 @@ impl<'a> Fill<'a> {
 }
 
 /// Replaces placeholders by what `value` returns for their names, and double braces by one.
-fn expand<'a>(
-    text: &str,
-    mut value: impl FnMut(&str) -> Checked<Cow<'a, str>>,
-) -> Checked<String> {
+fn expand<'a>(text: &str, mut value: impl FnMut(&str) -> Checked<Cow<'a, str>>) -> Checked<String> {
     let (mut expanded, mut rest) = (String::new(), text);
     while let Some(at) = rest.find(['{', '}']) {
         expanded.push_str(&rest[..at]);

@@ -136,7 +136,10 @@ async fn a_plain_visit_orders_a_certificate() {
     let pair = TestCa::new().issue(&["*.example"], Key::P256);
     let hosts = ["wait.example", "serve.example"];
     let sites = ["until-certificate", "serve"].map(site);
-    let records = hosts.iter().zip(&sites).map(|(name, site)| bare(name, site));
+    let records = hosts
+        .iter()
+        .zip(&sites)
+        .map(|(name, site)| bare(name, site));
     let store = Arc::new(Scripted::new(records));
     let issuer = issuer(&store, pair);
     let mut setup = setup();

@@ -55,7 +55,10 @@ async fn a_copy_keeps_its_tag_where_others_are_compressed() {
     assert!(coded.body == "copy" && tag.starts_with('"'), "{tag}");
     let fields = [("accept-encoding", "gzip"), ("if-none-match", tag)];
     let answer = client.send(Method::GET, "/a.html", &fields).await;
-    assert_eq!((answer.status, answer.field("etag").as_deref()), (304, Some(tag)));
+    assert_eq!(
+        (answer.status, answer.field("etag").as_deref()),
+        (304, Some(tag))
+    );
 }
 
 /// Each answer is one state of a file that is written all the time.
@@ -65,7 +68,10 @@ async fn a_file_that_changes_while_it_is_compressed_is_whole() {
     let site = r#"{"root": "FOLDER", "compress": true}"#;
     let world = World::new(site, &[]);
     write(&world.folder, "page.html", &state(0));
-    let (path, stop) = (world.folder.path().to_owned(), Arc::new(AtomicBool::new(false)));
+    let (path, stop) = (
+        world.folder.path().to_owned(),
+        Arc::new(AtomicBool::new(false)),
+    );
     let stopped = Arc::clone(&stop);
     let writer = std::thread::spawn(move || {
         for number in 1.. {

@@ -296,7 +296,11 @@ async fn an_error_of_an_upstream_gets_a_page_if_the_site_says_so() {
         }
         for path in ["/own", "/none"] {
             let answer = Coded::get(&mut client, path, "").await;
-            assert_eq!((answer.status, &*answer.body), (503, &b"error"[..]), "{path}");
+            assert_eq!(
+                (answer.status, &*answer.body),
+                (503, &b"error"[..]),
+                "{path}"
+            );
             assert_eq!(answer.field("etag"), Some("\"a\""), "{path}");
         }
     }

@@ -48,7 +48,11 @@ pub(super) const ROWS: &[Row] = &[
             ("GET", "/note.txt", GZIP),
             ("GET", "/text.html", &[]),
             ("GET", "/text.html", &[("accept-encoding", "gzip;q=0")]),
-            ("GET", "/text.html", &[("accept-encoding", "deflate, gzip;q=0.5")]),
+            (
+                "GET",
+                "/text.html",
+                &[("accept-encoding", "deflate, gzip;q=0.5")],
+            ),
         ],
         fields: CODED,
         ..Row::NONE

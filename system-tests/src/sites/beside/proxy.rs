@@ -72,7 +72,11 @@ pub(super) const ROWS: &[Row] = &[
         }"#,
         asked: &[
             ("GET", "/fields", &[]),
-            ("GET", "/fields", &[("x-name", "another"), ("x-who", "nobody")]),
+            (
+                "GET",
+                "/fields",
+                &[("x-name", "another"), ("x-who", "nobody")],
+            ),
         ],
         ..Row::NONE
     },

@@ -188,7 +188,11 @@ pub(super) const ROWS: &[Row] = &[
         asked: &[("GET", "/text.html", ANN)],
         refused: &[
             ("GET", "/text.html", &[]),
-            ("GET", "/text.html", &[("authorization", "Basic YW5uOm90aGVy")]),
+            (
+                "GET",
+                "/text.html",
+                &[("authorization", "Basic YW5uOm90aGVy")],
+            ),
             ("GET", "/text.html", &[("authorization", "Bearer YW5u")]),
         ],
         ..Row::NONE

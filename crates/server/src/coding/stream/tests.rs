@@ -80,7 +80,14 @@ fn text(bytes: usize) -> String {
 #[tokio::test]
 async fn a_body_decodes_whatever_its_pieces() {
     let coders = Arc::new(Coders::new());
-    for sizes in [&[][..], &[0], &[1], &[4096, 4097], &[100_000, 1, 200_000], &[1000; 100]] {
+    for sizes in [
+        &[][..],
+        &[0],
+        &[1],
+        &[4096, 4097],
+        &[100_000, 1, 200_000],
+        &[1000; 100],
+    ] {
         let pieces: Vec<_> = sizes.iter().map(|size| text(*size)).collect();
         let body = coded(&coders, pieces.iter().cloned().map(data));
         let sent = body.collect().await.unwrap();
@@ -135,7 +142,12 @@ async fn trailers_pass_behind_the_whole_body() {
 async fn a_body_that_breaks_off_is_not_whole() {
     let coders = Arc::new(Coders::new());
     for size in [100, 50_000] {
-        let steps = [data(text(size)), Step::Pause, Step::Error, data("never sent")];
+        let steps = [
+            data(text(size)),
+            Step::Pause,
+            Step::Error,
+            data("never sent"),
+        ];
         let (mut body, mut sent) = (coded(&coders, steps), Vec::new());
         let error = loop {
             match body.frame().await.unwrap() {

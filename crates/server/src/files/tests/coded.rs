@@ -95,7 +95,12 @@ async fn a_copy_beside_a_file_is_served_as_the_client_likes() {
         (&all, "zstd", Some("zstd"), "in zstd"),
         (&all, "deflate", None, "page"),
         (&all, "", None, "page"),
-        (&precompressed(&[Coding::Gzip]), "br, gzip", Some("gzip"), "in gzip"),
+        (
+            &precompressed(&[Coding::Gzip]),
+            "br, gzip",
+            Some("gzip"),
+            "in gzip",
+        ),
         (&precompressed(&[Coding::Gzip]), "br", None, "page"),
     ] {
         for path in ["/", "/index.html"] {
@@ -159,7 +164,10 @@ async fn a_copy_that_does_not_stand_for_its_file_is_passed_over() {
         let path = format!("/{name}.html");
         for _ in 0..2 {
             let answer = fixture.ask(&precompressed(ALL), &path, "gzip").await;
-            assert_eq!((answer.status.as_u16(), &*answer.body), (200, name.as_bytes()));
+            assert_eq!(
+                (answer.status.as_u16(), &*answer.body),
+                (200, name.as_bytes())
+            );
             assert_eq!(answer.field(CONTENT_ENCODING), None, "{name}");
         }
     }
@@ -183,7 +191,10 @@ async fn a_file_that_is_written_again_outdates_its_copy() {
     assert_eq!(fixture.ask(&options, "/a.html", "gzip").await.body, b"copy");
     write_old(&fixture.root().join("a.html"), "second", 30);
     advance(Duration::from_secs(11)).await;
-    assert_eq!(fixture.ask(&options, "/a.html", "gzip").await.body, b"second");
+    assert_eq!(
+        fixture.ask(&options, "/a.html", "gzip").await.body,
+        b"second"
+    );
 }
 
 #[tokio::test]
@@ -193,7 +204,9 @@ async fn a_large_copy_is_streamed() {
     fixture.write("large.html", "plain");
     fixture.write("large.html.gz", &copy);
     for _ in 0..2 {
-        let answer = fixture.ask(&precompressed(ALL), "/large.html", "gzip").await;
+        let answer = fixture
+            .ask(&precompressed(ALL), "/large.html", "gzip")
+            .await;
         assert_eq!(answer.field(CONTENT_ENCODING), Some("gzip"));
         assert!(answer.body == copy);
     }

@@ -88,7 +88,11 @@ async fn send_whole(
     let (mut head, body) = response.into_parts();
     let body = body.collect().await.expect("a body in memory").to_bytes();
     let coded = match source {
-        Some(source) => files.compress(source, context.tenant, how, body.clone()).await,
+        Some(source) => {
+            files
+                .compress(source, context.tenant, how, body.clone())
+                .await
+        }
         None => {
             let coded = coders.whole(context.tenant, how, body.clone()).await;
             coded.map(|coded| match context.connection.timeouts.held() {
@@ -197,15 +201,43 @@ mod tests {
             (200, &[html, ("content-encoding", "gzip")], false),
             (200, &[html, ("content-encoding", "identity, gzip")], false),
             (200, &[html, ("content-encoding", "Identity")], true),
-            (200, &[html, ("content-encoding", "identity"), ("content-encoding", "br")], false),
-            (200, &[html, ("cache-control", "max-age=1, no-transform")], false),
-            (200, &[html, ("cache-control", "public"), ("cache-control", "No-Transform")], false),
+            (
+                200,
+                &[
+                    html,
+                    ("content-encoding", "identity"),
+                    ("content-encoding", "br"),
+                ],
+                false,
+            ),
+            (
+                200,
+                &[html, ("cache-control", "max-age=1, no-transform")],
+                false,
+            ),
+            (
+                200,
+                &[
+                    html,
+                    ("cache-control", "public"),
+                    ("cache-control", "No-Transform"),
+                ],
+                false,
+            ),
             (200, &[html, ("cache-control", "x=\"no-transform\"")], true),
             (200, &[html, ("set-cookie", "a=b")], false),
             (200, &[("content-type", "text/event-stream")], false),
-            (200, &[("content-type", "Text/Event-Stream;charset=utf-8")], false),
+            (
+                200,
+                &[("content-type", "Text/Event-Stream;charset=utf-8")],
+                false,
+            ),
             (200, &[("content-type", "application/grpc+json")], false),
-            (200, &[("content-type", "multipart/x-mixed-replace;boundary=a")], false),
+            (
+                200,
+                &[("content-type", "multipart/x-mixed-replace;boundary=a")],
+                false,
+            ),
         ];
         let mut compress = compress();
         for (status, fields, expected) in table {
