@@ -271,6 +271,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
                 epoch,
                 fresh_until,
                 ends,
+                ..
             }) => {
                 let holds = self.freshness.absence_holds(fresh_until, ends);
                 let outcome = match tried {
