@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::header::{
     CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, SET_COOKIE, VARY,
 };
@@ -158,6 +157,7 @@ const MAX_WHOLE: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use http::HeaderName;
 
     use super::*;
