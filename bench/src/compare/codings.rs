@@ -114,7 +114,11 @@ pub(crate) fn text(bytes: usize) -> String {
         // A generator of Lehmer: its numbers have 31 bits.
         number = number * 48_271 % 0x7fff_ffff;
         let word = number % WORDS;
-        let tag = if word % 16 == 0 { "</p>\n<p>" } else { " " };
+        let tag = if word.is_multiple_of(16) {
+            "</p>\n<p>"
+        } else {
+            " "
+        };
         text.push_str(&format!("{:x}{tag}", word * 2_654_435_761 % 0xfff_ffff));
     }
     text.truncate(bytes);

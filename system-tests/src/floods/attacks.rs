@@ -101,27 +101,9 @@ pub(super) fn attacks() -> Vec<(String, Kind, Place)> {
     ));
     let name = Kind::PlainNames.name().to_owned();
     attacks.push((name, Kind::PlainNames, Place::Plain));
-    for (name, kind, place) in [
-        ("lists of codings", Kind::Requests, Place::Coded),
-        (
-            "bombs of zeros",
-            Kind::Visits,
-            Place::Scripted(Hostile::Zeros),
-        ),
-        (
-            "slow reading, compressed",
-            Kind::SlowReading,
-            Place::Scripted(Hostile::Zeros),
-        ),
-        ("requests over their bound", Kind::Requests, Place::Bounded),
-    ] {
+    for (name, kind, place) in NAMED {
         attacks.push((name.to_owned(), kind, place));
     }
-    attacks.push((
-        "a silent upstream, reset".to_owned(),
-        Kind::RapidReset,
-        Place::Silent,
-    ));
     for (beside, suffix) in Beside::BOTH {
         let name = format!("{}{suffix}", Kind::Passwords.name());
         attacks.push((name, Kind::Passwords, Place::Locked(beside)));
@@ -132,3 +114,20 @@ pub(super) fn attacks() -> Vec<(String, Kind, Place)> {
     }
     attacks
 }
+
+/// Attacks whose kind and place do not give their names.
+const NAMED: [(&str, Kind, Place); 5] = [
+    ("lists of codings", Kind::Requests, Place::Coded),
+    (
+        "bombs of zeros",
+        Kind::Visits,
+        Place::Scripted(Hostile::Zeros),
+    ),
+    (
+        "slow reading, compressed",
+        Kind::SlowReading,
+        Place::Scripted(Hostile::Zeros),
+    ),
+    ("requests over their bound", Kind::Requests, Place::Bounded),
+    ("a silent upstream, reset", Kind::RapidReset, Place::Silent),
+];

@@ -37,9 +37,9 @@ impl Accepted {
     /// takes none.
     pub(crate) fn first(self, of: &[Coding]) -> Option<Coding> {
         let weight = |coding: &Coding| self.0[*coding as usize];
-        let taken = of.iter().filter(|coding| weight(*coding) > 0);
+        let taken = of.iter().filter(|coding| weight(coding) > 0);
         // Of equal ones, `max_by_key` returns the last.
-        taken.rev().max_by_key(|coding| weight(*coding)).copied()
+        taken.rev().max_by_key(|coding| weight(coding)).copied()
     }
 
     /// Returns the weights without that of a coding, to find the next best.

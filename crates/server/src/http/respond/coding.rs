@@ -162,7 +162,9 @@ mod tests {
 
     use super::*;
 
-    fn response(status: u16, fields: &[(&str, &'static str)], body: &str) -> Response<Body> {
+    type Fields<'a> = &'a [(&'a str, &'static str)];
+
+    fn response(status: u16, fields: Fields<'_>, body: &str) -> Response<Body> {
         let mut response = Response::new(Body::from(Bytes::from(body.to_owned())));
         *response.status_mut() = StatusCode::from_u16(status).unwrap();
         for (name, value) in fields {
@@ -185,7 +187,7 @@ mod tests {
     #[test]
     fn what_may_be_compressed() {
         let html = ("content-type", "text/html");
-        let table: &[(u16, &[(&str, &'static str)], bool)] = &[
+        let table: &[(u16, Fields<'_>, bool)] = &[
             (200, &[html], true),
             (404, &[html], true),
             (304, &[], true),
