@@ -58,7 +58,7 @@ impl World {
         let mut found = host(HOST, &[(&pair, Key::P256)]);
         found.record.tenant = Tenant::parse("acme").unwrap();
         found.record.site = Some(Site {
-            format: 2,
+            format: 3,
             json: site.into(),
         });
         self.running.store.put(found);
