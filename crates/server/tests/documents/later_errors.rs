@@ -120,7 +120,7 @@ const ERRORS: &[(&str, &str)] = &[
     ),
     (
         r#"{"redirects": {"/a": 1}}"#,
-        "`redirects./a`: invalid type: integer `1`, expected a text in quotes or a table",
+        "`redirects./a`: invalid type: integer `1`, expected a text in quotes",
     ),
     (
         r#"{"redirects": ["/a"]}"#,

@@ -237,7 +237,6 @@ fn document_and_schema_refuse_the_same() {
         r#"{"as": "b.example", "root": "/a"}"#,
         r#"{"as": "b.example", "hsts": {"max_age": 0}}"#,
         r#"{"redirects": {}}"#,
-        r#"{"redirects": {"/a": "b"}}"#,
         r#"{"redirects": {"/a": 301}}"#,
         r#"{"root": "/a", "http": "on"}"#,
         r#"{"root": "/a", "methods": ["GET"]}"#,
