@@ -326,13 +326,10 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         } else {
             self.freshness.age(fresh_until, now)
         };
-        match age {
-            Age::Stale => None,
-            age => {
-                served.state.uses.note(now);
-                Some((Outcome::Found(served), age))
-            }
-        }
+        (age != Age::Stale).then(|| {
+            served.state.uses.note(now);
+            (Outcome::Found(served), age)
+        })
     }
 
     /// Reads again in the background, unless a flight has begun already or all
