@@ -330,7 +330,7 @@ fn a_wrong_document_is_refused_by_its_path_of_keys() {
     sandbox.write("site.json", &" ".repeat(1 << 20));
     let error = sandbox.fails(&["host", "set", "a.example", "--site", "site.json"]);
     assert!(
-        error.contains("site.json has more than the 65536 bytes"),
+        error.contains("site.json has more than the 262144 bytes"),
         "{error}"
     );
     sandbox.fails(&["host", "set", "a.example", "--site", "missing.json"]);
