@@ -141,7 +141,13 @@ impl Drop for Server {
 }
 
 impl Launch {
+    /// Returns a client that verifies certificates and the length of the page.
     pub(crate) fn probe(&self) -> Result<Client> {
+        Ok(self.client()?.with_length(PAGE_SIZE))
+    }
+
+    /// Returns a client that verifies certificates.
+    pub(crate) fn client(&self) -> Result<Client> {
         let offer = Offer {
             version: self.version,
             group: Group::X25519,
@@ -149,7 +155,6 @@ impl Launch {
             resume: None,
         };
         let client = Client::new(self.address, &offer, PROBE_DEADLINE)?;
-        let client = client.with_length(PAGE_SIZE);
         Ok(match self.field {
             Some(field) => client.with_field(field),
             None => client,

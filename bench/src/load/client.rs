@@ -100,15 +100,17 @@ impl Client {
         let visit = async {
             let mut stream = self.handshake(host).await?;
             let handshake = start.elapsed();
-            if let Some(path) = path {
+            let length = if let Some(path) = path {
                 let request = http::request(path, host, Connection::Close, &self.fields);
                 let (_, length) = exchange(&mut stream, &request, buffer).await?;
                 if self.length.is_some_and(|wanted| wanted != length) {
                     return Err(Failure::Response("another page"));
                 }
+                length
             } else {
                 stream.shutdown().await.map_err(Failure::Exchange)?;
-            }
+                0
+            };
             let resumed = is_resumed(&stream);
             let whole = start.elapsed();
             // The server closes first. Its session tickets arrive before that
@@ -118,6 +120,7 @@ impl Client {
                 handshake,
                 whole,
                 resumed: resumed || is_resumed(&stream),
+                length,
             })
         };
         self.bounded(visit).await
@@ -228,6 +231,8 @@ pub struct Visit {
     pub handshake: Duration,
     pub whole: Duration,
     pub resumed: bool,
+    /// Bytes of the response's body, 0 without a request.
+    pub length: usize,
 }
 
 pub fn is_resumed(stream: &TlsStream<TcpStream>) -> bool {

@@ -8,6 +8,7 @@ use super::{Sample, Subject};
 use crate::compare::client::{Load, Work};
 use crate::compare::meter::Meter;
 use crate::compare::pages;
+use crate::compare::rows::{Content, figure};
 use crate::compare::server::PAGE;
 
 impl Subject<'_> {
@@ -36,10 +37,12 @@ impl Subject<'_> {
             .await?;
         client.finish().await?;
         self.check_others(&load).await?;
+        let answer = self.answer_bytes(&load).await?;
         let memory = server.memory()?;
         self.server = Some(server);
         let mut figures = operation_figures(&outcome, &used, memory);
         figures.splice(1..1, beside);
+        figures.extend(answer);
         Ok(figures)
     }
 
@@ -58,5 +61,17 @@ impl Subject<'_> {
             visit.map_err(|failure| anyhow!("{host} is not served: {}", failure.kind()))?;
         }
         Ok(())
+    }
+    /// Measures a text as clients get it: a server that compresses less has less to do.
+    async fn answer_bytes(&self, load: &Load) -> Result<Option<(&'static str, f64)>> {
+        let (Content::Texts(_), Some(field)) = (self.case.content, load.field) else {
+            return Ok(None);
+        };
+        let launched = self.launched.as_ref().context("a server runs")?;
+        let client = launched.client()?.with_field(field);
+        let host = load.pattern.replace("{n}", "0");
+        let visit = client.visit(&host, Some(load.page), &mut Vec::new());
+        let visit = visit.await.map_err(|failure| anyhow!("{}", failure.kind()))?;
+        Ok(Some((figure::ANSWER, visit.length as f64)))
     }
 }

@@ -41,6 +41,8 @@ pub(crate) const LAG_P50: &str = "client's own lag p50 µs";
 pub(crate) const LAG_P99: &str = "client's own lag p99 µs";
 pub(crate) const DUE: &str = "due per second";
 pub(crate) const SATURATED: &str = "first case's core % when saturated";
+/// Bytes of a text as clients get it.
+pub(crate) const ANSWER: &str = "bytes of an answer";
 pub(crate) const RESUMED: &str = "resumed %";
 pub(crate) const EACH: &str = "KiB each";
 pub(crate) const RSS: &str = "RSS MiB";
