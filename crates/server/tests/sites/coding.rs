@@ -7,6 +7,8 @@ use flate2::read::GzDecoder;
 use flate2::{Decompress, FlushDecompress};
 use http::{HeaderMap, Method, Version};
 use http_body_util::{BodyExt, Empty};
+use sekisho_testkit::client;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::common::upstream::{Upstream, patiently};
 use crate::world::{BOTH, Client, HOST, World};
@@ -205,6 +207,30 @@ async fn a_long_answer_is_compressed_while_it_is_sent() {
             assert!(plain.text() == page);
         }
     }
+}
+
+/// HTTP/1.0 has no chunks: such an answer ends with its connection.
+#[tokio::test]
+async fn a_client_of_http_1_0_gets_a_compressed_answer_without_chunks() {
+    let page = page(1_000_000);
+    let world = behind(answer(HTML, &page), UPSTREAM).await;
+    let config = client::config(&world.ca);
+    let mut stream = client::connect(world.running.address, HOST, config)
+        .await
+        .unwrap();
+    let request = format!("GET / HTTP/1.0\r\nHost: {HOST}\r\nAccept-Encoding: gzip\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut response = Vec::new();
+    let read = stream.read_to_end(&mut response);
+    patiently(read).await.unwrap();
+    let end = response.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+    let (head, body) = response.split_at(end.unwrap() + 4);
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    assert!(head.contains("content-encoding: gzip"), "{head}");
+    assert!(!head.contains("transfer-encoding"), "{head}");
+    let mut text = String::new();
+    GzDecoder::new(body).read_to_string(&mut text).unwrap();
+    assert!(text == page);
 }
 
 const CHUNKED: &str =
