@@ -70,8 +70,11 @@ impl Subject<'_> {
         let launched = self.launched.as_ref().context("a server runs")?;
         let client = launched.client()?.with_field(field);
         let host = load.pattern.replace("{n}", "0");
-        let visit = client.visit(&host, Some(load.page), &mut Vec::new());
-        let visit = visit.await.map_err(|failure| anyhow!("{}", failure.kind()))?;
+        let mut buffer = Vec::new();
+        let visit = client.visit(&host, Some(load.page), &mut buffer);
+        let visit = visit
+            .await
+            .map_err(|failure| anyhow!("{}", failure.kind()))?;
         Ok(Some((figure::ANSWER, visit.length as f64)))
     }
 }
