@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use super::error::{SiteError, Wrong};
-use super::redirect::REST;
+use super::redirect::is_later;
 use super::template::TENANT;
 use super::{MAX_DOCUMENT, MAX_EARLIER};
 pub(crate) use forms::{BoolOr, Pairs, Table, TextOr, TextOrNumber};
@@ -164,14 +164,14 @@ impl<I> RawSite<I> {
         let is_exact = |path: &&String| path.starts_with("= ");
         let path = self.path.as_ref().filter(is_exact);
         let redirect = self.redirect.as_ref();
-        let rest = redirect.filter(|target| target.contains(REST));
+        let target = redirect.filter(|target| is_later(target));
         let status = redirect.filter(|_| self.status == Some(303));
         let rate = self.rate.as_ref().filter(|rate| rate.burst.is_some());
         let values = [
             root.map(|_| (2, "root")),
             upstream.map(|_| (3, "upstream")),
             path.map(|_| (3, "path")),
-            rest.map(|_| (3, "redirect")),
+            target.map(|_| (3, "redirect")),
             status.map(|_| (3, "status")),
             rate.map(|_| (3, "rate")),
         ];

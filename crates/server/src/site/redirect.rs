@@ -1,5 +1,6 @@
 //! Redirect responses.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::header::{CACHE_CONTROL, LOCATION, X_CONTENT_TYPE_OPTIONS};
@@ -35,33 +36,28 @@ enum Tail {
 impl Redirect {
     /// Checks target and status.
     pub(super) fn parse(target: &str, status: Option<i64>) -> Checked<Self> {
-        let (target, tail) = parse_target(target).below("redirect")?;
+        let redirect = Self::to(target).below("redirect")?;
         let status = checked("status", status, redirect_status)?;
-        Ok(Self {
-            target,
-            tail,
-            status: status.unwrap_or(StatusCode::PERMANENT_REDIRECT),
-        })
+        let status = status.unwrap_or(redirect.status);
+        Ok(Self { status, ..redirect })
     }
 
-    /// Checks an absolute URL, or a path of the same host.
-    pub(super) fn parse_moved(text: &str) -> Checked<Self> {
-        let parsed = if SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
-            parse_url(text)
-        } else if !text.starts_with('/') || text.starts_with("//") || text.contains('\\') {
-            // A browser would take `//b` and `/\b` for the host `b`.
-            Err(format!(
-                "{text:?} is no absolute http or https URL and no path; write \
-                 \"https://www.example.com/new\" or \"/new\""
-            ))
-        } else {
-            let target = encoded(text).and_then(|text| Template::parse(text, &[HOST]));
-            target.map(|target| (target, Tail::None))
-        };
-        let (target, tail) = parsed.map_err(Wrong::new)?;
+    /// Checks an absolute URL, or a path of the same host, at the end of whose path `{rest}` may
+    /// stand.
+    pub(super) fn to(text: &str) -> Checked<Self> {
+        let before = text.strip_suffix(REST);
+        let target = before.unwrap_or(text);
+        if target.contains(REST) || before.is_some() && target.contains(['?', '#']) {
+            return Err(Wrong::new(REST_PLACE));
+        }
+        let (target, tail) = parse_target(target).map_err(Wrong::new)?;
+        if before.is_some() && target.text.ends_with('/') {
+            let text = "{rest} begins with a slash; leave out the one before it";
+            return Err(Wrong::new(text));
+        }
         Ok(Self {
             target,
-            tail,
+            tail: before.map_or(tail, |_| Tail::Rest),
             status: StatusCode::PERMANENT_REDIRECT,
         })
     }
@@ -74,20 +70,16 @@ impl Redirect {
         (path, prefix): (&SitePath<'_>, &str),
     ) -> Response<Body> {
         let target = self.target.fill(host.as_str());
-        match self.tail {
-            Tail::None => redirect_to(self.status, &target),
-            Tail::PathAndQuery => {
-                let path = path_of(uri.path_and_query());
-                redirect_to(self.status, &format!("{target}{path}"))
-            }
+        let rest: Cow<'_, str> = match self.tail {
+            Tail::None => "".into(),
+            Tail::PathAndQuery => path_of(uri.path_and_query()).into(),
             Tail::Rest => {
+                let query = uri.query().map(|query| format!("?{query}"));
                 // Begins with a slash or is empty: it can't become a part of the host's name.
-                let rest = path.rest(prefix);
-                let mark = if uri.query().is_some() { "?" } else { "" };
-                let query = uri.query().unwrap_or_default();
-                redirect_to(self.status, &format!("{target}{rest}{mark}{query}"))
+                format!("{}{}", path.rest(prefix), query.unwrap_or_default()).into()
             }
-        }
+        };
+        redirect_to(self.status, &format!("{target}{rest}"))
     }
 
     /// Returns the bytes on the heap.
@@ -153,31 +145,22 @@ fn redirect_status(status: i64) -> Checked<StatusCode> {
     }
 }
 
-/// Checks an absolute URL, at the end of whose path `{rest}` may stand.
-fn parse_target(text: &str) -> Checked<(Template, Tail)> {
-    let before = text.strip_suffix(REST);
-    let url = before.unwrap_or(text);
-    if url.contains(REST) || before.is_some() && url.contains(['?', '#']) {
-        return Err(Wrong::new(REST_PLACE));
-    }
-    let (target, tail) = parse_url(url).map_err(Wrong::new)?;
-    if before.is_some() && url.ends_with('/') {
-        let text = "{rest} begins with a slash; leave out the one before it";
-        return Err(Wrong::new(text));
-    }
-    Ok((target, before.map_or(tail, |_| Tail::Rest)))
-}
-
-/// Checks an absolute URL. Returns it, and what it keeps of a request.
-fn parse_url(text: &str) -> Result<(Template, Tail), String> {
-    let example = "such as \"https://www.example.com\"";
-    let rest = SCHEMES
-        .iter()
-        .find_map(|scheme| text.strip_prefix(scheme))
-        .ok_or_else(|| format!("{text:?} is no absolute http or https URL, {example}"))?;
+/// Checks an absolute URL, or a path. Returns it, and what it keeps of a request.
+fn parse_target(text: &str) -> Result<(Template, Tail), String> {
+    let scheme = SCHEMES.iter().find(|scheme| text.starts_with(**scheme));
+    let Some(rest) = scheme.map(|scheme| &text[scheme.len()..]) else {
+        // A browser would take `//b` and `/\b` for the host `b`.
+        if !text.starts_with('/') || text.starts_with("//") || text.contains('\\') {
+            return Err(format!(
+                "{text:?} is no absolute http or https URL and no path; write \
+                 \"https://www.example.com/new\" or \"/new\""
+            ));
+        }
+        return Ok((Template::parse(encoded(text)?, &[HOST])?, Tail::None));
+    };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
-    if authority == HOST {
+    if authority == HOST && !path.starts_with('/') {
         return Err(format!("{text:?} points each host at itself, without end"));
     }
     if !is_host_with_port(&authority.replace(HOST, "host")) {
@@ -211,8 +194,13 @@ fn is_host_with_port(text: &str) -> bool {
     port && (address.is_ok() || HostName::parse(host).is_ok())
 }
 
+/// Returns whether a `redirect` was an error before format 3.
+pub(super) fn is_later(target: &str) -> bool {
+    target.starts_with('/') || [REST, "://{host}/"].iter().any(|it| target.contains(it))
+}
+
 /// Placeholder of the path after the rule's own.
-pub(super) const REST: &str = "{rest}";
+const REST: &str = "{rest}";
 const REST_PLACE: &str = "{rest} stands once, and behind the host, at the end of the path";
 const SCHEMES: [&str; 2] = ["https://", "http://"];
 const HTTPS_PORT: u16 = 443;

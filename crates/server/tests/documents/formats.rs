@@ -37,6 +37,8 @@ fn a_document_has_the_oldest_format_that_suffices() {
         (r#"{"root": "/srv", "rate": {"client": 9}}"#, 2),
         (r#"{"redirect": "https://a.example", "status": 303}"#, 3),
         (r#"{"redirect": "https://a.example{rest}"}"#, 3),
+        (r#"{"redirect": "https://{host}/a"}"#, 3),
+        (r#"{"redirect": "/a"}"#, 3),
         (r#"{"paths": [{"path": "= /", "status": 404}]}"#, 3),
         (
             r#"{"paths": [{"path": "/", "methods": ["GET"], "status": 404}]}"#,

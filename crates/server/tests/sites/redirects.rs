@@ -17,12 +17,15 @@ async fn a_table_leads_single_paths_elsewhere() {
             "/all": "https://b.example",
             "/ä": "/%C3%B6",
             "/": "/home.html",
-            "/host": "https://www.{host}/x"
+            "/host": "https://www.{host}/x",
+            "/query": "/new{rest}"
         },
         "paths": [
             {"path": "/old", "root": "FOLDER"},
             {"path": "= /see", "redirect": "https://b.example/x", "status": 303},
-            {"path": "/blog", "redirect": "https://b.example/a{rest}", "status": 301}
+            {"path": "/blog", "redirect": "https://b.example/a{rest}", "status": 301},
+            {"path": "/news", "redirect": "/archive{rest}", "status": 301},
+            {"path": "/own", "redirect": "https://{host}/home.html"}
         ]
     }"#;
     let files = [("home.html", "home"), ("old/x", "x"), ("index.html", "i")];
@@ -41,6 +44,11 @@ async fn a_table_leads_single_paths_elsewhere() {
             ("/host", 308, "https://www.a.example/x"),
             ("/blog/19/x?p=1", 301, "https://b.example/a/19/x?p=1"),
             ("/blog", 301, "https://b.example/a"),
+            ("/query?q=1", 308, "/new?q=1"),
+            ("/query", 308, "/new"),
+            ("/news/19/x?p=1", 301, "/archive/19/x?p=1"),
+            ("/news//evil.example", 301, "/archive/evil.example"),
+            ("/own/x", 308, "https://a.example/home.html"),
         ] {
             let answer = client.send(Method::POST, path, &[]).await;
             assert_eq!(answer.status, status, "{path}");

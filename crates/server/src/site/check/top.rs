@@ -67,7 +67,7 @@ fn moved_rule(path: &str, to: &str, shared: Option<&Arc<RuleOptions>>) -> Checke
         prefix: plain_path(path)?,
         is_exact: true,
         methods: None,
-        action: Action::Redirect(Redirect::parse_moved(to)?),
+        action: Action::Redirect(Redirect::to(to)?),
         options: shared.cloned(),
     })
 }
