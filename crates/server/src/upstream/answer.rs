@@ -328,7 +328,9 @@ impl http_body::Body for Passed {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.broken.is_none() && self.ahead.iter().all(Option::is_none) && self.body.is_end_stream()
+        // A client does not wait for what a script does behind its answer.
+        let is_over = self.body.is_end_stream() || self.body.is_delivered();
+        self.broken.is_none() && self.ahead.iter().all(Option::is_none) && is_over
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -12,6 +12,7 @@ mod bodies;
 mod cgi;
 mod cgi_ends;
 mod coded_files;
+mod coded_scripts;
 mod coding;
 mod fastcgi;
 mod fastcgi_server;
