@@ -146,7 +146,7 @@ impl Files {
             Found::Entry(entry) => match &entry.what {
                 What::File(file) => answer::cached(asked, file),
                 What::Directory => return Err(NoFile::Directory),
-                What::Missing | What::Script | What::Compressed(_) => {
+                What::Missing | What::NoCopy | What::Script | What::Compressed(_) => {
                     return Err(NoFile::Missing);
                 }
                 What::Large => unreachable!("found as Found::Noted"),

@@ -116,7 +116,8 @@ pub(crate) enum Form {
     Script,
     /// A copy beside the file that was compressed before.
     Precompressed(Coding),
-    /// The content of the file in memory, compressed at a level of gzip. Never read from the disk.
+    /// The content of the file in memory, compressed at a level of gzip; of br, the level is 0.
+    /// Never read from the disk.
     Compressed(Coding, u8),
 }
 
@@ -246,6 +247,8 @@ pub(crate) enum What {
     Directory,
     /// Nothing that a site may serve.
     Missing,
+    /// A file without a copy in the coding.
+    NoCopy,
     /// Script: a regular file, which was not read.
     Script,
     /// Note that the file is too large for the cache. A request that has no
@@ -269,7 +272,7 @@ impl Weighter<Key, Arc<Entry>> for Weigh {
             What::Compressed(copy) => {
                 size_of_val(&**copy) + allocated(copy.0.as_ref().map_or(0, Bytes::len))
             }
-            What::Directory | What::Missing | What::Large | What::Script => 0,
+            What::Directory | What::Missing | What::NoCopy | What::Large | What::Script => 0,
         };
         // The root's text counts in full: a million hosts may have a million
         // roots.

@@ -43,7 +43,8 @@ impl Files {
             accepted = accepted.without(coding);
             let form = Form::Precompressed(coding);
             let (found, permit) = self.look_for(folder, path, form, open).await;
-            if let Ok(mut response) = self.answer_with(folder, asked, found, permit) {
+            if !matches!(&found, Found::Entry(entry) if matches!(entry.what, What::NoCopy)) {
+                let mut response = self.answer_with(folder, asked, found, permit)?;
                 response.extensions_mut().insert(Chosen);
                 return Ok(response);
             }

@@ -91,16 +91,12 @@ pub(crate) fn load(key: &Key, known: Option<Identity>, guard: &Guard) -> Loaded 
                 Ok(folder) => folder,
                 Err(refusal) => return Ok(Loaded::Refused(refusal)),
             };
+            let name = format!("{path}{}", if index { INDEX } else { "" });
             let file = match key.form {
                 // Only the FastCGI server must be allowed to read it.
                 Form::Script => locate_beneath(&folder, Path::new(path))?,
-                Form::Plain if index => open_beneath(&folder, &format!("{path}{INDEX}"))?,
-                Form::Plain => open_beneath(&folder, path)?,
-                Form::Precompressed(coding) => {
-                    let name = format!("{path}{}", if index { INDEX } else { "" });
-                    return load_copy(&folder, (root, &name, coding), known, guard);
-                }
-                Form::Compressed(..) => return Ok(Loaded::Cached(What::Missing)),
+                Form::Plain | Form::Precompressed(_) => open_beneath(&folder, &name)?,
+                Form::Compressed(..) => unreachable!("it is made of the file in memory"),
             };
             let metadata = file.metadata()?;
             if let Err(refusal) = guard.check_file(root, &file, &metadata)? {
@@ -117,38 +113,37 @@ pub(crate) fn load(key: &Key, known: Option<Identity>, guard: &Guard) -> Loaded 
                 }))
             } else if !metadata.is_file() {
                 Ok(Loaded::Forbidden(None))
+            } else if let Form::Precompressed(coding) = key.form {
+                load_copy(&folder, (root, &name, coding), &metadata, known, guard)
             } else if known == Some(Identity::of(&metadata)) {
                 Ok(Loaded::Unchanged)
             } else {
-                let name = if index { INDEX } else { path };
-                read(file, &metadata, (name, None))
+                read(file, &metadata, (&name, None))
             }
         });
     read.unwrap_or_else(refusal)
 }
 
-/// Reads a copy of a file that lies precompressed beside it. It is missing if it is older
-/// than the file, or one of both must not be served: then the file itself is looked for.
+/// Reads the copy of a file that lies precompressed beside it, unless it is older than the file,
+/// or must not be served: then the file itself is looked for.
 fn load_copy(
     folder: &OwnedFd,
     (root, name, coding): (&Root, &str, Coding),
+    of_file: &Metadata,
     known: Option<Identity>,
     guard: &Guard,
 ) -> io::Result<Loaded> {
-    let missing = Loaded::Cached(What::Missing);
+    let none = Loaded::Cached(What::NoCopy);
     let Ok(copy) = open_beneath(folder, &format!("{name}{}", coding.extension())) else {
-        return Ok(missing);
+        return Ok(none);
     };
-    let file = open_beneath(folder, name)?;
-    let (of_copy, of_file) = (copy.metadata()?, file.metadata()?);
+    let of_copy = copy.metadata()?;
     let written = |metadata: &Metadata| (metadata.mtime(), metadata.mtime_nsec());
     let is_served = of_copy.is_file()
-        && of_file.is_file()
-        && written(&of_copy) >= written(&of_file)
-        && guard.check_file(root, &copy, &of_copy)?.is_ok()
-        && guard.check_file(root, &file, &of_file)?.is_ok();
+        && written(&of_copy) >= written(of_file)
+        && guard.check_file(root, &copy, &of_copy)?.is_ok();
     if !is_served {
-        Ok(missing)
+        Ok(none)
     } else if known == Some(Identity::of(&of_copy)) {
         Ok(Loaded::Unchanged)
     } else {

@@ -181,6 +181,21 @@ async fn a_copy_that_does_not_stand_for_its_file_is_passed_over() {
     }
 }
 
+/// Copies are looked for in the read that finds the file.
+#[tokio::test]
+async fn a_path_without_a_file_costs_one_read() {
+    let fixture = Fixture::new();
+    fixture.write("folder/file", "file");
+    for (path, status) in [("/none.html", 404), ("/folder", 308), ("/folder/", 404)] {
+        let before = fixture.files.0.cache.entries.len();
+        let answer = fixture
+            .ask(&precompressed(ALL), path, "br, zstd, gzip")
+            .await;
+        assert_eq!(answer.status, status, "{path}");
+        assert_eq!(fixture.files.0.cache.entries.len(), before + 1, "{path}");
+    }
+}
+
 #[tokio::test]
 async fn a_file_that_is_written_again_outdates_its_copy() {
     pause();
