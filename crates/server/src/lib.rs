@@ -9,7 +9,7 @@
 //!  cgi          programs of the operator
 //!  connection   from the accepted socket to the end of the handshake
 //!  lookup │ files   from a name to what serves it │ files below a root
-//!  coding       answers that are compressed
+//!  coding       what clients take of codings; encoders, and their bounds
 //!  site   │ tls     how requests to a host are answered │ the stream, with TLS or without
 //!  limits       what a client, a connection or a request may take
 //!  observe      the access log and the metrics
@@ -94,7 +94,7 @@
 //!    │              http/respond/admission.rs, limits/in_flight.rs and limits/rates.rs let the
 //!    │              request pass, and http/respond/passwords.rs its user; then it is answered;
 //!    │              files/page.rs has error pages; http/respond/fields.rs changes the
-//!    │              answer's fields; http/respond/coding.rs compresses it, by encoders of
+//!    │              answer's fields; http/respond/compress.rs compresses it, by encoders of
 //!    │              coding/gates.rs
 //!    │
 //!    ├─ files.rs      files below a root; site/guard.rs says which roots, site/open.rs

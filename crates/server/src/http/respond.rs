@@ -1,7 +1,7 @@
 //! Answers requests from their sites.
 
 mod admission;
-mod coding;
+mod compress;
 mod fields;
 mod pass_on;
 mod passwords;
@@ -129,7 +129,7 @@ impl Responder {
             discard(context, &head, body, None).await;
             return Ok(to_https(context.host, port, head.uri.path_and_query()));
         }
-        let accepted = coding::accepted(rule.options.as_deref(), &head.headers);
+        let accepted = compress::accepted(rule.options.as_deref(), &head.headers);
         let wanted = (head.method == Method::HEAD, is_read(&head.method), accepted);
         let length = body.as_ref().map_or(0, |body| body.size_hint().lower());
         let asked = (&head.headers, length);
@@ -196,7 +196,7 @@ impl Responder {
                 Author::Site => false,
                 // Who reads messages, such as those of gRPC, reads no page.
                 Author::Upstream => {
-                    options.upstream_errors && !coding::has_messages(response.headers())
+                    options.upstream_errors && !compress::has_messages(response.headers())
                 }
             };
         match (author, &options.errors) {
@@ -215,7 +215,7 @@ impl Responder {
             let wish = (&**compress, accepted, author);
             // Boxed: answers that are not compressed have no room for it.
             let parts = (&self.files, &self.coders);
-            response = Box::pin(coding::code(context, parts, wish, response)).await;
+            response = Box::pin(compress::compress_answer(context, parts, wish, response)).await;
         }
         response
     }

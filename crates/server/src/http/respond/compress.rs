@@ -35,7 +35,7 @@ pub(super) fn accepted(options: Option<&RuleOptions>, fields: &HeaderMap) -> Opt
 ///    one more encoder.
 ///
 /// A HEAD has no body: it gets the head of the answer as it is.
-pub(super) async fn code(
+pub(super) async fn compress_answer(
     context: &RequestContext<'_>,
     (files, coders): (&Files, &Arc<Coders>),
     (compress, accepted, author): (&Compress, Accepted, Author),
