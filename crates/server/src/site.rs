@@ -76,7 +76,8 @@ impl Site {
     /// Parses the document of a host record of this tenant.
     ///
     /// # Errors
-    /// If the format is unknown, or the document is invalid or of earlier keys.
+    /// If the format is unknown, or the document is invalid, or has a key or value that only
+    /// later formats have.
     pub fn parse(stored: &StoredSite, tenant: &Tenant) -> Result<Self, SiteError> {
         if !FORMATS.contains(&stored.format) {
             return Err(SiteError::Format(stored.format));

@@ -13,7 +13,8 @@ pub(crate) enum Note {
         /// lookup's time, `u64::MAX` for none.
         ends: u64,
         /// Version of the wildcard's record, without a credential, that answers the name;
-        /// `u64::MAX` if none does. Plain HTTP serves that record, as by an alias.
+        /// `u64::MAX` if none does. Plain HTTP serves that record, as one that an
+        /// [`Self::Alias`] leads to.
         above: u64,
     },
     /// The wildcard above answers, and the name has no record of its own.
