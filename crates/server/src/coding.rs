@@ -50,7 +50,7 @@ pub(crate) fn weaken(fields: &mut HeaderMap) {
 /// `Vary` of an answer whose coding depends on what the client takes.
 pub(crate) const BY_CODING: HeaderValue = HeaderValue::from_static("Accept-Encoding");
 /// Fields that tell of the body as it was.
-const OF_IDENTITY: [HeaderName; 6] = [
+pub(crate) const OF_IDENTITY: [HeaderName; 6] = [
     ACCEPT_RANGES,
     CONTENT_LENGTH,
     HeaderName::from_static("content-digest"),

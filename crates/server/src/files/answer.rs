@@ -5,11 +5,11 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE,
-    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, LAST_MODIFIED, RANGE, TRAILER,
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
+    CONTENT_LOCATION, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE, TRAILER,
 };
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 
 use super::Asked;
 use super::conditional::{Validators, Verdict, evaluate, range_applies};
@@ -18,6 +18,7 @@ use super::permits::OpenPermit;
 use super::range::{Selection, select};
 use super::reads::FolderReads;
 use super::stream::Stream;
+use crate::coding::OF_IDENTITY;
 use crate::site::CacheRule;
 use crate::site::body::{Body, plain};
 
@@ -100,7 +101,7 @@ pub(crate) fn page(
     body: impl FnOnce() -> Body,
 ) -> Response<Body> {
     let mut response = error.map(|_| if is_head { Body::empty() } else { body() });
-    for name in OF_CONTENT {
+    for name in OF_CONTENT.into_iter().chain(OF_IDENTITY) {
         response.headers_mut().remove(name);
     }
     for name in [CONTENT_TYPE, CONTENT_LENGTH] {
@@ -153,12 +154,12 @@ fn text(value: &str) -> HeaderValue {
     HeaderValue::from_str(value).expect("digits are visible ASCII")
 }
 
-/// Fields that tell of an error's content, or announce what follows it.
+/// Fields that tell of an error's content, in whatever coding, or announce what follows it.
 const OF_CONTENT: [HeaderName; 7] = [
-    ACCEPT_RANGES,
     CONTENT_DISPOSITION,
     CONTENT_ENCODING,
     CONTENT_LANGUAGE,
+    CONTENT_LOCATION,
     ETAG,
     LAST_MODIFIED,
     TRAILER,

@@ -297,7 +297,8 @@ async fn a_broken_answer_stays_broken() {
 async fn an_error_of_an_upstream_gets_a_page_if_the_site_says_so() {
     let page = page(3000);
     let fields = "Content-Encoding: gzip\r\nETag: \"a\"\r\nLast-Modified: \
-                  Thu, 01 Jan 2026 00:00:00 GMT\r\nRetry-After: 7\r\n";
+                  Thu, 01 Jan 2026 00:00:00 GMT\r\nRetry-After: 7\r\nContent-Location: /a\r\n\
+                  Content-Digest: a\r\nRepr-Digest: a\r\nDigest: a\r\nContent-MD5: a\r\n";
     let error = answer(&format!("{HTML}{fields}"), "error").replace("200 OK", "503 Busy");
     let upstream = Upstream::bind().await;
     let url = upstream.url();
@@ -317,7 +318,16 @@ async fn an_error_of_an_upstream_gets_a_page_if_the_site_says_so() {
         let answer = Coded::get(&mut client, "/", "").await;
         assert_eq!((answer.status, answer.text()), (503, page.clone()));
         assert_eq!(answer.field("retry-after"), Some("7"));
-        for name in ["content-encoding", "etag", "last-modified"] {
+        for name in [
+            "content-encoding",
+            "etag",
+            "last-modified",
+            "content-location",
+            "content-digest",
+            "repr-digest",
+            "digest",
+            "content-md5",
+        ] {
             assert_eq!(answer.field(name), None, "{name}");
         }
         for path in ["/own", "/none"] {
