@@ -73,6 +73,21 @@ async fn an_error_of_the_server_has_its_page() {
     }
 }
 
+/// Nobody writes into it: a read would wait for ever.
+#[tokio::test]
+async fn a_fifo_is_no_page() {
+    let site = r#"{"root": "FOLDER/www", "errors": "FOLDER/errors", "compress": true}"#;
+    let world = World::new(site, &PAGES);
+    let fifo = world.folder.path().join("errors/404.html");
+    std::fs::remove_file(&fifo).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.unwrap().success());
+    for version in BOTH {
+        let answer = world.get(version, "/missing").await;
+        assert_eq!((answer.status, &*answer.body), (404, "404 Not Found\n"));
+    }
+}
+
 #[tokio::test]
 async fn each_status_has_its_page() {
     let statuses = [403, 404, 413, 429, 500, 502, 503, 504];
