@@ -7,25 +7,25 @@ pub(crate) mod stream;
 #[cfg(fuzzing)]
 pub(crate) mod testing;
 
-use http::header::{ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, ETAG};
+use http::header::{ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::site::Coding;
 pub(crate) use gates::threads;
 
-/// Mark of an answer whose coding is chosen, in its extensions.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Chosen;
-
-/// Returns whether `Cache-Control` forbids to change the content (RFC 9111, section 5.2.2.6).
-pub(crate) fn forbids_transform(value: &HeaderValue) -> bool {
-    lists(value, "no-transform")
-}
-
 /// Returns whether a value is a list that has a name.
 pub(crate) fn lists(value: &HeaderValue, name: &str) -> bool {
     let mut names = value.as_bytes().split(|byte| *byte == b',');
     names.any(|listed| listed.trim_ascii().eq_ignore_ascii_case(name.as_bytes()))
+}
+
+/// Returns whether the media type begins with one of these, which are in lower case.
+pub(crate) fn is_of_type(fields: &HeaderMap, kinds: &[&str]) -> bool {
+    let kind = fields.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    kinds.iter().any(|begin| {
+        let own = kind.and_then(|kind| kind.get(..begin.len()));
+        own.is_some_and(|own| own.eq_ignore_ascii_case(begin.as_bytes()))
+    })
 }
 
 /// Changes the fields of an answer to those of its body in a coding.
@@ -39,12 +39,11 @@ pub(crate) fn mark(fields: &mut HeaderMap, coding: Coding) {
 
 /// Makes a strong entity tag weak: the bytes that it stands for are others now.
 pub(crate) fn weaken(fields: &mut HeaderMap) {
-    let strong = fields.get(ETAG).map(HeaderValue::as_bytes);
-    let Some(strong) = strong.filter(|tag| tag.starts_with(b"\"")) else {
-        return;
-    };
-    let weak = HeaderValue::from_bytes(&[&b"W/"[..], strong].concat());
-    fields.insert(ETAG, weak.expect("a value with two letters more"));
+    let tag = fields.get(ETAG).map(HeaderValue::as_bytes);
+    if let Some(strong) = tag.filter(|tag| tag.starts_with(b"\"")) {
+        let weak = HeaderValue::from_bytes(&[&b"W/"[..], strong].concat());
+        fields.insert(ETAG, weak.expect("a value with two letters more"));
+    }
 }
 
 /// `Vary` of an answer whose coding depends on what the client takes.

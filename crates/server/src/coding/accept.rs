@@ -1,7 +1,9 @@
 //! Codings that a client takes (`Accept-Encoding`, RFC 9110, section 12.5.3).
 
+use std::cmp::Reverse;
+
 use http::HeaderMap;
-use http::header::ACCEPT_ENCODING;
+use http::header::{ACCEPT_ENCODING, RANGE};
 
 use crate::site::Coding;
 
@@ -14,8 +16,12 @@ impl Accepted {
     /// Reads the fields of a request, in which all lines of `Accept-Encoding` are one list.
     /// A malformed element is skipped, and of two with one name the last counts. A client
     /// without the field takes no coding; nor does it take one that it likes less than
-    /// `identity`. A client that refuses `identity` and all codings gets it all the same.
+    /// `identity`. A client that refuses `identity` and all codings gets it all the same. One
+    /// that asks for a range takes none: ranges are of the content itself.
     pub(crate) fn of(fields: &HeaderMap) -> Self {
+        if fields.contains_key(RANGE) {
+            return Self::default();
+        }
         let lines = fields.get_all(ACCEPT_ENCODING).iter();
         let elements = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
         let mut weights = [None; NAMES.len()];
@@ -33,19 +39,13 @@ impl Accepted {
         }))
     }
 
-    /// Returns the coding that the client likes best, of equal ones the first. None if it
-    /// takes none.
-    pub(crate) fn first(self, of: &[Coding]) -> Option<Coding> {
-        let weight = |coding: &Coding| self.0[*coding as usize];
-        let taken = of.iter().filter(|coding| weight(coding) > 0);
-        // Of equal ones, `max_by_key` returns the last.
-        taken.rev().max_by_key(|coding| weight(coding)).copied()
-    }
-
-    /// Returns the weights without that of a coding, to find the next best.
-    pub(crate) fn without(mut self, coding: Coding) -> Self {
-        self.0[coding as usize] = 0;
-        self
+    /// Returns those of these codings that the client takes, the best first, equal ones in the
+    /// order that they have here.
+    pub(crate) fn order(self, of: &[Coding]) -> impl Iterator<Item = Coding> {
+        let mut taken = of.to_vec();
+        taken.retain(|coding| self.0[*coding as usize] > 0);
+        taken.sort_by_key(|coding| Reverse(self.0[*coding as usize]));
+        taken.into_iter()
     }
 }
 
@@ -102,13 +102,8 @@ mod tests {
         Accepted::of(&fields)
     }
 
-    fn order(mut accepted: Accepted, of: &[Coding]) -> Vec<&'static str> {
-        let mut order = Vec::new();
-        while let Some(coding) = accepted.first(of) {
-            order.push(coding.as_str());
-            accepted = accepted.without(coding);
-        }
-        order
+    fn order(accepted: Accepted, of: &[Coding]) -> Vec<&'static str> {
+        accepted.order(of).map(Coding::as_str).collect()
     }
 
     #[test]
@@ -187,7 +182,7 @@ mod tests {
             (&[Coding::Zstd], None),
             (&[], None),
         ] {
-            assert_eq!(accepted.first(of), expected, "{of:?}");
+            assert_eq!(accepted.order(of).next(), expected, "{of:?}");
         }
     }
 
@@ -197,6 +192,15 @@ mod tests {
         assert_eq!(accepted(&[&long, "gzip"]), Accepted::default());
         let (first, last) = long.split_at(long.len() - 4);
         assert_eq!(order(accepted(&[first, "gzip", last]), &ALL), ["gzip"]);
+    }
+
+    #[test]
+    fn a_range_is_of_the_content_itself() {
+        let gzip = HeaderValue::from_static("gzip");
+        let mut fields = HeaderMap::from_iter([(ACCEPT_ENCODING, gzip)]);
+        assert_ne!(Accepted::of(&fields), Accepted::default());
+        fields.insert(RANGE, HeaderValue::from_static("bytes=0-1"));
+        assert_eq!(Accepted::of(&fields), Accepted::default());
     }
 
     proptest! {
@@ -221,7 +225,7 @@ mod tests {
                 let weight = named.find(|(name, _)| *name == coding.as_str());
                 prop_assert_eq!(joined.0[coding as usize], weight.map_or(0, |(_, weight)| *weight));
             }
-            if let Some(first) = joined.first(&ALL) {
+            if let Some(first) = joined.order(&ALL).next() {
                 prop_assert!(joined.0[first as usize] > 0);
                 for other in ALL {
                     prop_assert!(joined.0[other as usize] <= joined.0[first as usize]);

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
-    CONTENT_LOCATION, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE, TRAILER,
+    CONTENT_LOCATION, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE, TRAILER, VARY,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
@@ -18,7 +18,7 @@ use super::permits::OpenPermit;
 use super::range::{Selection, select};
 use super::reads::FolderReads;
 use super::stream::Stream;
-use crate::coding::OF_IDENTITY;
+use crate::coding::{BY_CODING, OF_IDENTITY};
 use crate::site::CacheRule;
 use crate::site::body::{Body, plain};
 
@@ -59,7 +59,7 @@ fn respond(
         Verdict::Failed => return plain(StatusCode::PRECONDITION_FAILED),
         Verdict::NotModified => (
             StatusCode::NOT_MODIFIED,
-            not_modified_headers(head),
+            not_modified_headers(asked, head),
             Body::empty(),
         ),
         Verdict::Proceed => {
@@ -126,8 +126,13 @@ fn selection(request: &Parts, head: &Head, validators: Validators<'_>) -> Select
     }
 }
 
-fn not_modified_headers(head: &Head) -> HeaderMap {
+fn not_modified_headers(asked: &Asked<'_>, head: &Head) -> HeaderMap {
     let mut headers = head.headers.clone();
+    let compress = asked.options.and_then(|options| options.compress.as_ref());
+    if compress.is_some_and(|compress| compress.takes(&headers)) {
+        // As the 200 has it (RFC 9110, section 15.4.5).
+        headers.insert(VARY, BY_CODING);
+    }
     headers.remove(CONTENT_LENGTH);
     headers.remove(CONTENT_TYPE);
     headers.remove(CONTENT_ENCODING);

@@ -2,15 +2,15 @@
 
 use bytes::Bytes;
 use http::Response;
-use http::header::{RANGE, VARY};
+use http::header::VARY;
 use sekisho_certs::Tenant;
 
 use super::cache::{Age, Form, Key, KeyRef, What};
 use super::load::Identity;
 use super::path::FilePath;
 use super::{Asked, Files, Folder, Found, NoFile, Opener};
+use crate::coding::BY_CODING;
 use crate::coding::accept::Accepted;
-use crate::coding::{BY_CODING, Chosen};
 use crate::site::body::Body;
 use crate::site::{Coding, RuleOptions};
 
@@ -33,20 +33,12 @@ impl Files {
         open: Opener<'_>,
         options: &RuleOptions,
     ) -> Result<Response<Body>, NoFile> {
-        let fields = &asked.head.headers;
-        let mut accepted = match fields.contains_key(RANGE) {
-            // It is one of the file itself.
-            true => Accepted::default(),
-            false => Accepted::of(fields),
-        };
-        while let Some(coding) = accepted.first(&options.precompressed) {
-            accepted = accepted.without(coding);
+        let accepted = Accepted::of(&asked.head.headers);
+        for coding in accepted.order(&options.precompressed) {
             let form = Form::Precompressed(coding);
             let (found, permit) = self.look_for(folder, path, form, open).await;
             if !matches!(&found, Found::Entry(entry) if matches!(entry.what, What::NoCopy)) {
-                let mut response = self.answer_with(folder, asked, found, permit)?;
-                response.extensions_mut().insert(Chosen);
-                return Ok(response);
+                return self.answer_with(folder, asked, found, permit);
             }
         }
         let (found, permit) = self.look_for(folder, path, Form::Plain, open).await;

@@ -17,8 +17,8 @@ use hyper::body::{Body as _, Incoming};
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::{HostName, Tenant};
 
-use crate::coding::accept::Accepted;
 use crate::coding::gates::Coders;
+use crate::coding::is_of_type;
 use crate::connection::request::RequestContext;
 use crate::files::{Asked, Files, Folder, OpenFiles, Opener};
 use crate::limits::in_flight::RequestGate;
@@ -30,6 +30,7 @@ use crate::site::{
     Action, Guard, NoRule, Refusals, Root, Rule, RuleOptions, Site, SitePath, to_https,
 };
 use crate::upstream::{self, ForwardTo, Recipient};
+use compress::{MESSAGES, Wish, read_wish};
 use pass_on::pass_on;
 use passwords::Passwords;
 pub(crate) use passwords::threads as password_threads;
@@ -101,6 +102,10 @@ impl Responder {
     /// 5. replaces the content of an error by the rule's page;
     /// 6. changes the answer's fields;
     /// 7. compresses it.
+    ///
+    /// Two things ride in the answer's extensions: the cached file that its content is of
+    /// (`files::Source`), which step 7 takes out, and the permit of `in_flight`, which
+    /// `http::answer` gives to the body, to be held until the answer has ended.
     async fn answer(
         &self,
         context: &RequestContext<'_>,
@@ -129,8 +134,8 @@ impl Responder {
             discard(context, &head, body, None).await;
             return Ok(to_https(context.host, port, head.uri.path_and_query()));
         }
-        let accepted = compress::accepted(rule.options.as_deref(), &head.headers);
-        let wanted = (head.method == Method::HEAD, is_read(&head.method), accepted);
+        let wish = read_wish(rule.options.as_deref(), &head.headers);
+        let wanted = (head.method == Method::HEAD, is_read(&head.method), wish);
         let length = body.as_ref().map_or(0, |body| body.size_hint().lower());
         let asked = (&head.headers, length);
         let admitted = admission::admit(context, &self.gates, rule, asked).await;
@@ -186,7 +191,7 @@ impl Responder {
         &self,
         context: &RequestContext<'_>,
         options: &RuleOptions,
-        (is_head, is_read, accepted): (bool, bool, Option<Accepted>),
+        (is_head, is_read, wish): (bool, bool, Option<Wish>),
         author: Author,
         mut response: Response<Body>,
     ) -> Response<Body> {
@@ -194,9 +199,9 @@ impl Responder {
             && match author {
                 Author::Server => true,
                 Author::Site => false,
-                // Who reads messages, such as those of gRPC, reads no page.
+                // A client that reads messages, such as those of gRPC, reads no page.
                 Author::Upstream => {
-                    options.upstream_errors && !compress::has_messages(response.headers())
+                    options.upstream_errors && !is_of_type(response.headers(), &MESSAGES)
                 }
             };
         match (author, &options.errors) {
@@ -211,11 +216,12 @@ impl Responder {
             (Author::Server | Author::Site, _) => {}
         }
         fields::change(&mut response, options, &context.fill());
-        if let (Some(compress), Some(accepted)) = (&options.compress, accepted) {
-            let wish = (&**compress, accepted, author);
-            // Boxed: answers that are not compressed have no room for it.
+        if let (Some(compress), Some(wish)) = (&options.compress, wish) {
+            let how = (&**compress, author, is_head);
             let parts = (&self.files, &self.coders);
-            response = Box::pin(compress::compress_answer(context, parts, wish, response)).await;
+            let coded = compress::compress_answer(context, parts, how, wish, response);
+            // Boxed: answers that are not compressed have no room for it.
+            response = Box::pin(coded).await;
         }
         response
     }

@@ -120,7 +120,7 @@ fn options(options: &RuleOptions) -> usize {
 }
 
 fn compress(compress: &Compress) -> usize {
-    allocated(size_of::<Compress>()) + list(&compress.types, media)
+    allocated(size_of::<Compress>()) + option(&compress.types, |types| list(types, media))
 }
 
 fn media(range: &MediaRange) -> usize {

@@ -13,9 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
-};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, TRANSFER_ENCODING};
 use http::{Response, Version};
 use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -26,6 +24,7 @@ use super::failure::Failure;
 use super::request::exchange::{Exchange, SENT};
 use super::request::fields;
 use super::servers::chosen::Chosen;
+use crate::coding::is_of_type;
 use crate::connection::request::framing;
 use crate::limits::timeouts::AtUpstream;
 use crate::site::UpstreamTimeouts;
@@ -53,7 +52,7 @@ pub(super) fn pass_back(
     host: Option<StillServed>,
 ) -> Result<Response<Body>, Failure> {
     let keep = connection_fields(response.headers_mut())?.min(timeouts.idle);
-    let idle = match is_event_stream(response.headers()) {
+    let idle = match is_of_type(response.headers(), &["text/event-stream"]) {
         true => timeouts.upgraded,
         false => timeouts.idle,
     };
@@ -121,12 +120,6 @@ pub(super) fn clean(fields: &mut HeaderMap) -> Result<(), Failure> {
         fields::is_hop_by_hop(name.as_str()) || named.contains(name)
     });
     Ok(())
-}
-
-fn is_event_stream(fields: &HeaderMap) -> bool {
-    let content_type = fields.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let media = content_type.and_then(|value| value.get(..EVENT_STREAM.len()));
-    media.is_some_and(|media| media.eq_ignore_ascii_case(EVENT_STREAM))
 }
 
 /// Returns how long the connection may be kept: a second less than the server
@@ -374,4 +367,3 @@ impl Drop for InFlight {
 }
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const EVENT_STREAM: &[u8] = b"text/event-stream";

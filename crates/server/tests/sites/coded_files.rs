@@ -61,6 +61,70 @@ async fn a_copy_keeps_its_tag_where_others_are_compressed() {
     );
 }
 
+/// What a client keeps has the tag and the `Vary` that it came with (RFC 9110, section 15.4.5).
+#[tokio::test]
+async fn a_304_has_the_tag_that_the_client_has() {
+    let text = page(2000);
+    let site = r#"{"root": "FOLDER", "compress": true}"#;
+    let world = World::new(site, &[("a.png", &*text), ("a.txt", &*text)]);
+    for version in BOTH {
+        let mut client = world.connect(version, HOST).await;
+        for (path, accept, is_weak, vary) in [
+            ("/a.png", "gzip", false, None),
+            ("/a.txt", "", false, Some("Accept-Encoding")),
+            ("/a.txt", "gzip", true, Some("Accept-Encoding")),
+        ] {
+            let whole = Coded::get(&mut client, path, accept).await;
+            let tag = whole.field("etag").unwrap();
+            assert_eq!(tag.starts_with("W/"), is_weak, "{path}");
+            assert_eq!(whole.field("vary"), vary, "{path}");
+            let fields = [("accept-encoding", "gzip"), ("if-none-match", tag)];
+            let answer = client.send(Method::GET, path, &fields).await;
+            assert_eq!(answer.status, 304, "{path}");
+            assert_eq!(answer.field("etag").as_deref(), Some(tag), "{path}");
+            assert_eq!(answer.field("vary").as_deref(), vary, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_range_that_does_not_apply_gets_the_file_as_it_is() {
+    let text = page(2000);
+    let site = r#"{"root": "FOLDER", "compress": true, "precompressed": ["gzip"]}"#;
+    let files = [("a.txt", &*text), ("b.txt", &*text), ("b.txt.gz", "copy")];
+    let world = World::new(site, &files);
+    for version in BOTH {
+        let mut client = world.connect(version, HOST).await;
+        for path in ["/a.txt", "/b.txt"] {
+            let fields = [
+                ("accept-encoding", "gzip"),
+                ("range", "bytes=3-5"),
+                ("if-range", "\"former\""),
+            ];
+            let answer = client.send(Method::GET, path, &fields).await;
+            assert_eq!((answer.status, &answer.body), (200, &text), "{path}");
+            assert_eq!(answer.field("content-encoding"), None, "{path}");
+            assert!(answer.field("etag").unwrap().starts_with('"'), "{path}");
+            assert_eq!(answer.field("vary").unwrap(), "Accept-Encoding", "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_head_has_the_fields_of_a_text_as_it_is() {
+    let text = page(2000);
+    let site = format!(r#"{{"status": 410, "text": "{text}", "compress": true}}"#);
+    let world = World::new(&site, &[]);
+    for version in BOTH {
+        let mut client = world.connect(version, HOST).await;
+        let coded = Coded::get(&mut client, "/", "gzip").await;
+        assert_eq!(coded.field("content-encoding"), Some("gzip"));
+        let head = Coded::of(&mut client, Method::HEAD, "/", "gzip").await;
+        assert_eq!(head.field("content-encoding"), None);
+        assert_eq!(head.field("content-length"), Some("2000"));
+    }
+}
+
 /// Each answer is one state of a file that is written all the time.
 #[tokio::test]
 async fn a_file_that_changes_while_it_is_compressed_is_whole() {

@@ -68,7 +68,7 @@ fn precompressed(codings: &[Coding]) -> RuleOptions {
 
 fn compressing() -> RuleOptions {
     let compress = Compress {
-        types: Box::default(),
+        types: None,
         level: 4,
         upstream: false,
         cookies: false,

@@ -3,67 +3,79 @@
 use std::sync::Arc;
 
 use http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, SET_COOKIE, VARY,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_NONE_MATCH,
+    SET_COOKIE, VARY,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
+use memchr::memmem;
 
 use super::Author;
 use crate::coding::accept::Accepted;
 use crate::coding::encode::LEAST;
 use crate::coding::gates::Coders;
 use crate::coding::stream::compressed;
-use crate::coding::{BY_CODING, Chosen, forbids_transform, lists, mark, weaken};
+use crate::coding::{BY_CODING, is_of_type, lists, mark, weaken};
 use crate::connection::request::RequestContext;
 use crate::files::{Files, Source};
 use crate::site::body::Body;
 use crate::site::{Coding, Compress, RuleOptions};
 
-/// Reads the codings that a client takes; none if the rule compresses nothing.
-pub(super) fn accepted(options: Option<&RuleOptions>, fields: &HeaderMap) -> Option<Accepted> {
+/// Codings that a client takes, and its `If-None-Match`.
+pub(super) type Wish = (Accepted, Option<HeaderValue>);
+
+/// Reads the fields of a request; none if the rule compresses nothing.
+pub(super) fn read_wish(options: Option<&RuleOptions>, fields: &HeaderMap) -> Option<Wish> {
     options?.compress.as_ref()?;
-    Some(Accepted::of(fields))
+    Some((Accepted::of(fields), fields.get(IF_NONE_MATCH).cloned()))
 }
 
 /// Compresses an answer, once its fields are what the client gets:
 ///
-/// 1. one that may not be compressed stays as it is;
-/// 2. `Vary` names the field that chooses the coding, also if none is chosen;
-/// 3. a body in memory is compressed as the client likes best, if it gets smaller;
-/// 4. another body is compressed by gzip while it is sent, if the client's network may have
+/// 1. a 304 gets the tag that the client has, and names the field that chose its form;
+/// 2. an answer that may not be compressed stays as it is;
+/// 3. `Vary` names the field that chooses the coding, also if none is chosen;
+/// 4. the answer to a HEAD, or with less than [`LEAST`] bytes, stays as it is;
+/// 5. a body in memory is compressed as the client likes best, if it gets smaller;
+/// 6. another body is compressed by gzip while it is sent, if the client's network may have
 ///    one more encoder.
-///
-/// A HEAD has no body: it gets the head of the answer as it is.
 pub(super) async fn compress_answer(
     context: &RequestContext<'_>,
     (files, coders): (&Files, &Arc<Coders>),
-    (compress, accepted, author): (&Compress, Accepted, Author),
+    (compress, author, is_head): (&Compress, Author, bool),
+    (accepted, tags): Wish,
     mut response: Response<Body>,
 ) -> Response<Body> {
-    let is_chosen = response.extensions_mut().remove::<Chosen>().is_some();
-    if is_chosen || !is_allowed(compress, author, &response) {
+    if response.status() == StatusCode::NOT_MODIFIED {
+        let fields = response.headers_mut();
+        let tag = fields.get(ETAG).map_or(&b""[..], HeaderValue::as_bytes);
+        let weak = [&b"W/"[..], tag].concat();
+        let is_weak = |tags: &HeaderValue| memmem::find(tags.as_bytes(), &weak).is_some();
+        if tags.iter().any(is_weak) {
+            weaken(fields);
+            vary(fields);
+        }
+        return response;
+    }
+    if !may_compress(compress, author, &response) {
         return response;
     }
     vary(response.headers_mut());
-    let Some(coding) = accepted.first(&Compress::CODINGS) else {
+    let length = response.body().size_hint().exact();
+    if is_head || length.is_some_and(|length| length < LEAST as u64) {
+        return response;
+    }
+    let Some(coding) = accepted.order(&Compress::CODINGS).next() else {
         return response;
     };
-    if response.status() == StatusCode::NOT_MODIFIED {
-        weaken(response.headers_mut());
-        return response;
-    }
-    let length = response.body().size_hint().exact();
-    if length.is_some_and(|length| length < LEAST as u64) {
-        return response;
-    }
     let in_memory = response.body().in_memory();
     if in_memory.is_some_and(|length| length <= MAX_WHOLE) {
         let how = (coding, compress.level);
         return send_whole(context, (files, coders), how, response).await;
     }
     // A stream of br takes MiB of memory.
-    if accepted.first(&[Coding::Gzip]).is_none() {
+    if accepted.order(&[Coding::Gzip]).next().is_none() {
         return response;
     }
     let Some(encoder) = coders.try_encoder(context.client.into(), compress.level) else {
@@ -109,33 +121,26 @@ async fn send_whole(
 }
 
 /// Returns whether an answer may be compressed, for a client that takes it so.
-fn is_allowed(compress: &Compress, author: Author, response: &Response<Body>) -> bool {
+fn may_compress(compress: &Compress, author: Author, response: &Response<Body>) -> bool {
     let (status, fields) = (response.status(), response.headers());
+    // RFC 9111, section 5.2.2.6.
+    let is_fixed = |value: &HeaderValue| lists(value, "no-transform");
     let is_identity = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"identity");
-    let kind = fields.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    let has_type = kind.is_some_and(|kind| compress.takes(kind)) && !has_messages(fields);
-    let is_whole = !status.is_informational() && !WITHOUT_WHOLE.contains(&status);
-    is_whole
+    !status.is_informational()
+        && !WITHOUT_WHOLE.contains(&status)
         && fields.get_all(CONTENT_ENCODING).iter().all(is_identity)
         && !fields.contains_key(CONTENT_RANGE)
-        && !fields.get_all(CACHE_CONTROL).iter().any(forbids_transform)
+        && !fields.get_all(CACHE_CONTROL).iter().any(is_fixed)
         && (author != Author::Upstream || compress.upstream)
         && (!fields.contains_key(SET_COOKIE) || compress.cookies)
-        && (has_type || status == StatusCode::NOT_MODIFIED)
-}
-
-/// Returns whether a body consists of messages that clients read one by one.
-pub(super) fn has_messages(fields: &HeaderMap) -> bool {
-    let kind = fields.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let kind = kind.unwrap_or_default().to_ascii_lowercase();
-    MESSAGES.iter().any(|it| kind.starts_with(it.as_bytes()))
+        && compress.takes(fields)
+        && !is_of_type(fields, &MESSAGES)
 }
 
 /// Adds the field that chooses the coding to `Vary`.
 fn vary(fields: &mut HeaderMap) {
     let names = |value: &HeaderValue| lists(value, "*") || lists(value, "Accept-Encoding");
-    let is_there = fields.get_all(VARY).iter().any(names);
-    if !is_there {
+    if !fields.get_all(VARY).iter().any(names) {
         fields.append(VARY, BY_CODING);
     }
 }
@@ -146,8 +151,8 @@ const WITHOUT_WHOLE: [StatusCode; 3] = [
     StatusCode::RESET_CONTENT,
     StatusCode::PARTIAL_CONTENT,
 ];
-/// Beginnings of the media types of messages.
-const MESSAGES: [&str; 3] = [
+/// Beginnings of the media types of messages, which clients read one by one.
+pub(super) const MESSAGES: [&str; 3] = [
     "text/event-stream",
     "application/grpc",
     "multipart/x-mixed-replace",
@@ -177,7 +182,7 @@ mod tests {
 
     fn compress() -> Compress {
         Compress {
-            types: Box::default(),
+            types: None,
             level: 4,
             upstream: false,
             cookies: false,
@@ -190,8 +195,6 @@ mod tests {
         let table: &[(u16, Fields<'_>, bool)] = &[
             (200, &[html], true),
             (404, &[html], true),
-            (304, &[], true),
-            (304, &[html, ("set-cookie", "a=b")], false),
             (200, &[], false),
             (200, &[("content-type", "image/png")], false),
             (101, &[html], false),
@@ -244,18 +247,25 @@ mod tests {
         let mut compress = compress();
         for (status, fields, expected) in table {
             let response = response(*status, fields, "");
-            let is_allowed = |author| is_allowed(&compress, author, &response);
-            assert_eq!(is_allowed(Author::Server), *expected, "{status} {fields:?}");
-            assert!(!is_allowed(Author::Upstream), "{status} {fields:?}");
+            let may_compress = |author| may_compress(&compress, author, &response);
+            assert_eq!(
+                may_compress(Author::Server),
+                *expected,
+                "{status} {fields:?}"
+            );
+            assert!(!may_compress(Author::Upstream), "{status} {fields:?}");
         }
         (compress.upstream, compress.cookies) = (true, true);
         let response = response(200, &[html, ("set-cookie", "a=b")], "");
-        assert!(is_allowed(&compress, Author::Upstream, &response));
+        assert!(may_compress(&compress, Author::Upstream, &response));
         // Listed or not, messages are not joined.
-        compress.types = [crate::site::MediaRange::Any].into();
+        compress.types = Some([crate::site::MediaRange::Any].into());
         for kind in MESSAGES {
             let response = super::tests::response(200, &[("content-type", kind)], "");
-            assert!(!is_allowed(&compress, Author::Server, &response), "{kind}");
+            assert!(
+                !may_compress(&compress, Author::Server, &response),
+                "{kind}"
+            );
         }
     }
 

@@ -43,7 +43,7 @@ pub(super) fn compress(raw: &BoolOr<RawCompress>) -> Checked<Option<Box<Compress
     };
     let level = checked("level", raw.level, |level| number(level, 1..=9))?;
     Ok(Some(Box::new(Compress {
-        types: checked("types", raw.types.as_deref(), types)?.unwrap_or_default(),
+        types: checked("types", raw.types.as_deref(), types)?,
         level: level.unwrap_or(DEFAULT_LEVEL),
         upstream: raw.upstream,
         cookies: raw.cookies,
