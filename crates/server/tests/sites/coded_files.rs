@@ -1,8 +1,10 @@
 //! Tests files whose answers are compressed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant, SystemTime};
 
 use http::{Method, Version};
 
@@ -125,7 +127,7 @@ async fn a_head_has_the_fields_of_a_text_as_it_is() {
     }
 }
 
-/// Each answer is one state of a file that is written all the time.
+/// Each answer is one state of a file that is replaced all the time, and a new one each second.
 #[tokio::test]
 async fn a_file_that_changes_while_it_is_compressed_is_whole() {
     let state = |number: usize| format!("{number:06} ").repeat(3000);
@@ -137,10 +139,14 @@ async fn a_file_that_changes_while_it_is_compressed_is_whole() {
         Arc::new(AtomicBool::new(false)),
     );
     let stopped = Arc::clone(&stop);
+    let then = SystemTime::now() - Duration::from_secs(60);
     let writer = std::thread::spawn(move || {
         for number in 1.. {
-            // Another file in its place: what is read of one is one state.
+            // Another file in its place: what is read of one is one state. It is old, so that
+            // its copy is kept.
             fs::write(path.join("next"), state(number)).unwrap();
+            let next = fs::File::options().write(true).open(path.join("next"));
+            next.unwrap().set_modified(then).unwrap();
             fs::rename(path.join("next"), path.join("page.html")).unwrap();
             if stopped.load(Relaxed) {
                 return;
@@ -148,11 +154,15 @@ async fn a_file_that_changes_while_it_is_compressed_is_whole() {
         }
     });
     let mut client = world.connect(Version::HTTP_2, HOST).await;
-    for _ in 0..500 {
+    let (mut seen, until) = (BTreeSet::new(), Instant::now() + Duration::from_secs(30));
+    while seen.len() < 3 {
+        assert!(Instant::now() < until, "{seen:?}");
         let coded = Coded::get(&mut client, "/page.html", "gzip").await;
         assert_eq!(coded.field("content-encoding"), Some("gzip"));
         let text = coded.text();
-        assert!(text == state(text[..6].parse().unwrap()), "{}", &text[..60]);
+        let number = text[..6].parse().unwrap();
+        assert!(text == state(number), "{}", &text[..60]);
+        seen.insert(number);
     }
     stop.store(true, Relaxed);
     writer.join().unwrap();
