@@ -50,16 +50,16 @@ pub(crate) use scripts::ScriptPath;
 pub(crate) struct Files(Arc<FilesState>);
 
 impl Files {
-    /// Makes a file server that caches at most `capacity` bytes of small files, reads no file
-    /// that `guard` refuses, and compresses by `coders`.
-    pub(crate) fn new(capacity: usize, guard: Arc<Guard>, coders: Arc<Coders>) -> Self {
+    /// Makes a file server that caches at most `capacity` bytes of small files, and reads no
+    /// file that `guard` refuses.
+    pub(crate) fn new(capacity: usize, guard: Arc<Guard>) -> Self {
         Self(Arc::new(FilesState {
             cache: Cache::new(capacity),
             reads: Reads::new(),
             open: Permits::new(),
             log_limits: LogLimits::default(),
             guard,
-            coders,
+            coders: Arc::new(Coders::new()),
         }))
     }
 

@@ -49,6 +49,12 @@ fn gzip(level: u8, out: Vec<u8>) -> GzEncoder<Vec<u8>> {
     GzEncoder::new(out, Compression::new(level.into()))
 }
 
+/// Returns how many bytes a worker compresses itself: those of the usual level take some 20 µs,
+/// as the way to another thread does. Their worst costs no more at other levels.
+pub(super) fn at_once(level: u8) -> usize {
+    (4 << 10) * PLACES[4] / PLACES[usize::from(level.min(9))].max(PLACES[4])
+}
+
 /// Stream of gzip that is made piece by piece.
 #[derive(Debug)]
 pub(crate) struct Gzip(GzEncoder<Vec<u8>>);
@@ -79,6 +85,11 @@ impl Gzip {
 
 /// Bytes of the smallest body that is compressed: below, head and trailer eat the gain.
 pub(crate) const LEAST: usize = 512;
+/// Bytes that an encoder may keep until it flushes or ends: the longest match, and the begin of
+/// the next.
+pub(super) const KEPT: usize = 262;
+/// Places that zlib-rs compares a byte with at each level: chains of its levels 2 to 9.
+const PLACES: [usize; 10] = [4, 4, 6, 6, 24, 32, 128, 256, 1024, 4096];
 const IN_MEMORY: &str = "memory takes each byte";
 
 #[cfg(test)]
@@ -142,6 +153,12 @@ mod tests {
             }
         }
         assert_eq!(compress(Coding::Zstd, 4, &text(4096)), None);
+    }
+
+    #[test]
+    fn a_worker_compresses_less_at_higher_levels() {
+        let bytes = [0, 1, 4, 5, 6, 7, 8, 9, 255].map(at_once);
+        assert_eq!(bytes, [4096, 4096, 4096, 3072, 768, 384, 96, 24, 24]);
     }
 
     #[test]

@@ -1,35 +1,39 @@
 //! Bounds on what is compressed at once.
 
+use std::io;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use bytes::Bytes;
 use sekisho_certs::Tenant;
 use sekisho_gate::{Gate, Permit, Sharing};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-use super::encode::{Gzip, compress};
+use super::encode::{Gzip, at_once};
 use crate::limits::budget::Prefix;
-use crate::site::Coding;
 
 /// Bounds on encoders. The server has one value, for all workers.
 #[derive(Debug)]
 pub(crate) struct Coders {
     /// Permits of streams by client prefix, which decides how long they last.
     streams: Gate<Prefix>,
+    /// Permits of bodies in memory by tenant, as many as turns: a crowd of bodies waits here,
+    /// and not before the streams of its tenant.
+    bodies: Gate<Tenant>,
     /// Turns to compress by tenant, whose answers cost the time.
     pub(super) turns: Gate<Tenant>,
 }
 
-/// Encoder of one answer, which is sent while it is compressed, with its permit.
-pub(crate) type Encoder = (Box<Gzip>, Permit<Prefix>);
+/// Encoder of one answer, which is sent while it is compressed, with its level and permit.
+pub(crate) type Encoder = (Box<Gzip>, u8, Permit<Prefix>);
 
 impl Coders {
     pub(crate) fn new() -> Self {
+        let threads = threads();
         Self {
             streams: Gate::new(MAX_STREAMS, Sharing::FewerThanLeft, 0),
-            turns: Gate::new(threads(), Sharing::FewerThanLeft, MAX_WAITING),
+            bodies: Gate::new(threads, Sharing::FewerThanLeft, MAX_WAITING),
+            turns: Gate::new(threads, Sharing::FewerThanLeft, MAX_STREAMS + threads),
         }
     }
 
@@ -37,55 +41,56 @@ impl Coders {
     /// nobody waits for a smaller answer.
     pub(crate) fn try_encoder(&self, prefix: Prefix, level: u8) -> Option<Encoder> {
         let permit = self.streams.try_enter(prefix)?;
-        Some((Box::new(Gzip::new(level)), permit))
+        Some((Box::new(Gzip::new(level)), level, permit))
     }
 
-    /// Compresses a body that is whole in memory: a short one at once, a longer one beside
-    /// the worker. None if it gets no smaller, or has no turn in time.
-    pub(crate) async fn whole(
+    /// Compresses a body of so many bytes: a short one at once, any other beside the worker.
+    /// None if too many wait for that, or it waits too long.
+    pub(crate) async fn whole<T: Send + 'static>(
         &self,
         tenant: &Tenant,
-        (coding, level): (Coding, u8),
-        body: Bytes,
-    ) -> Option<Vec<u8>> {
-        if body.len() <= AT_ONCE {
-            return compress(coding, level, &body);
+        (level, bytes): (u8, usize),
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        if bytes <= at_once(level) {
+            return Some(work());
         }
-        let coded = self.beside(tenant, move || compress(coding, level, &body));
-        coded.await.flatten()
+        let until = Instant::now() + PATIENCE;
+        let _permit = self.bodies.enter_until(tenant.clone(), until).await.ok()?;
+        self.beside(tenant, work).await.ok()
     }
 
-    /// Does work on more than [`AT_ONCE`] bytes beside the worker. None if the tenant gets no
-    /// turn for it in time.
+    /// Does work beside the worker, in a turn of the tenant. Each caller gets one, since a
+    /// stream that has begun can't be sent in another way: a stream wants one turn at once, and
+    /// so does a body with a permit. No more wait than there is room for.
+    ///
+    /// # Errors
+    /// If the work panics.
     pub(super) async fn beside<T: Send + 'static>(
         &self,
         tenant: &Tenant,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        let until = Instant::now() + PATIENCE;
-        let turn = self.turns.enter_until(tenant.clone(), until).await.ok()?;
+    ) -> io::Result<T> {
+        let turn = self.turns.enter(tenant.clone()).await;
         let done = spawn_blocking(move || {
             let _turn = turn;
             work()
         });
-        done.await.ok()
+        Ok(done.await?)
     }
 }
 
-/// Threads that compress at most, all of which may be of one worker: half of the cores are
-/// left to the workers. Of two turns, one tenant has one.
+/// Threads that compress at most, all of which may be of one worker. Of more than four cores,
+/// half are left to the workers. Of two turns, one tenant has one.
 pub(crate) fn threads() -> usize {
     available_parallelism().map_or(2, |cores| (cores.get() / 2).max(2))
 }
 
-/// Bytes that a worker compresses itself: they take some 20 µs, as the way to another thread
-/// does.
-pub(super) const AT_ONCE: usize = 4 << 10;
 /// Answers that are compressed while they are sent; each has 300 KB, all together 77 MB.
 const MAX_STREAMS: usize = 256;
-/// Bodies and pieces that wait for a turn.
+/// Bodies that wait for a permit.
 const MAX_WAITING: usize = 1024;
-/// Longest wait for a turn.
+/// Longest wait of a body.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -100,10 +105,6 @@ mod tests {
 
     fn tenant(name: &str) -> Tenant {
         Tenant::parse(name).unwrap()
-    }
-
-    fn body() -> Bytes {
-        "a text that shrinks ".repeat(1000).into()
     }
 
     #[test]
@@ -121,23 +122,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_without_a_turn_in_time_stays_as_it_is() {
+    async fn a_body_without_a_permit_in_time_stays_as_it_is() {
         let coders = Coders::new();
         let (busy, other) = (tenant("busy"), tenant("other"));
-        let mut turns = Vec::new();
-        while let Some(turn) = coders.turns.try_enter(busy.clone()) {
-            turns.push(turn);
+        let mut permits = Vec::new();
+        while let Some(permit) = coders.bodies.try_enter(busy.clone()) {
+            permits.push(permit);
         }
         let begun = Instant::now();
-        let coded = coders.whole(&busy, (Coding::Gzip, 4), body()).await;
-        assert_eq!((coded, begun.elapsed().as_secs()), (None, 10));
-        let coded = coders.whole(&other, (Coding::Gzip, 4), body()).await;
-        assert!(coded.is_some());
-        let short = body().slice(..AT_ONCE);
-        let coded = coders.whole(&busy, (Coding::Gzip, 4), short).await;
-        assert!(coded.is_some(), "short bodies need no turn");
-        turns.pop();
-        let coded = coders.whole(&busy, (Coding::Br, 4), body()).await;
-        assert!(coded.is_some());
+        let late = coders.whole(&busy, (4, 4097), || ()).await;
+        assert_eq!((late, begun.elapsed().as_secs()), (None, 10));
+        assert!(coders.whole(&other, (4, 4097), || ()).await.is_some());
+        // Short ones need none, but the highest level may take long.
+        assert!(coders.whole(&busy, (4, 4096), || ()).await.is_some());
+        assert!(coders.whole(&busy, (9, 4096), || ()).await.is_none());
+        permits.pop();
+        assert!(coders.whole(&busy, (9, 4096), || ()).await.is_some());
     }
 }

@@ -7,29 +7,30 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::stream::unfold;
 use http::HeaderMap;
-use http_body::Frame;
+use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt as _, StreamBody};
 use sekisho_certs::Tenant;
 use sekisho_gate::Permit;
 use tokio::task::coop::consume_budget;
 
-use super::encode::Gzip;
-use super::gates::{AT_ONCE, Coders, Encoder};
+use super::encode::{Gzip, KEPT, at_once};
+use super::gates::{Coders, Encoder};
 use crate::limits::budget::Prefix;
 use crate::site::body::Body;
 
 /// Returns a body in gzip, of an answer of this tenant's host. A pause of what it compresses
 /// flushes the encoder: a page that comes bit by bit is not kept back. Trailers pass. After an
 /// error the stream has no trailer of gzip, so that the client notices the end as one.
-pub(crate) fn compressed(
+pub(crate) fn compress_stream(
     inner: Body,
-    (gzip, permit): Encoder,
+    (gzip, level, permit): Encoder,
     coders: Arc<Coders>,
     tenant: Tenant,
 ) -> Body {
-    let coded = Coded {
+    let coded = CodedStream {
         inner,
         gzip: Some(gzip),
+        level,
         is_unsent: false,
         trailers: None,
         coders,
@@ -44,10 +45,11 @@ pub(crate) fn compressed(
 }
 
 /// Body that is compressed, and how far it has come.
-struct Coded {
+struct CodedStream {
     inner: Body,
     /// None once all is sent but trailers, or an error was.
     gzip: Option<Box<Gzip>>,
+    level: u8,
     /// Whether the encoder keeps bytes that were not sent.
     is_unsent: bool,
     trailers: Option<HeaderMap>,
@@ -57,25 +59,19 @@ struct Coded {
     _permit: Permit<Prefix>,
 }
 
-impl Coded {
+/// Work of an encoder.
+enum Step {
+    Write(Bytes),
+    Flush,
+    Finish,
+}
+
+impl CodedStream {
     /// Returns what the encoder makes of the next frames: as many as it takes until there is
     /// something to send.
     async fn next(&mut self) -> Option<io::Result<Frame<Bytes>>> {
-        while let Some(mut gzip) = self.gzip.take() {
-            let out = match self.inner.frame().now_or_never() {
-                None if self.is_unsent => {
-                    self.is_unsent = false;
-                    let out = gzip.flush();
-                    self.gzip = Some(gzip);
-                    Ok(out)
-                }
-                None => {
-                    let frame = self.inner.frame().await;
-                    self.take(gzip, frame).await
-                }
-                Some(frame) => self.take(gzip, frame).await,
-            };
-            match out {
+        while let Some(gzip) = self.gzip.take() {
+            match self.advance(gzip).await {
                 // Frames that shrink to nothing yet leave the worker to others, too.
                 Ok(out) if out.is_empty() => consume_budget().await,
                 out => return Some(out.map(|out| Frame::data(out.into()))),
@@ -84,37 +80,45 @@ impl Coded {
         self.trailers.take().map(|all| Ok(Frame::trailers(all)))
     }
 
-    /// Compresses a frame, a long one beside the worker. Without a turn in time, the body
-    /// breaks off. Ends the stream with the body.
-    async fn take(
-        &mut self,
-        mut gzip: Box<Gzip>,
-        frame: Option<io::Result<Frame<Bytes>>>,
-    ) -> io::Result<Vec<u8>> {
-        let Some(frame) = frame.transpose()? else {
-            return Ok(gzip.finish());
+    /// Does the next step, one that may take long beside the worker.
+    async fn advance(&mut self, mut gzip: Box<Gzip>) -> io::Result<Vec<u8>> {
+        let step = self.next_step().await?;
+        let (bytes, is_unsent) = match &step {
+            Step::Write(piece) => (piece.len(), true),
+            Step::Flush | Step::Finish => (KEPT, false),
         };
-        let piece = match frame.into_data() {
-            Ok(piece) => piece,
+        self.is_unsent = is_unsent;
+        let work = move || match step {
+            Step::Write(piece) => (gzip.write(&piece), Some(gzip)),
+            Step::Flush => (gzip.flush(), Some(gzip)),
+            Step::Finish => (gzip.finish(), None),
+        };
+        let (out, gzip) = match bytes <= at_once(self.level) {
+            true => work(),
+            false => self.coders.beside(&self.tenant, work).await?,
+        };
+        self.gzip = gzip;
+        Ok(out)
+    }
+
+    /// Takes a frame of the body. Without one at hand, what was not sent is flushed first.
+    async fn next_step(&mut self) -> io::Result<Step> {
+        let frame = match self.inner.frame().now_or_never() {
+            None if self.inner.is_end_stream() => return Ok(Step::Finish),
+            None if self.is_unsent => return Ok(Step::Flush),
+            None => self.inner.frame().await,
+            Some(frame) => frame,
+        };
+        let Some(frame) = frame.transpose()? else {
+            return Ok(Step::Finish);
+        };
+        Ok(match frame.into_data() {
+            Ok(piece) => Step::Write(piece),
             Err(frame) => {
                 self.trailers = frame.into_trailers().ok();
-                return Ok(gzip.finish());
+                Step::Finish
             }
-        };
-        let is_long = piece.len() > AT_ONCE;
-        let write = move || {
-            let out = gzip.write(&piece);
-            (gzip, out)
-        };
-        self.is_unsent = true;
-        let written = match is_long {
-            true => self.coders.beside(&self.tenant, write).await,
-            false => Some(write()),
-        };
-        let late = || io::Error::other("no turn to compress the answer");
-        let (gzip, out) = written.ok_or_else(late)?;
-        self.gzip = Some(gzip);
-        Ok(out)
+        })
     }
 }
 

@@ -1,24 +1,32 @@
 //! Copies of files in a coding: precompressed beside them, or compressed in memory.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::Response;
 use http::header::VARY;
 use sekisho_certs::Tenant;
 
-use super::cache::{Age, Form, Key, KeyRef, What};
+use super::cache::{Form, Key, KeyRef, What};
 use super::load::Identity;
 use super::path::FilePath;
+use super::state::FilesState;
 use super::{Asked, Files, Folder, Found, NoFile, Opener};
 use crate::coding::BY_CODING;
 use crate::coding::accept::Accepted;
+use crate::coding::encode::compress;
+use crate::coding::gates::Coders;
 use crate::site::body::Body;
 use crate::site::{Coding, RuleOptions};
 
 /// Cached file whose answer may be compressed, in the answer's extensions.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
-    key: Key,
-    identity: Identity,
+pub(crate) struct Source(Key, Identity);
+
+impl Source {
+    pub(super) fn new(folder: Folder<'_>, path: &FilePath<'_>, identity: Identity) -> Self {
+        Self(KeyRef::new(folder, path, Form::Plain).to_key(), identity)
+    }
 }
 
 impl Files {
@@ -51,37 +59,57 @@ impl Files {
             response.headers_mut().entry(VARY).or_insert(BY_CODING);
         }
         if let Some(identity) = identity {
-            let key = KeyRef::new(folder, path, Form::Plain).to_key();
-            response.extensions_mut().insert(Source { key, identity });
+            let source = Source::new(folder, path, identity);
+            response.extensions_mut().insert(source);
         }
         Ok(response)
     }
 
-    /// Returns the body of a cached file in a coding, which is kept until the file changes.
-    /// None if it is not smaller, or has no turn to be made.
+    /// Returns a body in a coding. That of a cached file is kept until the file changes. None
+    /// if it is not smaller, or has no turn to be made.
     pub(crate) async fn compress(
         &self,
-        Source { key, identity }: Source,
+        source: Option<Source>,
         tenant: &Tenant,
         how: (Coding, u8),
         body: Bytes,
     ) -> Option<Bytes> {
-        let (cache, coders) = (&self.0.cache, &self.0.coders);
         let form = Form::Compressed(how.0, how.1);
-        let key = Key { form, ..key };
-        if let Some(entry) = cache.entries.get(&key)
-            && let What::Compressed(copy) = &entry.what
-            && copy.1 == identity
-            // Without a smaller one, a later try may have a turn.
-            && (copy.0.is_some() || entry.age(cache.now()) == Age::Fresh)
-        {
-            return copy.0.clone();
+        let source = source.map(|Source(key, identity)| Source(Key { form, ..key }, identity));
+        if let Some(copy) = self.0.copy_of(source.as_ref()) {
+            return copy;
         }
-        let coded = coders.whole(tenant, how, body).await;
-        // Without the room that the encoder has left over.
-        let coded = coded.map(|coded| Bytes::from(coded.into_boxed_slice()));
-        let copy = What::Compressed(Box::new((coded.clone(), identity)));
-        cache.insert(key, copy, cache.now());
-        coded
+        let (shared, length) = (Arc::clone(&self.0), body.len());
+        let work = move || {
+            // Another request may have made it meanwhile.
+            if let Some(copy) = shared.copy_of(source.as_ref()) {
+                return copy;
+            }
+            let coded = compress(how.0, how.1, &body);
+            // Without the room that the encoder has left over.
+            let coded = coded.map(|coded| Bytes::from(coded.into_boxed_slice()));
+            if let Some(Source(key, identity)) = source {
+                let copy = What::Compressed(Box::new((coded.clone(), identity)));
+                shared.cache.insert(key, copy, shared.cache.now());
+            }
+            coded
+        };
+        self.coders().whole(tenant, (how.1, length), work).await?
+    }
+
+    /// Returns the bounds on encoders.
+    pub(crate) fn coders(&self) -> &Arc<Coders> {
+        &self.0.coders
+    }
+}
+
+impl FilesState {
+    /// Returns the copy of a cached file in this state, if it was made.
+    fn copy_of(&self, source: Option<&Source>) -> Option<Option<Bytes>> {
+        let Source(key, identity) = source?;
+        match &self.cache.entries.get(key)?.what {
+            What::Compressed(copy) if copy.1 == *identity => Some(copy.0.clone()),
+            _ => None,
+        }
     }
 }

@@ -1,12 +1,12 @@
 //! Error pages from a site's folder.
 
-use http::{Response, StatusCode};
+use http::Response;
 
 use super::cache::{Form, What};
 use super::load::LargeFile;
 use super::path::FilePath;
 use super::stream::Stream;
-use super::{Files, Folder, Found, Opener, answer};
+use super::{Files, Folder, Found, Opener, Source, answer};
 use crate::site::body::Body;
 
 impl Files {
@@ -22,14 +22,22 @@ impl Files {
         error: Response<Body>,
         open: Opener<'_>,
     ) -> Response<Body> {
-        let path = name_of(error.status()).map(FilePath::of_decoded);
-        let Some(Ok(path)) = path else {
+        let status = error.status().as_u16();
+        let name = format!("/{status}.html");
+        let is_named = WITH_PAGE.contains(&status);
+        let Some(Ok(path)) = is_named.then(|| FilePath::of_decoded(&name)) else {
             return error;
         };
         match self.find(folder, &path, Form::Plain, false).await {
             Found::Entry(entry) => match &entry.what {
                 What::File(file) => {
-                    answer::page(error, is_head, &file.head, || file.body.clone().into())
+                    let body = || file.body.clone().into();
+                    let mut page = answer::page(error, is_head, &file.head, body);
+                    if let Some(identity) = file.identity {
+                        page.extensions_mut()
+                            .insert(Source::new(folder, &path, identity));
+                    }
+                    page
                 }
                 _ => error,
             },
@@ -48,17 +56,5 @@ impl Files {
     }
 }
 
-/// Returns the path of a status's page below the folder.
-fn name_of(status: StatusCode) -> Option<&'static str> {
-    match status {
-        StatusCode::FORBIDDEN => Some("/403.html"),
-        StatusCode::NOT_FOUND => Some("/404.html"),
-        StatusCode::PAYLOAD_TOO_LARGE => Some("/413.html"),
-        StatusCode::TOO_MANY_REQUESTS => Some("/429.html"),
-        StatusCode::INTERNAL_SERVER_ERROR => Some("/500.html"),
-        StatusCode::BAD_GATEWAY => Some("/502.html"),
-        StatusCode::SERVICE_UNAVAILABLE => Some("/503.html"),
-        StatusCode::GATEWAY_TIMEOUT => Some("/504.html"),
-        _ => None,
-    }
-}
+/// Statuses for which a page may stand.
+const WITH_PAGE: [u16; 8] = [403, 404, 413, 429, 500, 502, 503, 504];

@@ -32,7 +32,7 @@ impl Fixture {
         fs::create_dir(folder.path().join("root")).unwrap();
         Self {
             folder,
-            files: Files::new(1 << 20, Arc::default(), coders()),
+            files: Files::new(1 << 20, Arc::default()),
         }
     }
 
@@ -106,10 +106,6 @@ impl Fixture {
             tokio::task::yield_now().await;
         }
     }
-}
-
-fn coders() -> Arc<Coders> {
-    Arc::new(Coders::new())
 }
 
 fn root(text: &str) -> Root {

@@ -17,7 +17,6 @@ use hyper::body::{Body as _, Incoming};
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::{HostName, Tenant};
 
-use crate::coding::gates::Coders;
 use crate::coding::is_of_type;
 use crate::connection::request::RequestContext;
 use crate::files::{Asked, Files, Folder, OpenFiles, Opener};
@@ -41,7 +40,6 @@ pub(crate) use passwords::threads as password_threads;
 pub struct Responder {
     files: Files,
     gates: Gates,
-    coders: Arc<Coders>,
 }
 
 /// What rules ask before they take a request.
@@ -59,15 +57,13 @@ impl Responder {
     /// serves no file that `guard` refuses.
     #[must_use]
     pub fn new(cache: usize, guard: Arc<Guard>) -> Self {
-        let coders = Arc::new(Coders::new());
         Self {
-            files: Files::new(cache, guard, Arc::clone(&coders)),
+            files: Files::new(cache, guard),
             gates: Gates {
                 rates: Rates::new(),
                 in_flight: RequestGate::new(),
                 passwords: Passwords::new(),
             },
-            coders,
         }
     }
 
@@ -218,8 +214,7 @@ impl Responder {
         fields::change(&mut response, options, &context.fill());
         if let (Some(compress), Some(wish)) = (&options.compress, wish) {
             let how = (&**compress, author, is_head);
-            let parts = (&self.files, &self.coders);
-            let coded = compress::compress_answer(context, parts, how, wish, response);
+            let coded = compress::compress_answer(context, &self.files, how, wish, response);
             // Boxed: answers that are not compressed have no room for it.
             response = Box::pin(coded).await;
         }

@@ -8,9 +8,10 @@ use std::task::{Context, Poll};
 use flate2::read::GzDecoder;
 use flate2::{Decompress, FlushDecompress};
 use http::HeaderValue;
-use http_body::Body as _;
 
 use super::*;
+use crate::coding::encode::compress;
+use crate::site::Coding;
 
 /// Step of a body that a test plays.
 enum Step {
@@ -53,10 +54,14 @@ fn tenant() -> Tenant {
 }
 
 fn coded(coders: &Arc<Coders>, steps: impl IntoIterator<Item = Step>) -> Body {
+    coded_at(4, coders, steps)
+}
+
+fn coded_at(level: u8, coders: &Arc<Coders>, steps: impl IntoIterator<Item = Step>) -> Body {
     let prefix = IpAddr::from(Ipv4Addr::LOCALHOST).into();
-    let encoder = coders.try_encoder(prefix, 4).unwrap();
+    let encoder = coders.try_encoder(prefix, level).unwrap();
     let body = Body::passing(Played(steps.into_iter().collect()));
-    compressed(body, encoder, Arc::clone(coders), tenant())
+    compress_stream(body, encoder, Arc::clone(coders), tenant())
 }
 
 fn data(bytes: impl Into<Bytes>) -> Step {
@@ -164,23 +169,60 @@ async fn a_body_that_breaks_off_is_not_whole() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_piece_without_a_turn_in_time_ends_the_answer() {
+async fn compress_whole(coders: Arc<Coders>, body: Bytes) -> Option<Option<Vec<u8>>> {
+    let length = body.len();
+    let work = move || compress(Coding::Gzip, 4, &body);
+    coders.whole(&tenant(), (4, length), work).await
+}
+
+/// More bodies of its tenant want to be compressed than may wait.
+#[tokio::test]
+async fn a_stream_arrives_beside_a_crowd_of_bodies() {
     let coders = Arc::new(Coders::new());
-    let take = || coders.turns.try_enter(tenant());
-    let turns: Vec<_> = std::iter::from_fn(take).collect();
-    assert!(!turns.is_empty());
-    let begun = tokio::time::Instant::now();
-    let steps = [data("a"), data(text(100_000)), data("b"), Step::Trailers];
-    let sent = coded(&coders, steps).collect().await;
-    assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::Other);
-    assert_eq!(begun.elapsed().as_secs(), 10);
+    let piece = Bytes::from(text(5000));
+    let whole = || compress_whole(Arc::clone(&coders), piece.clone());
+    let crowd: Vec<_> = (0..2000).map(|_| tokio::spawn(whole())).collect();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let sent = coded(&coders, (0..20).map(|_| data(piece.clone()))).collect();
+    assert!(gunzip(&sent.await.unwrap().to_bytes()) == piece.repeat(20));
+    let mut refused = 0;
+    for body in crowd {
+        refused += usize::from(body.await.unwrap().is_none());
+    }
+    assert!((1..1000).contains(&refused), "{refused}");
+}
+
+/// What a tenant's upstream sends may make a byte of the highest level cost thousands of
+/// comparisons: nothing of it is compressed on the worker, also at a pause and at the end.
+#[tokio::test]
+async fn a_stream_of_the_highest_level_leaves_the_worker_to_others() {
+    let coders = Arc::new(Coders::new());
+    let turns: Vec<_> = std::iter::from_fn(|| coders.turns.try_enter(tenant())).collect();
+    for (level, steps, sent) in [
+        (9, vec![data(text(100))], 0),
+        (6, vec![data(text(1000))], 0),
+        (8, vec![data("a"), Step::Pause], 1),
+        (8, vec![data("a")], 1),
+    ] {
+        let mut body = coded_at(level, &coders, steps);
+        for _ in 0..sent {
+            assert!(body.frame().now_or_never().is_some(), "{level}");
+        }
+        assert!(body.frame().now_or_never().is_none(), "{level}");
+    }
+    for (level, size) in [(4, 4096), (6, 700), (7, 300)] {
+        let mut body = coded_at(level, &coders, [data(text(size))]);
+        assert!(body.frame().now_or_never().is_some(), "{level}");
+    }
+    drop(turns);
 }
 
 #[tokio::test]
 async fn a_body_of_many_frames_leaves_the_worker_to_others() {
     let coders = Arc::new(Coders::new());
-    let zeros = Bytes::from_static(&[0; AT_ONCE]);
+    let zeros = Bytes::from_static(&[0; 4096]);
     let mut body = coded(&coders, (0..1000).map(|_| Step::Data(zeros.clone())));
     let (mut pauses, mut sent) = (0, Vec::new());
     loop {
@@ -193,7 +235,7 @@ async fn a_body_of_many_frames_leaves_the_worker_to_others() {
         sent.extend(frame.unwrap().into_data().unwrap());
     }
     assert!(pauses >= 5, "{pauses}");
-    assert_eq!(gunzip(&sent), vec![0; 1000 * AT_ONCE]);
+    assert_eq!(gunzip(&sent), vec![0; 1000 * 4096]);
 }
 
 #[tokio::test]

@@ -1,12 +1,15 @@
 //! Tests of files whose answers have a coding.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 
+use futures_util::future::join_all;
 use http::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, VARY,
 };
 
 use super::*;
+use crate::coding::threads;
 use crate::site::{Coding, Compress};
 
 pub(super) struct Answer {
@@ -237,7 +240,7 @@ async fn a_small_file_is_compressed_once() {
         assert_eq!(plain.body, text.as_bytes());
         let (source, body) = (plain.source.unwrap(), plain.body.into());
         let how = (coding, level);
-        let coded = fixture.files.compress(source, &tenant, how, body);
+        let coded = fixture.files.compress(Some(source), &tenant, how, body);
         coded.await.unwrap()
     };
     let first = compress(Coding::Gzip, 4).await;
@@ -258,6 +261,43 @@ async fn a_small_file_is_compressed_once() {
     }
 }
 
+/// Those that had to wait find the copy.
+#[tokio::test]
+async fn requests_at_once_share_a_copy() {
+    let (fixture, tenant) = (Fixture::new(), Tenant::default());
+    fixture.write("a.txt", "A text that shrinks. ".repeat(1000));
+    let plain = fixture.ask(&compressing(), "/a.txt", "gzip").await;
+    let compress = |_| {
+        let (source, body) = (plain.source.clone(), plain.body.clone().into());
+        let how = (Coding::Gzip, 4);
+        fixture.files.compress(source, &tenant, how, body)
+    };
+    let copies = join_all((0..3 * threads()).map(compress)).await;
+    let copies: BTreeSet<_> = copies
+        .into_iter()
+        .map(|copy| copy.unwrap().as_ptr())
+        .collect();
+    assert!(copies.len() <= threads(), "{}", copies.len());
+}
+
+#[tokio::test]
+async fn an_error_page_is_compressed_once() {
+    let fixture = Fixture::new();
+    fixture.write("404.html", "A text that shrinks. ".repeat(1000));
+    let open = Opener {
+        connection: &OpenFiles::default(),
+        prefix: IpAddr::from([127, 0, 0, 1]).into(),
+    };
+    let folder = Folder {
+        root: &root(fixture.root().to_str().unwrap()),
+        host: &HostName::parse("a.example").unwrap(),
+        tenant: &Tenant::default(),
+    };
+    let error = plain(StatusCode::NOT_FOUND);
+    let page = fixture.files.page(folder, false, error, open).await;
+    assert!(page.extensions().get::<Source>().is_some());
+}
+
 #[tokio::test]
 async fn a_copy_in_memory_follows_its_file() {
     pause();
@@ -269,7 +309,7 @@ async fn a_copy_in_memory_follows_its_file() {
         let plain = fixture.ask(&compressing(), "/a.txt", "gzip").await;
         let (source, body) = (plain.source.unwrap(), plain.body.into());
         let how = (Coding::Gzip, 4);
-        let coded = fixture.files.compress(source, &tenant, how, body);
+        let coded = fixture.files.compress(Some(source), &tenant, how, body);
         let coded = coded.await.unwrap();
         let mut decoded = String::new();
         let mut decoder = flate2::read::GzDecoder::new(&*coded);
@@ -288,7 +328,7 @@ async fn what_does_not_shrink_is_noted() {
         let plain = fixture.ask(&compressing(), "/random.txt", "gzip").await;
         let (source, body) = (plain.source.unwrap(), plain.body.into());
         let how = (Coding::Gzip, 4);
-        let coded = fixture.files.compress(source, &tenant, how, body);
+        let coded = fixture.files.compress(Some(source), &tenant, how, body);
         assert_eq!(coded.await, None);
     }
     assert_eq!(fixture.files.0.cache.entries.len(), 2);

@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test]
 async fn a_cache_given_back_is_empty_and_files_are_served_on() {
     let mut fixture = Fixture::new();
-    fixture.files = Files::new(64 << 20, Arc::default(), coders());
+    fixture.files = Files::new(64 << 20, Arc::default());
     for number in 0..200 {
         fixture.write(&format!("{number}.txt"), vec![7; 30_000]);
         fixture.fetch(&format!("/{number}.txt")).await;

@@ -15,7 +15,7 @@ fn allow(entry: &str) -> Fixture {
     let entry = fixture.root().join(entry);
     let allowed = Allowed::parse(&[entry.to_str().unwrap()], Path::new("/")).unwrap();
     let guard = Guard::new(allowed, OwnFiles::default());
-    fixture.files = Files::new(1 << 20, Arc::new(guard), coders());
+    fixture.files = Files::new(1 << 20, Arc::new(guard));
     fixture
 }
 

@@ -14,8 +14,7 @@ use memchr::memmem;
 use super::Author;
 use crate::coding::accept::Accepted;
 use crate::coding::encode::LEAST;
-use crate::coding::gates::Coders;
-use crate::coding::stream::compressed;
+use crate::coding::stream::compress_stream;
 use crate::coding::{BY_CODING, is_of_type, lists, mark, weaken};
 use crate::connection::request::RequestContext;
 use crate::files::{Files, Source};
@@ -42,7 +41,7 @@ pub(super) fn read_wish(options: Option<&RuleOptions>, fields: &HeaderMap) -> Op
 ///    one more encoder.
 pub(super) async fn compress_answer(
     context: &RequestContext<'_>,
-    (files, coders): (&Files, &Arc<Coders>),
+    files: &Files,
     (compress, author, is_head): (&Compress, Author, bool),
     (accepted, tags): Wish,
     mut response: Response<Body>,
@@ -71,50 +70,43 @@ pub(super) async fn compress_answer(
     };
     let in_memory = response.body().in_memory();
     if in_memory.is_some_and(|length| length <= MAX_WHOLE) {
-        let how = (coding, compress.level);
-        return send_whole(context, (files, coders), how, response).await;
+        // Sites of all levels share copies in br, which has one.
+        let level = compress.level * u8::from(coding == Coding::Gzip);
+        return send_whole(context, files, (coding, level), response).await;
     }
     // A stream of br takes MiB of memory.
     if accepted.order(&[Coding::Gzip]).next().is_none() {
         return response;
     }
+    let coders = files.coders();
     let Some(encoder) = coders.try_encoder(context.client.into(), compress.level) else {
         return response;
     };
     mark(response.headers_mut(), Coding::Gzip);
     let tenant = context.tenant.clone();
-    response.map(|body| compressed(body, encoder, Arc::clone(coders), tenant))
+    response.map(|body| compress_stream(body, encoder, Arc::clone(coders), tenant))
 }
 
 /// Answers with a body that is whole in memory. That of a cached file is kept in the cache.
-/// Over HTTP/2 what is made of another counts as held until the client takes it, as the body
-/// itself did.
+/// Any other counts as held over HTTP/2, among the bytes that clients have not taken yet, as
+/// it did before it was compressed.
 async fn send_whole(
     context: &RequestContext<'_>,
-    (files, coders): (&Files, &Arc<Coders>),
+    files: &Files,
     how: (Coding, u8),
     mut response: Response<Body>,
 ) -> Response<Body> {
     let source = response.extensions_mut().remove::<Source>();
     let (mut head, body) = response.into_parts();
     let body = body.collect().await.expect("a body in memory").to_bytes();
-    let coded = match source {
-        Some(source) => {
-            files
-                .compress(source, context.tenant, how, body.clone())
-                .await
-        }
-        None => {
-            let coded = coders.whole(context.tenant, how, body.clone()).await;
-            coded.map(|coded| match context.connection.timeouts.held() {
-                Some(held) => held.count_piece(coded.into(), true),
-                None => coded.into(),
-            })
-        }
-    };
-    let Some(coded) = coded else {
+    let is_kept = source.is_some();
+    let coded = files.compress(source, context.tenant, how, body.clone());
+    let Some(mut coded) = coded.await else {
         return Response::from_parts(head, body.into());
     };
+    if let (false, Some(held)) = (is_kept, context.connection.timeouts.held()) {
+        coded = held.count_piece(coded, true);
+    }
     mark(&mut head.headers, how.0);
     head.headers.insert(CONTENT_LENGTH, coded.len().into());
     Response::from_parts(head, coded.into())
