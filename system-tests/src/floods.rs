@@ -21,7 +21,7 @@ use self::hostile::Hostile;
 use self::programs::Program;
 use self::setting::Setting;
 use crate::flood::attacker::{Flooding, Kind, Target};
-use crate::flood::{neighbours, newcomers};
+use crate::flood::{neighbours, newcomers, visitor};
 use crate::sites::raise_open_files;
 use sekisho_bench::accounting::resident;
 use sekisho_bench::load::Outcome;
@@ -131,7 +131,7 @@ impl Judged {
             (_, Place::Scripted(Hostile::Stuck | Hostile::Lavish))
             | (_, Place::Program(Program::Deaf, _))
             | (Kind::LateEnds, _) => (0, MOST_OF_BODIES),
-            (_, Place::Scripted(Hostile::Zeros)) => (0, MOST_OF_ENCODERS),
+            (_, Place::Scripted(Hostile::Zeros | Hostile::Letters)) => (0, MOST_OF_ENCODERS),
             _ => (self.kind.streams() as u64 * MOST_PER_STREAM, 0),
         };
         let each = MOST_PER_CONNECTION + pieces;
@@ -164,6 +164,7 @@ async fn judge(options: &Options, kind: Kind, place: Place) -> Result<Judged> {
         let measured = measure(kind, &neighbour, over, pid, &mut most).await;
         let visited = match place {
             Place::Locked(_) => locked::visit(&neighbour, &target, &mut users).await,
+            Place::Texts => visitor(&Setting::download(&target)).await.map(drop),
             _ => Ok(()),
         };
         let sent = flooding.stop()?;

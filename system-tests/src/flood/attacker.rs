@@ -59,8 +59,9 @@ pub(crate) enum Kind {
     ClosedWindows,
     /// Uploads that fill their windows, over HTTP/2
     FullWindows,
-    /// Idle connections of one prefix; each comes again 500 ms after its end. Faster,
-    /// the server's core only does handshakes
+    /// Requests over HTTP/2, 100 at once, and as many again once all are answered
+    Crowds,
+    /// Idle connections of one prefix; each comes again 500 ms after its end
     Connections,
     /// More connections of HTTP/2 than the server takes, without a request, each with a
     /// PING now and then
@@ -127,6 +128,7 @@ impl Kind {
             Self::SlowReading => "slow reading",
             Self::ClosedWindows => "closed windows",
             Self::FullWindows => "full windows",
+            Self::Crowds => "crowds",
             Self::Connections => "connections",
             Self::PingingConnections => "pinging connections",
             Self::SilentConnections => "silent connections",
@@ -145,8 +147,8 @@ impl Kind {
         match self {
             Self::SlowHeads | Self::SlowBodies | Self::LateEnds => 400,
             Self::SlowReading | Self::ClosedWindows => 200,
-            // More than all connections to a server, with those that wait.
-            Self::SlowStreams => 13,
+            // More than all connections to a server, or turns to compress, with those that wait.
+            Self::SlowStreams | Self::Crowds => 13,
             Self::Connections | Self::Handshakes => 1000,
             Self::Passwords => passwords::CONNECTIONS,
             Self::FullWindows | Self::Requests | Self::PlainNames => 64,
@@ -357,6 +359,7 @@ impl Attacker {
             Kind::Passwords => self.wrong_passwords(stream).await,
             Kind::ClosedWindows => self.closed_windows(&mut stream).await,
             Kind::FullWindows => self.full_windows(stream).await,
+            Kind::Crowds => self.crowds(&mut stream).await,
             Kind::HugeHeadsHttp1 => self.huge_head(stream).await,
             Kind::SlowHeads => self.slow_head(&mut stream).await,
             Kind::SlowBodies => self.slow_body(&mut stream).await,

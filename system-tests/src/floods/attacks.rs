@@ -28,6 +28,8 @@ pub(super) enum Place {
     Plain,
     /// Compresses a page, for clients that list many codings
     Coded,
+    /// Compresses a text, anew for each request; a download of the same host is compressed, too
+    Texts,
     /// Answers few requests of a client network at once
     Bounded,
 }
@@ -116,7 +118,7 @@ pub(super) fn attacks() -> Vec<(String, Kind, Place)> {
 }
 
 /// Attacks whose kind and place do not give their names.
-const NAMED: [(&str, Kind, Place); 5] = [
+const NAMED: [(&str, Kind, Place); 7] = [
     ("lists of codings", Kind::Requests, Place::Coded),
     (
         "bombs of zeros",
@@ -128,6 +130,12 @@ const NAMED: [(&str, Kind, Place); 5] = [
         Kind::SlowReading,
         Place::Scripted(Hostile::Zeros),
     ),
+    (
+        "letters in no order",
+        Kind::Visits,
+        Place::Scripted(Hostile::Letters),
+    ),
+    ("crowds, compressed", Kind::Crowds, Place::Texts),
     ("requests over their bound", Kind::Requests, Place::Bounded),
     ("a silent upstream, reset", Kind::RapidReset, Place::Silent),
 ];

@@ -33,6 +33,8 @@ pub(super) enum Hostile {
     Lavish,
     /// Answers each read with 100 MB that shrink to nothing, and are compressed
     Zeros,
+    /// Answers with two letters in no order, which take long to compress at the highest level
+    Letters,
     /// Sends PING for ever, over HTTP/2
     Ping,
     /// Sends SETTINGS for ever, over HTTP/2
@@ -57,6 +59,7 @@ impl Hostile {
             Self::Stuck => "a stuck upstream",
             Self::Lavish => "a lavish upstream",
             Self::Zeros => "an upstream's zeros",
+            Self::Letters => "an upstream's letters",
             Self::Ping => "an upstream's PING",
             Self::Settings => "an upstream's SETTINGS",
             Self::Tickets => "an upstream's tickets",
@@ -139,6 +142,9 @@ fn site(hostile: Hostile, address: SocketAddr, ca: &TestCa, root: &Path) -> Resu
         Hostile::Zeros => json!({
             "upstream": format!("http://{address}"), "compress": { "upstream": true },
         }),
+        Hostile::Letters => json!({
+            "upstream": format!("http://{address}"), "compress": { "upstream": true, "level": 9 },
+        }),
         Hostile::Ping | Hostile::Settings => json!({ "upstream": format!("h2c://{address}") }),
         Hostile::Tickets => json!({ "upstream": {
             "servers": [format!("https://{address}")],
@@ -177,6 +183,7 @@ async fn accept(
                 Hostile::Stuck => stay(socket).await,
                 Hostile::Lavish => lavish(socket).await,
                 Hostile::Zeros => zeros(socket).await,
+                Hostile::Letters => letters(socket).await,
                 Hostile::Ping => repeat(socket, frame(PING, 0, 0, &[7; 8])).await,
                 Hostile::Settings => repeat(socket, frame(SETTINGS, 0, 0, &[])).await,
                 Hostile::Tickets => read(tls.accept(socket).await?).await,
@@ -220,6 +227,25 @@ async fn zeros(mut socket: TcpStream) -> io::Result<()> {
         socket.write_all(head.as_bytes()).await?;
         for _ in 0..ZEROS {
             socket.write_all(&piece).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Answers each read with letters, in chunks of 4 KiB.
+async fn letters(mut socket: TcpStream) -> io::Result<()> {
+    let mut number = 1_u64;
+    let letters = std::iter::repeat_with(|| {
+        number = number * 48_271 % 0x7fff_ffff;
+        b'a' + u8::from(number > 0x3fff_ffff)
+    });
+    let letters: Vec<u8> = letters.take(MUCH).collect();
+    let chunk = |letters: &[u8]| [b"1000\r\n", letters, b"\r\n"].concat();
+    let body: Vec<u8> = letters.chunks(0x1000).flat_map(chunk).collect();
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n";
+    while socket.read(&mut [0; 4096]).await? > 0 {
+        for part in [head.as_bytes(), &body, b"0\r\n\r\n"] {
+            socket.write_all(part).await?;
         }
     }
     Ok(())

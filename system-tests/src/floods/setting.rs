@@ -32,6 +32,7 @@ impl Setting {
         let pages = hosting.pages();
         fs::write(pages.join("index.html"), "here\n".repeat(120))?;
         File::create(pages.join("large"))?.set_len(LARGE)?;
+        fs::write(pages.join("large.txt"), text(LARGE_TEXT))?;
         let upstream = Upstream::start(Kind::Nginx, &hosting.upstreams()).await?;
         let hostile = match place {
             Place::Scripted(hostile) => hostile,
@@ -43,6 +44,10 @@ impl Setting {
             Place::Locked(_) => locked::site(&pages, locked::SLOW),
             Place::Program(program, _) => programs.site(program)?,
             Place::Coded => json!({ "root": pages, "compress": { "level": 9 } }),
+            Place::Texts => json!({
+                "root": pages, "compress": true,
+                "paths": [{ "path": "/text", "status": 404, "text": text(5000) }],
+            }),
             Place::Bounded => json!({ "root": pages, "in_flight": 4 }),
             _ => hostile.site.clone(),
         };
@@ -121,6 +126,7 @@ impl Setting {
             | Place::Coded
             | Place::Bounded => ("hostile.test", "/"),
             Place::Program(..) => ("hostile.test", "/it"),
+            Place::Texts => ("hostile.test", "/text"),
         };
         let address = match place {
             Place::Plain => self.server.plain().context("it serves plain HTTP")?,
@@ -135,12 +141,22 @@ impl Setting {
                     let shapes = "br;q=0.1, *;q=0, gzip;q=1.000, deflate, ;q=, identity;q=0.5, ";
                     format!("Accept-Encoding: {}gzip\r\n", shapes.repeat(40))
                 }
-                Place::Scripted(Hostile::Zeros) => "Accept-Encoding: gzip\r\n".to_owned(),
+                Place::Scripted(Hostile::Zeros | Hostile::Letters) | Place::Texts => {
+                    "Accept-Encoding: gzip\r\n".to_owned()
+                }
                 _ => String::new(),
             },
             net: Some(ATTACKERS),
             per_prefix: PER_PREFIX,
         })
+    }
+
+    /// Returns a download of the attacked host, which must arrive whole.
+    pub(super) fn download(target: &Target) -> Target {
+        Target {
+            path: "/large.txt".to_owned(),
+            ..target.clone()
+        }
     }
 
     /// Returns how often the server has ejected an upstream server.
@@ -160,6 +176,15 @@ impl Setting {
     fn address(&self) -> Result<SocketAddr> {
         Ok(self.server.serving().context("it serves")?.0)
     }
+}
+
+/// Makes a text that shrinks.
+fn text(bytes: usize) -> String {
+    let mut text: String = (0..bytes / 8)
+        .map(|number| format!("{number} texts, "))
+        .collect();
+    text.truncate(bytes);
+    text
 }
 
 async fn pin(pid: u32, core: &str) -> Result<()> {
@@ -182,3 +207,4 @@ const ATTACKERS: u8 = 66;
 /// All attackers of a kind in one /24.
 const PER_PREFIX: usize = 10_000;
 const LARGE: u64 = 32 << 20;
+const LARGE_TEXT: usize = 4 << 20;

