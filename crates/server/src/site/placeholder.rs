@@ -44,6 +44,17 @@ impl FieldValue {
         }
     }
 
+    /// Returns the bytes of the longest value that a request may fill in.
+    pub(super) fn longest(&self) -> usize {
+        match self {
+            Self::Fixed(value) => value.len(),
+            Self::Filled(text) => {
+                let placeholders = text.replace("{{", "").matches('{').count();
+                MAX_VALUE.min(text.len() + placeholders * LONGEST)
+            }
+        }
+    }
+
     /// Returns the value for a request; none if it is empty, too long, or no visible ASCII.
     /// Spaces around it are left out.
     pub(crate) fn fill(&self, fill: &Fill<'_>) -> Option<HeaderValue> {
@@ -112,6 +123,8 @@ fn is_label(name: &str) -> bool {
     (1..=MAX_LABEL).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
+/// Bytes of the longest text that stands for a placeholder: the name of a host.
+const LONGEST: usize = 253;
 /// Bytes of a label's name.
 const MAX_LABEL: usize = 32;
 

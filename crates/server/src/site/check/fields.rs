@@ -29,6 +29,8 @@ pub(super) fn response_fields(raw: &RawFields) -> Checked<FieldOps> {
 }
 
 fn fields(raw: &RawFields, is_refused: fn(Reserved) -> bool) -> Checked<FieldOps> {
+    let count = raw.remove.len() + raw.set.0.len() + raw.add.0.len();
+    at_most(MAX_FIELDS, count, "fields")?;
     let name = |text: &str| {
         let name = field_name(text)?;
         match Reserved::of(name.as_str()).filter(|kind| is_refused(*kind)) {
@@ -37,11 +39,15 @@ fn fields(raw: &RawFields, is_refused: fn(Reserved) -> bool) -> Checked<FieldOps
         }
     };
     let value = FieldValue::parse;
-    Ok(FieldOps {
+    let ops = FieldOps {
         remove: each(&raw.remove, |text| name(text)).below("remove")?,
         set: pairs(&raw.set, "field", name, value).below("set")?.into(),
         add: pairs(&raw.add, "field", name, value).below("add")?.into(),
-    })
+    };
+    let values = ops.set.iter().chain(&ops.add).map(|(_, value)| value);
+    let bytes: usize = values.map(FieldValue::longest).sum();
+    at_most(MAX_VALUES, bytes, "bytes of filled values")?;
+    Ok(ops)
 }
 
 /// Checks values of fields under keys of one kind, none of which may stand twice, letters'
@@ -140,3 +146,8 @@ pub(in crate::site) fn field_value(text: &str) -> Checked<HeaderValue> {
 
 /// Bytes of a value.
 pub(in crate::site) const MAX_VALUE: usize = 8 << 10;
+/// Bytes of all values that one rule gives a head: each answer that waits for its client holds
+/// them, and a document of 256 KiB has room for megabytes of `{host}`.
+const MAX_VALUES: usize = 32 << 10;
+/// Fields that one rule changes in a head. `HeaderMap` panics beyond 24,576.
+const MAX_FIELDS: usize = 64;

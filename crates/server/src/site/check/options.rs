@@ -123,6 +123,7 @@ fn hsts(raw: &RawHsts) -> Checked<HeaderValue> {
 
 /// Checks `cache`, and orders it: the narrowest media range counts.
 fn cache(raw: &Pairs) -> Checked<Box<[CacheRule]>> {
+    at_most(MAX_CACHE, raw.0.len(), "media ranges")?;
     let rules = pairs(raw, "media range", media_range, field_value)?.into_iter();
     let mut rules: Vec<_> = rules
         .map(|(media, value)| CacheRule { media, value })
@@ -188,5 +189,7 @@ const PRELOAD_AGE: u32 = 31_536_000;
 const MAX_RATE: u32 = 1_000_000;
 /// Requests of one client network in flight.
 const MAX_IN_FLIGHT: u32 = 65_536;
+/// Media ranges of `cache`, each of which an answer's type may be compared with.
+const MAX_CACHE: usize = 64;
 /// Networks of one list, each of which every request is compared with.
 const MAX_NETWORKS: usize = 256;

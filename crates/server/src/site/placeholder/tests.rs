@@ -82,6 +82,23 @@ fn a_value_that_grows_too_long_is_left_out() {
 }
 
 #[test]
+fn the_longest_value_is_known_before_a_request() {
+    let host = "a".repeat(LONGEST);
+    let fill = Fill {
+        host: &host,
+        ..of_tenant("anna")
+    };
+    for text in ["plain", "{host}", "of {host}, {{{host}}}", "{{host}}"] {
+        let filled = filled(text, &fill).unwrap();
+        let longest = FieldValue::parse(text).unwrap().longest();
+        assert!(longest >= filled.len(), "{text}");
+        assert!(longest <= filled.len() + text.len(), "{text}");
+    }
+    let many = "{host}".repeat(1000);
+    assert_eq!(FieldValue::parse(&many).unwrap().longest(), MAX_VALUE);
+}
+
+#[test]
 fn braces_that_are_no_placeholder_are_refused() {
     for (text, expected) in [
         ("{nobody}", "{nobody} is no placeholder; there are {host},"),
