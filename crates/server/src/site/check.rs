@@ -101,15 +101,17 @@ fn rules(
 
 /// Returns whether two rules are for the same path and a method that both take.
 fn is_same(one: &Rule, other: &Rule) -> bool {
-    let share_method = match (&one.methods, &other.methods) {
+    if (&one.prefix, one.is_exact) != (&other.prefix, other.is_exact) {
+        return false;
+    }
+    match (&one.methods, &other.methods) {
         (None, None) => true,
         (Some(of_one), Some(of_other)) => {
             of_one.iter().any(|it| other.takes(it)) || of_other.iter().any(|it| one.takes(it))
         }
         // The rule for all methods is for those that the other leaves.
         (None, Some(_)) | (Some(_), None) => false,
-    };
-    (&one.prefix, one.is_exact) == (&other.prefix, other.is_exact) && share_method
+    }
 }
 
 /// Runs scripts also below the roots of other rules that lie in one with scripts: else they

@@ -45,7 +45,7 @@ pub(super) fn moved(raw: &Pairs, shared: Option<&Arc<RuleOptions>>) -> Checked<B
     at_most(MAX_REDIRECTS, raw.0.len(), "redirects")?;
     let rule = |(path, to): &(String, String)| {
         let checked = moved_rule(path, to, shared);
-        checked.below(&path.escape_debug().to_string())
+        checked.or_else(|wrong| Err(wrong).below(&path.escape_debug().to_string()))
     };
     let mut rules = raw.0.iter().map(rule).collect::<Checked<Vec<Rule>>>()?;
     // Neighbours alone are compared: this runs on a worker, whenever a host is read.
