@@ -1,5 +1,7 @@
 //! Rules of a site, and how one is found for a request.
 
+use std::collections::BTreeSet;
+
 use http::{HeaderValue, Method};
 use sekisho_certs::HostName;
 
@@ -80,16 +82,14 @@ pub(crate) enum PlainHttp {
 /// Returns the methods of rules, as `Allow` lists them (RFC 9110, section 10.2.1). None
 /// without rules.
 fn allowed<'a>(rules: impl Iterator<Item = &'a Rule>) -> Option<HeaderValue> {
-    let mut names: Vec<&str> = Vec::new();
+    // A site has room for 1,024 methods, and no gate is before this.
+    let mut names = BTreeSet::new();
     for method in rules.flat_map(|rule| rule.methods.iter().flatten()) {
-        let head = (*method == Method::GET).then_some("HEAD");
-        for name in std::iter::once(method.as_str()).chain(head) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
+        names.insert(method.as_str());
+        names.extend((*method == Method::GET).then_some("HEAD"));
     }
     // A method is a token, hence the list a value.
-    let list = HeaderValue::from_str(&names.join(", ")).ok();
+    let list = names.iter().copied().collect::<Vec<_>>().join(", ");
+    let list = HeaderValue::from_str(&list).ok();
     list.filter(|_| !names.is_empty())
 }

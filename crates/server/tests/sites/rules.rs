@@ -53,7 +53,9 @@ async fn a_rule_is_for_its_methods() {
             {"path": "/api/open", "status": 410, "text": "open"},
             {"path": "/form", "methods": ["POST"], "status": 410, "text": "sent"},
             {"path": "= /form/done", "methods": ["GET"], "status": 410, "text": "done"},
-            {"path": "/form", "status": 410, "text": "shown"}
+            {"path": "/form", "status": 410, "text": "shown"},
+            {"path": "/list", "methods": ["PUT", "DELETE"], "status": 410},
+            {"path": "/list/a", "methods": ["PUT", "GET"], "status": 410}
         ]
     }"#;
     let fallback = r#"{
@@ -86,6 +88,9 @@ async fn a_rule_is_for_its_methods() {
         let answer = client.send(Method::DELETE, "/api", &[]).await;
         assert_eq!(answer.status, 405);
         assert_eq!(answer.field("allow").unwrap(), "GET, HEAD, POST, PUT");
+        // In order and each once, of all rules for the path.
+        let answer = client.send(Method::POST, "/list/a", &[]).await;
+        assert_eq!(answer.field("allow").unwrap(), "DELETE, GET, HEAD, PUT");
         assert_eq!(client.get("/other").await.status, 404);
         let mut client = world.connect(version, OTHER).await;
         for (method, body) in [(Method::POST, "sent"), (Method::GET, "all")] {
