@@ -50,7 +50,8 @@ impl<K: Eq + Hash> Rate<K> {
     }
 
     /// Takes a token of a bucket that gets `rate` in a period, and holds `burst`: with 1, tokens
-    /// are a period's part apart.
+    /// are a period's part apart. A bucket that lacks more than it holds now, for its rate or
+    /// burst was another before, counts as empty.
     ///
     /// # Errors
     /// The wait until there is one.
@@ -62,6 +63,8 @@ impl<K: Eq + Hash> Rate<K> {
         };
         let mut shard = self.shard(&key);
         if let Some(mut full_at) = shard.get_mut(&key) {
+            // The rule may have been edited since: no more is lacking than the bucket holds now.
+            *full_at = (*full_at).min(self.now().saturating_add(room));
             *full_at = self.taken(*full_at, rate, room)?;
             return Ok(());
         }
@@ -205,7 +208,24 @@ mod tests {
         assert_eq!(burst(4, 1, 600), 600);
         // The same bucket after its rule was edited.
         assert_eq!(burst(2, 10, 1), 0);
-        assert_eq!(burst(2, 10, 30), 5);
+        assert_eq!(burst(2, 10, 30), 29);
+    }
+
+    /// A client must not wait for what it owes to a burst that is no more.
+    #[tokio::test(start_paused = true)]
+    async fn a_smaller_burst_ends_the_debt_of_a_larger() {
+        let buckets = per_second();
+        let take = |rate_of, most| buckets.take_burst(1, rate(rate_of), rate(most));
+        for _ in 0..50_000 {
+            take(1, 100_000).unwrap();
+        }
+        assert_eq!(take(1, 10), Err(Duration::from_secs(1)));
+        advance(Duration::from_secs(1)).await;
+        assert_eq!(take(1, 10), Ok(()));
+        assert_eq!(take(1, 10), Err(Duration::from_secs(1)));
+        assert_eq!(take(5, 5), Err(Duration::from_millis(200)));
+        advance(Duration::from_millis(200)).await;
+        assert_eq!(take(5, 5), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
