@@ -49,8 +49,7 @@ impl FieldValue {
         match self {
             Self::Fixed(value) => value.len(),
             Self::Filled(text) => {
-                let placeholders = text.replace("{{", "").matches('{').count();
-                MAX_VALUE.min(text.len() + placeholders * LONGEST)
+                text.len() + LONGEST * text.replace("{{", "").matches('{').count()
             }
         }
     }
