@@ -97,7 +97,8 @@ impl Hosts {
 
     /// Begins steps 3 and 4 for a host without a certificate, and waits for neither. Nothing
     /// is begun while the cache says that no certificate can be had, or one is on its way. The
-    /// read takes a permit of the prefix.
+    /// read takes a permit of the prefix, and a record without a credential is charged to it, as
+    /// for a visit over TLS: below a wildcard, a client can make names up.
     pub(crate) fn obtain_beside(self: &Arc<Self>, name: &HostName, prefix: Prefix) {
         let Cached::Miss = self.lookup.cached(name) else {
             return;
@@ -107,7 +108,7 @@ impl Hosts {
             let deadline = Instant::now() + hosts.lookup_limit;
             let permit = hosts.budget.admit(prefix, deadline);
             if let Ok(Ok(permit)) = timeout_at(deadline, permit).await {
-                let observe = charging(permit, Permit::was_absent, true);
+                let observe = charging(permit, Permit::was_absent, false);
                 drop(hosts.lookup.load_with(&name, observe));
             }
         });

@@ -306,6 +306,29 @@ async fn plain_http_is_charged_for_names_that_are_not_here() {
     assert_eq!(world.issuer.calls(), 0);
 }
 
+/// A client can make names up below a wildcard, each of which has a certificate ordered.
+#[tokio::test(start_paused = true)]
+async fn certificates_beside_plain_http_are_charged_to_the_prefix() {
+    let limits = Limits {
+        absent_per_prefix: 3,
+        ..LIMITS
+    };
+    let mut wildcard = bare("*.test", "customer");
+    wildcard.shadowed = false;
+    let world = World::limited(&limits, [wildcard]);
+    let prefix = IpAddr::from(Ipv4Addr::LOCALHOST).into();
+    for number in 0..10 {
+        let text = format!("r{number}.test");
+        assert!(world.ask_plain(&text).await.is_ok(), "{text}");
+        let name = HostName::parse(&text).unwrap();
+        world.hosts.obtain_beside(&name, prefix);
+        run().await;
+    }
+    assert_eq!(world.issuer.calls(), 3);
+    // One read for all requests, and one for each order.
+    assert_eq!(world.store.calls(), 4);
+}
+
 #[tokio::test(start_paused = true)]
 async fn plain_http_waits_for_the_store_until_its_deadline() {
     let world = World::new([bare("a.test", "customer")]);
