@@ -16,7 +16,7 @@ use quick_cache::{OptionsBuilder, Weighter};
 use crate::host::{HostName, HostPattern};
 use crate::loaded::LoadedHost;
 pub use note::Absence;
-pub(crate) use note::{Note, Tried};
+pub(crate) use note::{Note, Tried, UNSERVED};
 use uses::Uses;
 
 mod hottest;

@@ -13,8 +13,8 @@ pub(crate) enum Note {
         /// lookup's time, `u64::MAX` for none.
         ends: u64,
         /// Version of the wildcard's record, without a credential, that answers the name;
-        /// `u64::MAX` if none does. Plain HTTP serves that record, as one that an
-        /// [`Self::Alias`] leads to.
+        /// `u64::MAX` if the name's own does, [`UNSERVED`] if none can be served. Plain HTTP
+        /// serves that record, as [`Note::Alias`] leads to one over TLS.
         above: u64,
     },
     /// The wildcard above answers, and the name has no record of its own.
@@ -49,3 +49,7 @@ pub enum Absence {
     /// The operator switched the host off.
     Disabled,
 }
+
+/// In place of a version in [`Note::Absent`]: plain HTTP has no record to serve, and need not
+/// ask the store again while the note holds.
+pub(crate) const UNSERVED: u64 = u64::MAX - 1;

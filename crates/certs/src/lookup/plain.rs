@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::freshness::Age;
 use super::singleflight::{PlainWait, STORED, Wait};
 use super::{Lookup, Outcome};
-use crate::cache::{Absence, Note, Served};
+use crate::cache::{Absence, Note, Served, UNSERVED};
 use crate::host::HostName;
 
 /// Steps 1 to 3 of a lookup, for plain HTTP. A handshake is never told of a record
@@ -55,9 +55,11 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         if let Some((bare, epoch, fresh_until)) = self.bare(name) {
             return self.usable_as(bare, epoch, fresh_until);
         }
+        let note = self.cache.note(name.as_str());
+        let is_unserved = matches!(note, Some(Note::Absent { above: UNSERVED, .. }));
         match self.remembered(name, STORED)? {
             // The record that the note is about has left the cache.
-            (Outcome::Absent(Absence::NoCredential), _) => None,
+            (Outcome::Absent(Absence::NoCredential), _) if !is_unserved => None,
             remembered => Some(remembered),
         }
     }

@@ -11,7 +11,7 @@ use super::freshness::RETRY_DELAY;
 use super::obtaining::Obtaining;
 use super::singleflight::{Listed, Progress, Told};
 use super::{Lookup, LookupError, Outcome};
-use crate::cache::{Absence, EntryState, Note, Served, Tried};
+use crate::cache::{Absence, EntryState, Note, Served, Tried, UNSERVED};
 use crate::credential::CredentialId;
 use crate::host::HostName;
 use crate::loaded::{LoadedCredential, LoadedHost};
@@ -356,11 +356,13 @@ impl<V: Send + Sync + 'static> Lookup<V> {
 
 impl<V> Missing<V> {
     /// Returns the version of the wildcard's record that plain HTTP serves; `u64::MAX` if
-    /// it serves none.
+    /// it serves the name's own, and [`UNSERVED`] if it serves none.
     fn above(&self) -> u64 {
         let record = self.bare.as_ref().map(|bare| &bare.host().record);
-        let above = record.filter(|record| record.pattern.wildcard_parent().is_some());
-        above.map_or(u64::MAX, |record| record.version)
+        record.map_or(UNSERVED, |record| {
+            let above = record.pattern.wildcard_parent();
+            above.map_or(u64::MAX, |_| record.version)
+        })
     }
 }
 

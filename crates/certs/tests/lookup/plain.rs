@@ -302,5 +302,9 @@ async fn a_record_that_can_not_be_published_is_absent() {
     for _ in 0..2 {
         assert_eq!(plain(&lookup, "bare.test").await, ABSENT);
         assert_eq!(pattern(&lookup, "bare.test").await, ABSENT);
+        assert_eq!(store.calls(), 1);
     }
+    lookup.apply(&host_change(2, "bare.test"));
+    assert_eq!(plain(&lookup, "bare.test").await, ABSENT);
+    assert_eq!(store.calls(), 2);
 }
