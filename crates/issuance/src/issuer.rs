@@ -283,8 +283,9 @@ impl Issuer {
 
     /// Stops renewal for good, in a process that another one replaces: [`Self::renew_due`]
     /// returns, and no lineage is claimed that no visitor waits for. Work under way goes on
-    /// to its end. So do first visits, since they come from handshakes alone: a process that
-    /// accepts no connection has none after its handshake timeout.
+    /// to its end. So do first visits: they come from handshakes, and over plain HTTP from
+    /// connections that are not leaving. A process that accepts no connection has none after
+    /// its handshake timeout.
     ///
     /// A process that ends before [`Self::ended`] leaves a claim for up to 60 s. Until then
     /// the lineage waits; the next process then goes on with the same order and key.

@@ -164,6 +164,39 @@ async fn a_plain_visit_orders_a_certificate() {
     assert_eq!(issuer.calls(), 1);
 }
 
+/// An order that it began would be its successor's to wait for.
+#[tokio::test]
+async fn a_process_that_is_replaced_orders_no_certificate() {
+    let pair = TestCa::new().issue(&["*.example"], Key::P256);
+    let store = Arc::new(Scripted::new([
+        bare("wait.example", &site("until-certificate")),
+        bare("serve.example", &site("serve")),
+    ]));
+    let issuer = issuer(&store, pair);
+    let mut setup = setup();
+    setup.obtain = issuer.clone();
+    let running = start(store, &setup);
+    let mut kept = Client::connect(running.http).await;
+    let mut other = Client::connect(running.http).await;
+    for client in [&mut kept, &mut other] {
+        assert_eq!(client.get("serve.example", "/").await.status, 410);
+    }
+    running.shutdown.leave();
+    // Until the workers have heard of it.
+    loop {
+        let answer = other.get("serve.example", "/").await;
+        assert_eq!(answer.status, 410);
+        if answer.field("connection") == Some("close") {
+            break;
+        }
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let answer = kept.get("wait.example", "/").await;
+    assert_eq!((answer.status, &*answer.body), (410, "served"));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(issuer.calls(), 0);
+}
+
 #[tokio::test]
 async fn bodies_and_ends_are_as_over_tls() {
     let running = serve([bare("serve.example", &site("serve"))]);

@@ -10,7 +10,8 @@ impl Routes {
     /// Finds the host that a request over plain HTTP asks for, which `host` names, by
     /// [`Hosts::ask_plain`](crate::lookup::ask::Hosts::ask_plain). A read is charged to the
     /// client's prefix. Whether the host is served over plain HTTP is not asked here. A host
-    /// that is served so until it has a certificate gets one ordered, as by a visit over TLS.
+    /// that is served so until it has a certificate gets one ordered, as by a visit over TLS,
+    /// unless the connection is leaving.
     ///
     /// # Errors
     /// 400 for what is no host name. Else the refusal says how the lookup ended.
@@ -25,7 +26,9 @@ impl Routes {
         let asked = hosts.ask_plain(&name, connection.prefix, deadline).await;
         let found = asked.map_err(|unfound| refusal(&unfound, MISDIRECTED))?;
         let http = found.served.value().site().http();
-        if http == PlainHttp::UntilCertificate && !found.served.is_certified() {
+        let is_wanted = http == PlainHttp::UntilCertificate && !found.served.is_certified();
+        // A process that is replaced promises to begin no orders after its last handshake.
+        if is_wanted && !connection.drain.is_leaving() {
             hosts.obtain_beside(&name, connection.prefix);
         }
         let new = Known {
