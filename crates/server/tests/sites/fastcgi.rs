@@ -116,6 +116,32 @@ async fn a_front_controller_answers_what_is_no_file() {
     assert_eq!(asked[0].param("QUERY_STRING"), "page=2");
 }
 
+/// A path below a script's runs the script, too: docs/sites.md blocks scripts so.
+#[tokio::test]
+async fn a_rule_for_all_below_a_script_blocks_it() {
+    let paths = r#""paths": [
+        {"path": "/index.php", "status": 403}, {"path": "= /blog/index.php", "status": 403}
+    ], "fastcgi""#;
+    let (world, server) = start(&SITE.replace("\"fastcgi\"", paths), echo);
+    for version in BOTH {
+        let mut client = world.connect(version, HOST).await;
+        for path in [
+            "/index.php",
+            "/index.php/x",
+            "/index.php/a/index.php",
+            "/%69ndex.php/x",
+            "/blog/../index.php/x",
+            "/blog/index.php",
+        ] {
+            assert_eq!(client.get(path).await.status, 403, "{path}");
+        }
+        assert!(server.asked().is_empty());
+    }
+    // For that path alone, a rule leaves those below it to the next.
+    let answer = world.get(Version::HTTP_11, "/blog/index.php/x").await;
+    assert_eq!(answer.body, "/blog/index.php|/x");
+}
+
 #[tokio::test]
 async fn a_script_gets_the_parameters_of_cgi() {
     let (world, server) = start(SITE, echo);
