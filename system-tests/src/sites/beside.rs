@@ -1,6 +1,7 @@
 //! Directives of nginx beside sites that say the same (docs/sites.md, "Forty directives"):
 //! to the same requests, both servers give the same answers.
 
+mod balance;
 mod files;
 mod nginx;
 mod proxy;
@@ -146,6 +147,11 @@ pub(super) async fn run(binary: &Path) -> Result<String> {
             requests += 1;
         }
     }
+    let is_balanced = |row: &&&Row| row.number == balance::ROW;
+    let row = rows.iter().find(is_balanced).context("a row")?;
+    for client in [&ours, &theirs] {
+        balance::check(client, row).await?;
+    }
     server.tell_to_end()?;
     server.ended().await?;
     Ok(format!(
@@ -154,8 +160,20 @@ pub(super) async fn run(binary: &Path) -> Result<String> {
     ))
 }
 
-/// Asks a server over a connection of its own.
+/// Asks a server, and leaves out what is not compared.
 async fn ask(client: &Client, row: &Row, asked: &Asked) -> Result<Told> {
+    let mut told = tell(client, row, asked).await?;
+    if !row.asked.contains(asked) {
+        told.body.clear();
+    }
+    if row.refused.contains(asked) {
+        told.fields.clear();
+    }
+    Ok(told)
+}
+
+/// Asks a server over a connection of its own.
+async fn tell(client: &Client, row: &Row, asked: &Asked) -> Result<Told> {
     let exchange = async {
         let (_sender, response) = if row.is_plain {
             let stream = client.connect_plain(Ipv4Addr::LOCALHOST).await?;
@@ -183,14 +201,7 @@ async fn ask(client: &Client, row: &Row, asked: &Asked) -> Result<Told> {
         })
     };
     let told = timeout(DEADLINE, exchange).await.context("it hangs")?;
-    let mut told = told.with_context(|| format!("row {}, {}", row.number, asked.1))?;
-    if !row.asked.contains(asked) {
-        told.body.clear();
-    }
-    if row.refused.contains(asked) {
-        told.fields.clear();
-    }
-    Ok(told)
+    told.with_context(|| format!("row {}, {}", row.number, asked.1))
 }
 
 /// Sends a request over a new connection, which ends with what sends.

@@ -73,16 +73,28 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         number: 38,
         nginx: "error_page 403 /errors/403.html; error_page 404 /errors/404.html;\n\
-                location /closed { return 403; }",
+                location /closed { return 403; }\n\
+                location /app {\n\
+                    proxy_set_header Host $host; proxy_intercept_errors on;\n\
+                    proxy_pass http://127.0.0.1:UPSTREAM;\n\
+                }",
         site: r#"{
             "root": "FOLDER", "errors": "FOLDER/errors",
-            "paths": [{"path": "/closed", "status": 403}]
+            "paths": [
+                {"path": "/closed", "status": 403},
+                {
+                    "path": "/app", "upstream": "http://127.0.0.1:UPSTREAM",
+                    "upstream_errors": true
+                }
+            ]
         }"#,
         asked: &[
             ("GET", "/missing", &[]),
             ("HEAD", "/missing", &[]),
             ("GET", "/closed", &[]),
             ("GET", "/text.html", &[]),
+            ("GET", "/app/failing", &[]),
+            ("GET", "/app/x", &[]),
         ],
         ..Row::NONE
     },

@@ -100,11 +100,19 @@ http {
     ssl_certificate SCRATCH/chain.pem;
     ssl_certificate_key SCRATCH/key.pem;
     limit_req_zone $binary_remote_addr zone=reqs:1m rate=1r/s;
-    upstream weighted { server 127.0.0.1:UPSTREAM weight=3; server 127.0.0.2:UPSTREAM; }
+    upstream least { least_conn; server 127.0.0.1:UPSTREAM; server 127.0.0.2:UPSTREAM; }
+    upstream by_client { ip_hash; server 127.0.0.1:UPSTREAM; server 127.0.0.2:UPSTREAM; }
+    upstream by_cookie {
+        hash $cookie_server;
+        server 127.0.0.1:UPSTREAM;
+        server 127.0.0.2:UPSTREAM;
+    }
     upstream half_dead { server 127.0.0.1:DEAD; server 127.0.0.1:UPSTREAM; }
     server {
         listen UPSTREAM;
         location / { return 200 \"$request_method $request_uri $http_host\"; }
+        location /server { return 200 $server_addr; }
+        location /app/failing { return 404 \"of its own\"; }
         location /fields { return 200 \"$http_x_name $http_x_who $http_x_fixed\"; }
         location /forwarded {
             return 200 \"$http_x_forwarded_for $http_x_forwarded_proto $http_x_forwarded_host\";

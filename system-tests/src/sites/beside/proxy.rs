@@ -45,15 +45,28 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         number: 22,
-        nginx: "proxy_set_header Host $host; location / { proxy_pass http://weighted; }",
-        site: r#"{"upstream": {"servers": [
-            {"url": "http://127.0.0.1:UPSTREAM", "weight": 3}, "http://127.0.0.2:UPSTREAM"
-        ]}}"#,
-        asked: SEVERAL,
+        // `balance` counts which server answers.
+        nginx: "location /server/any { proxy_pass http://least; }\n\
+                location /server/client { proxy_pass http://by_client; }\n\
+                location /server/cookie { proxy_pass http://by_cookie; }",
+        site: r#"{"paths": [
+            {"path": "/server/any", "upstream": {
+                "servers": ["http://127.0.0.1:UPSTREAM", "http://127.0.0.2:UPSTREAM"]
+            }},
+            {"path": "/server/client", "upstream": {
+                "servers": ["http://127.0.0.1:UPSTREAM", "http://127.0.0.2:UPSTREAM"],
+                "balance": "client"
+            }},
+            {"path": "/server/cookie", "upstream": {
+                "servers": ["http://127.0.0.1:UPSTREAM", "http://127.0.0.2:UPSTREAM"],
+                "balance": {"cookie": "server"}
+            }}
+        ]}"#,
         ..Row::NONE
     },
     Row {
         number: 23,
+        // A server that refuses connections is passed over. `check` has tests of its own.
         nginx: "proxy_set_header Host $host; location / { proxy_pass http://half_dead; }",
         site: r#"{"upstream": {"servers": [
             "http://127.0.0.1:DEAD", "http://127.0.0.1:UPSTREAM"
