@@ -5,9 +5,9 @@ use std::fs;
 use sekisho_certs::{Found, OpenKey, Tenant, TlsVersion};
 use sekisho_testkit::{Key, TestCa, client};
 
-use crate::common::upstream::Upstream;
+use crate::common::upstream::{OK, Upstream};
 use crate::common::{Scripted, start, status};
-use crate::{bare, certified, change, get, serve, setup, site, watch};
+use crate::{Client, bare, certified, change, get, serve, setup, site, watch};
 
 /// Makes the site of a host that answers as another.
 fn as_of(name: &str) -> String {
@@ -132,4 +132,62 @@ async fn a_host_that_is_removed_and_put_back() {
         change(&running, number + 1, "shop.example");
     }
     assert_eq!(get(&running, "www.example", "/").await.status, 410);
+}
+
+/// Else a client would have twice as much by asking for both.
+#[tokio::test]
+async fn rates_count_for_both_hosts_together() {
+    let limited = r#"{"http": "serve", "status": 410, "rate": {"client": 1, "burst": 20}}"#;
+    let running = serve([
+        bare("shop.example", limited),
+        alias("www.example", "shop.example"),
+    ]);
+    let mut passed = 0;
+    for _ in 0..25 {
+        for name in ["shop.example", "www.example"] {
+            passed += usize::from(get(&running, name, "/").await.status == 410);
+        }
+    }
+    // With a token each second, however slow this is.
+    assert!((20..35).contains(&passed), "{passed}");
+}
+
+#[tokio::test]
+async fn requests_in_flight_count_for_both_hosts_together() {
+    let upstream = Upstream::bind().await;
+    let url = upstream.url();
+    let document = format!(r#"{{"http": "serve", "upstream": "{url}", "in_flight": 1}}"#);
+    let mut setup = setup();
+    setup.allow.push("127.0.0.0/8".into());
+    let hosts = [
+        bare("shop.example", &document),
+        alias("www.example", "shop.example"),
+    ];
+    let running = start(Scripted::new(hosts), &setup);
+    let mut waiting = Client::connect(running.http).await;
+    let waiting = tokio::spawn(async move { waiting.get("shop.example", "/").await.status });
+    let mut server = upstream.accept().await;
+    server.head().await;
+    assert_eq!(get(&running, "www.example", "/").await.status, 429);
+    server.send(OK).await;
+    assert_eq!(waiting.await.unwrap(), 200);
+}
+
+#[tokio::test]
+async fn a_kept_connection_sees_that_the_other_tenant_changed() {
+    let running = serve([
+        bare("shop.example", &site("serve")),
+        alias("www.example", "shop.example"),
+    ]);
+    watch(&running);
+    let mut client = Client::connect(running.http).await;
+    for (number, tenant, status) in [(1, "other", 503), (2, "", 410)] {
+        let mut changed = bare("shop.example", &site("serve"));
+        changed.record.version = number;
+        changed.record.tenant = Tenant::parse(tenant).unwrap();
+        running.store.put(changed);
+        change(&running, number, "shop.example");
+        let answer = client.get("www.example", "/").await;
+        assert_eq!(answer.status, status, "{tenant}");
+    }
 }
