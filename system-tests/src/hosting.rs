@@ -113,6 +113,13 @@ impl Hosting {
         Ok(())
     }
 
+    /// Stores a host without a certificate.
+    pub(crate) async fn put_bare(&self, host: &Host) -> Result<()> {
+        let write = Write::PutHost(record(host)?, Precondition::Any);
+        self.sealer.write(vec![write]).await?;
+        Ok(())
+    }
+
     fn writes(&self, host: &Host) -> Result<[Write<Secret>; 2]> {
         let also = host.also.iter().map(String::as_str);
         let names: Vec<_> = [host.name.as_str()].into_iter().chain(also).collect();
@@ -120,14 +127,8 @@ impl Hosting {
         let (chain, key) = (pair.chain_pem(), pair.key_pem());
         let credential = Credential::parse(chain.as_bytes(), key.as_bytes(), Dates::Any)?;
         let id = CredentialId::fresh(&Clock::System);
-        let pattern = HostPattern::parse(&host.name).with_context(|| host.name.clone())?;
-        let mut record = HostRecord::new(pattern);
-        record.tenant = Tenant::parse(&host.tenant).map_err(anyhow::Error::msg)?;
+        let mut record = record(host)?;
         record.references.set(KeyType::Ecdsa, Some(id));
-        record.site = (!host.site.is_null()).then(|| Site {
-            format: FORMAT,
-            json: host.site.to_string().into(),
-        });
         Ok([
             Write::PutCredential(
                 credential.into_stored(id).into_sealable(),
@@ -209,6 +210,18 @@ impl Client {
     pub(crate) async fn connect_plain(&self, from: Ipv4Addr) -> Result<TcpStream> {
         socket(from, self.plain).await
     }
+}
+
+/// Makes the record of a host, without a certificate.
+fn record(host: &Host) -> Result<HostRecord> {
+    let pattern = HostPattern::parse(&host.name).with_context(|| host.name.clone())?;
+    let mut record = HostRecord::new(pattern);
+    record.tenant = Tenant::parse(&host.tenant).map_err(anyhow::Error::msg)?;
+    record.site = (!host.site.is_null()).then(|| Site {
+        format: FORMAT,
+        json: host.site.to_string().into(),
+    });
+    Ok(record)
 }
 
 async fn socket(from: Ipv4Addr, to: SocketAddr) -> Result<TcpStream> {

@@ -80,7 +80,7 @@ pub(crate) enum Kind {
     LateEnds,
     /// A thousand wrong passwords a second, of client networks that have sent few
     Passwords,
-    /// Names that are not here, over plain HTTP, of four client networks
+    /// Names below the host, over plain HTTP, of four client networks
     PlainNames,
 }
 

@@ -26,6 +26,14 @@ pub(super) enum Place {
     Program(Program, Beside),
     /// Redirects, over plain HTTP
     Plain,
+    /// Serves names below a record without a certificate, over plain HTTP
+    Bare,
+    /// Fills many placeholders in its fields
+    Filled,
+    /// Answers as another host
+    Alias,
+    /// Is to answer as a host that is not here
+    Lost,
     /// Compresses a page, for clients that list many codings
     Coded,
     /// Compresses a text, anew for each request; a download of the same host is compressed, too
@@ -118,7 +126,7 @@ pub(super) fn attacks() -> Vec<(String, Kind, Place)> {
 }
 
 /// Attacks whose kind and place do not give their names.
-const NAMED: [(&str, Kind, Place); 7] = [
+const NAMED: [(&str, Kind, Place); 12] = [
     ("lists of codings", Kind::Requests, Place::Coded),
     (
         "bombs of zeros",
@@ -138,4 +146,17 @@ const NAMED: [(&str, Kind, Place); 7] = [
     ("crowds, compressed", Kind::Crowds, Place::Texts),
     ("requests over their bound", Kind::Requests, Place::Bounded),
     ("a silent upstream, reset", Kind::RapidReset, Place::Silent),
+    (
+        "names without a certificate",
+        Kind::PlainNames,
+        Place::Bare,
+    ),
+    ("filled fields", Kind::Requests, Place::Filled),
+    (
+        "slow reading, filled fields",
+        Kind::SlowReading,
+        Place::Filled,
+    ),
+    ("a host as another", Kind::Requests, Place::Alias),
+    ("a host as one that is lost", Kind::Requests, Place::Lost),
 ];

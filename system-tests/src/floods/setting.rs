@@ -28,7 +28,7 @@ pub(super) struct Setting {
 impl Setting {
     pub(super) async fn new(binary: &Path, place: Place, connections: usize) -> Result<Self> {
         let mut hosting = Hosting::new(binary).await?;
-        hosting.plain = place == Place::Plain;
+        hosting.plain = matches!(place, Place::Plain | Place::Bare);
         let pages = hosting.pages();
         fs::write(pages.join("index.html"), "here\n".repeat(120))?;
         File::create(pages.join("large"))?.set_len(LARGE)?;
@@ -49,6 +49,9 @@ impl Setting {
                 "paths": [{ "path": "/text", "status": 404, "text": text(5000) }],
             }),
             Place::Bounded => json!({ "root": pages, "in_flight": 4 }),
+            Place::Filled => filled(&pages),
+            Place::Alias => json!({ "as": "files.test" }),
+            Place::Lost => json!({ "as": "nowhere.test" }),
             _ => hostile.site.clone(),
         };
         let files = json!({ "root": pages });
@@ -74,6 +77,10 @@ impl Setting {
                 host("proxied.test", "bad", &proxied),
                 host("hostile.test", "bad", &attacked),
             ])
+            .await?;
+        let waiting = json!({ "http": "until-certificate", "status": 410 });
+        hosting
+            .put_bare(&host("*.bare.test", "bad", &waiting))
             .await?;
         // Fewer than the attackers' connections, so that these must make room.
         let limits = format!("workers = 1\nconnections = {connections}");
@@ -117,19 +124,24 @@ impl Setting {
     /// Returns what is attacked, from prefixes of its own.
     pub(super) fn target(&self, place: Place) -> Result<Target> {
         let (host, path) = match place {
-            Place::Page | Place::Plain => ("files.test", "/"),
+            Place::Page => ("files.test", "/"),
+            Place::Plain => ("nowhere.test", "/"),
+            Place::Bare => ("bare.test", "/"),
             Place::Download => ("files.test", "/large"),
             Place::Upstream | Place::Shared => ("proxied.test", "/"),
             Place::Silent
             | Place::Scripted(_)
             | Place::Locked(_)
             | Place::Coded
-            | Place::Bounded => ("hostile.test", "/"),
+            | Place::Bounded
+            | Place::Filled
+            | Place::Alias
+            | Place::Lost => ("hostile.test", "/"),
             Place::Program(..) => ("hostile.test", "/it"),
             Place::Texts => ("hostile.test", "/text"),
         };
         let address = match place {
-            Place::Plain => self.server.plain().context("it serves plain HTTP")?,
+            Place::Plain | Place::Bare => self.server.plain().context("it serves plain HTTP")?,
             _ => self.address()?,
         };
         Ok(Target {
@@ -185,6 +197,14 @@ fn text(bytes: usize) -> String {
         .collect();
     text.truncate(bytes);
     text
+}
+
+/// Makes a site whose answers have as many bytes of fields as a document may give them.
+fn filled(pages: &Path) -> Value {
+    let text = "x".repeat(8000);
+    json!({ "root": pages, "response": { "set": {
+        "X-Filled": "{host}{client}".repeat(15), "X-A": text, "X-B": text, "X-C": text
+    } } })
 }
 
 async fn pin(pid: u32, core: &str) -> Result<()> {
