@@ -144,8 +144,8 @@ async fn answer(
     Logged::response(response, entry)
 }
 
-/// Answers a challenge of a CA, else from the site of the request's host. Over plain HTTP,
-/// what no site answers so is redirected to HTTPS. Without `[listen] plain` that is all, and
+/// Answers a challenge of a CA, else from the site of the request's host. Over plain HTTP a
+/// request may be redirected to HTTPS instead: [`plain`] lists where. Without `[listen] plain`
 /// no host is looked up: HTTPS answers whether it is served.
 async fn respond(
     context: &ConnContext,

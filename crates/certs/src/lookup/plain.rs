@@ -1,4 +1,4 @@
-//! Second door of a lookup: for callers that serve a record without a credential, too.
+//! Lookup for callers that serve a record without a credential, too.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

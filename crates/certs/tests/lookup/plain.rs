@@ -1,4 +1,4 @@
-//! The second door of the lookup: records without a credential, for plain HTTP.
+//! The lookup of records without a credential, for plain HTTP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,9 +114,9 @@ async fn a_certificate_that_comes_and_goes() {
             } else {
                 pass(300).await;
             }
-            // Both orders: either door may be asked first.
-            for door in [turn % 3, turn % 3 + 1] {
-                if door % 2 == 0 {
+            // Both orders: either lookup may come first.
+            for order in [turn % 3, turn % 3 + 1] {
+                if order % 2 == 0 {
                     let want = if has_one { "a.test" } else { ABSENT };
                     assert_eq!(pattern(&lookup, "a.test").await, want, "{turn}");
                     continue;

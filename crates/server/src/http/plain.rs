@@ -1,4 +1,10 @@
-//! Plain HTTP: which requests are redirected to HTTPS, and where to.
+//! Plain HTTP: which requests are redirected to HTTPS, and where to. There are three places:
+//!
+//! 1. without `[listen] plain`, each request, before a host is looked up
+//!    (`ConnContext::redirects_all`);
+//! 2. a request whose host is not served so, once that is looked up ([`is_redirected`]);
+//! 3. a request whose rule has passwords or client certificates, once the rule is found and before
+//!    it is asked (`Responder::answer`).
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};

@@ -17,13 +17,14 @@ pub(crate) struct Rates {
     hasher: RandomState,
 }
 
-/// Place of a rule's rate in a host record.
+/// Place in a host record where a rate, or `in_flight`, was written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope<'a> {
     /// Pattern of the host record. Names below a wildcard share its rates: a
     /// client can make such names up.
     pub(crate) pattern: &'a HostPattern,
-    /// [`crate::site::RuleOptions::rate_scope`].
+    /// [`RuleOptions::rate_scope`](crate::site::RuleOptions::rate_scope), or `in_flight_scope`:
+    /// the number of that place. Rules that share what was written there share the count.
     pub(crate) rule: u8,
 }
 

@@ -120,10 +120,10 @@ impl Action {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleOptions {
     /// Whether the rule's prefix is taken off the path that files and upstream
-    /// get.
+    /// get. No path takes this key about the path from the top level, nor the two others.
     pub(crate) strip_prefix: bool,
     /// Decoded prefix of the path that files and upstream get, after
-    /// `strip_prefix`. It begins with a slash and ends without.
+    /// `strip_prefix`. It begins with a slash and ends without. Key about the path.
     pub(crate) add_prefix: Option<Box<str>>,
     /// Changes to the request's fields, towards an upstream.
     pub(crate) request_fields: FieldOps,
@@ -135,7 +135,7 @@ pub(crate) struct RuleOptions {
     /// matches.
     pub(crate) cache: Box<[CacheRule]>,
     /// Paths that are tried in this order for a request of files; empty for
-    /// the request's own.
+    /// the request's own. Key about the path.
     pub(crate) try_files: Box<[Candidate]>,
     /// Names of files that stand for a path with a slash at its end; empty for the usual
     /// ones.

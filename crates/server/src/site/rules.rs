@@ -51,8 +51,8 @@ impl SiteRules {
         found.ok()
     }
 
-    /// Returns the rules that name places: all but those of `redirects`, of which one stands
-    /// for the options that they share.
+    /// Returns the rules that may name folders: those of `redirects` share one `Arc` of options,
+    /// so that the first is enough for the folder of `errors`.
     pub(super) fn placed(&self) -> impl Iterator<Item = &Rule> {
         self.rules.iter().chain(self.moved.first())
     }

@@ -54,7 +54,7 @@ pub(super) fn rule_options<I>(
         deny: checked("deny", raw.deny.as_deref(), networks)?.unwrap_or_default(),
         auth: checked("auth", raw.auth.as_ref(), auth)?.flatten(),
         client_certificate: raw.client_certificate.unwrap_or_default(),
-        // Paths have those about the path of their own.
+        // `RawSite::rewrite` sets the keys about the path: no path takes them from the top level.
         ..RuleOptions::default()
     })
 }
