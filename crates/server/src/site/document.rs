@@ -202,11 +202,9 @@ impl<I> RawSite<I> {
 fn format_of(key: &str) -> u32 {
     match key {
         "root" | "redirect" | "status" => 1,
-        "as" | "auth" | "cgi" | "client_certificate" | "compress" | "fastcgi" | "http"
-        | "in_flight" | "index" | "methods" | "precompressed" | "redirects" | "upstream_errors" => {
-            3
-        }
-        _ => 2,
+        "add" | "allow" | "body_limit" | "cache" | "deny" | "errors" | "hsts" | "path" | "paths"
+        | "rate" | "request" | "response" | "strip" | "text" | "try" | "upstream" => 2,
+        _ => 3,
     }
 }
 
