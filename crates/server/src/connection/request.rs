@@ -79,6 +79,7 @@ pub(crate) struct Target {
     pub(crate) other: Option<HostName>,
     /// How the host was looked up; None if the connection knew it.
     pub(crate) lookup: Option<LookupResult>,
+    /// Name that the host which was asked for was looked up by.
     pub(crate) name_of_lookup: NameOfLookup,
     /// The other host, if its site answers in the place of the request's own.
     pub(crate) alias: Option<Alias>,
@@ -88,9 +89,7 @@ pub(crate) struct Target {
 pub(crate) struct Alias {
     pub(crate) name: HostName,
     /// The host that was asked for.
-    pub(crate) own: Arc<Served<VirtualHost>>,
-    /// Name that it was looked up by.
-    pub(crate) name_of_own: NameOfLookup,
+    pub(crate) asked: Arc<Served<VirtualHost>>,
 }
 
 /// Name that a host was looked up by.
@@ -150,15 +149,16 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) host: &'a HostName,
     /// Host whose site answers: its name stands for `{host}` in folders, sockets and servers.
     pub(crate) site_host: &'a HostName,
-    /// Tenant of that host.
+    /// Tenant of both hosts.
     pub(crate) tenant: &'a Tenant,
-    /// Pattern of the host record: the host, or the wildcard above it.
+    /// Pattern of the host record whose site answers: its host, or the wildcard above it.
     pub(crate) pattern: &'a HostPattern,
-    /// The host as it was found.
+    /// The host whose site answers, as it was found.
     pub(crate) served: &'a Arc<Served<VirtualHost>>,
-    /// Name that the host was looked up by.
+    /// Name that `host` was looked up by.
     pub(crate) name_of_lookup: &'a NameOfLookup,
-    /// The host whose site answers, if that is another one: `pattern` and `served` are its own.
+    /// The host whose site answers, if that is not `host`: `pattern`, `served` and `tenant` are
+    /// those of the host whose site answers.
     pub(crate) alias: Option<&'a Alias>,
     pub(crate) connection: &'a Connection,
     /// Address of the client, for rates, logs and fields.

@@ -4,7 +4,7 @@ use http::StatusCode;
 use sekisho_certs::{Absence, HostName, HostRecord, Outcome, Served, clock};
 
 use super::context::ConnContext;
-use crate::connection::request::{Alias, NameOfLookup, Refused, Target};
+use crate::connection::request::{Alias, Refused, Target};
 use crate::lookup::ask::ask_plain;
 use crate::lookup::virtual_host::VirtualHost;
 
@@ -13,7 +13,7 @@ use crate::lookup::virtual_host::VirtualHost;
 /// 1. that host is looked up, as a request's host is, but that nobody is charged and no
 ///    certificate is obtained. It needs none;
 /// 2. it has the tenant and the TLS policy of the request's host;
-/// 3. its site is its own.
+/// 3. its site has no `as` itself.
 ///
 /// # Errors
 /// 503 if one of these is not so. The log says which.
@@ -34,12 +34,11 @@ pub(super) async fn follow(
                 return Ok(Target {
                     other: Some(asked.name(&context.connection).clone()),
                     lookup: asked.lookup,
+                    name_of_lookup: asked.name_of_lookup,
                     alias: Some(Alias {
-                        own: asked.served,
-                        name_of_own: asked.name_of_lookup,
-                        name: alias.clone(),
+                        name: alias,
+                        asked: asked.served,
                     }),
-                    name_of_lookup: NameOfLookup::Chosen(alias),
                     served,
                 });
             }

@@ -38,11 +38,8 @@ impl StillServed {
     /// would choose now is not asked: each call costs time of its worker.
     pub(in crate::upstream) fn of(context: &RequestContext<'_>, worker: &Worker) -> Option<Self> {
         let connection = context.connection;
-        let (name, served) = match context.alias {
-            Some(alias) => (&alias.name_of_own, &alias.own),
-            None => (context.name_of_lookup, context.served),
-        };
-        let name = match name {
+        let served = context.alias.map_or(context.served, |alias| &alias.asked);
+        let name = match context.name_of_lookup {
             NameOfLookup::Asked => Some(context.host),
             NameOfLookup::Chosen(name) => Some(name),
             NameOfLookup::None => None,
