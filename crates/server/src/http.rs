@@ -165,7 +165,7 @@ async fn respond(
         return Ok(plain::to_same_url(request, service.https_port));
     }
     let routed = context.routes.route(&context.connection, request).await;
-    if context.connection.plain_port.is_some() && plain::is_redirected(&routed) {
+    if context.connection.is_plain() && plain::is_redirected(&routed) {
         if let Some(entry) = &mut entry {
             entry.refused(routed.map_or_else(|refused| refused.lookup, |target| target.lookup));
         }
@@ -190,7 +190,7 @@ async fn respond(
         .responder
         .respond(&context, upstreams, site, unanswered);
     let mut response = responded.await;
-    if context.is_plain() {
+    if context.connection.is_plain() {
         // An upstream's, too (RFC 6797, section 7.2).
         response.headers_mut().remove(STRICT_TRANSPORT_SECURITY);
     }

@@ -45,8 +45,8 @@ pub(crate) struct Connection {
     pub(crate) prefix: Prefix,
     /// What the TLS handshake negotiated.
     pub(crate) tls: Negotiated,
-    /// Port of HTTPS in redirects of a connection over plain HTTP; none over TLS.
-    pub(crate) plain_port: Option<u16>,
+    /// Port of HTTPS, for redirects of a connection over plain HTTP; none over TLS.
+    pub(crate) https_port: Option<u16>,
     pub(crate) timeouts: Arc<ConnTimeouts>,
     /// Permits of open files.
     pub(crate) files: OpenFiles,
@@ -61,6 +61,11 @@ pub(crate) type Takeover =
     Box<dyn FnOnce(TokioIo<Stream>, Bytes) -> BoxFuture<'static, TokioIo<Stream>> + Send>;
 
 impl Connection {
+    /// Returns whether requests come over plain HTTP.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.https_port.is_some()
+    }
+
     /// Leaves HTTP/1.1 after the answer that is being made.
     pub(crate) fn take_over(&self, takeover: Takeover) {
         *lock(&self.takeover) = Some(takeover);
@@ -206,14 +211,10 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// Returns whether the request came over plain HTTP.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.connection.plain_port.is_some()
-    }
-
     /// Returns the scheme of the request's URL, as upstreams are told.
     pub(crate) fn scheme(&self) -> &'static str {
-        if self.is_plain() { "http" } else { "https" }
+        let is_plain = self.connection.is_plain();
+        if is_plain { "http" } else { "https" }
     }
 
     /// Returns the client that files are opened for.

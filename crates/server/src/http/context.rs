@@ -97,7 +97,7 @@ impl ConnContext {
                 server: peer.server(|| stream.local_address()),
                 prefix: address.ip().into(),
                 tls: stream.tls().map(Negotiated::from).unwrap_or_default(),
-                plain_port: stream.tls().is_none().then_some(service.https_port),
+                https_port: stream.tls().is_none().then_some(service.https_port),
                 timeouts: Arc::clone(stream.timeouts()),
                 files: OpenFiles::default(),
                 drain: Arc::clone(&local.drain),
@@ -124,7 +124,7 @@ impl ConnContext {
 
     /// Returns whether requests of the connection are redirected to HTTPS, whatever their host.
     pub(super) fn redirects_all(&self) -> bool {
-        self.connection.plain_port.is_some() && !self.local.service.plain
+        self.connection.is_plain() && !self.local.service.plain
     }
 
     pub(super) fn metrics(&self) -> &Metrics {

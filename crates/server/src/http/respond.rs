@@ -124,7 +124,7 @@ impl Responder {
                 return Ok(without_rule(none));
             }
         };
-        if let Some(port) = context.connection.plain_port
+        if let Some(port) = context.connection.https_port
             && needs_tls(rule)
         {
             discard(context, &head, body, None).await;

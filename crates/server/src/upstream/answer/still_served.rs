@@ -49,7 +49,7 @@ impl StillServed {
             served: Arc::clone(served),
             is_plain,
         };
-        let asked = name.map(|name| looked(name, served, context.is_plain()));
+        let asked = name.map(|name| looked(name, served, connection.is_plain()));
         let alias = context.alias;
         let alias = alias.map(|alias| Box::new(looked(&alias.name, context.served, true)));
         asked.as_ref().or(alias.as_deref())?;

@@ -45,7 +45,7 @@ impl Script<'_> {
         text("SERVER_PROTOCOL", protocol(self.version));
         text("REQUEST_METHOD", method.as_str());
         text("REQUEST_SCHEME", context.scheme());
-        if !context.is_plain() {
+        if !context.connection.is_plain() {
             text("HTTPS", "on");
         }
         text("QUERY_STRING", self.query);
