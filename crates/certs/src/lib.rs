@@ -45,7 +45,7 @@ pub use loaded::{LoadedCredential, LoadedHost};
 pub use lock::lock;
 pub use log_limiter::LogLimiter;
 pub use lookup::{
-    Cached, Lookup, LookupError, LookupSettings, LookupStats, Outcome, PlainWait, Progress, Wait,
+    AnyWait, Cached, Lookup, LookupError, LookupSettings, LookupStats, Outcome, Progress, Wait,
 };
 pub use obtain::{NeverObtain, Obtain, Obtained};
 pub use prefix::Prefix;

@@ -20,7 +20,7 @@ pub use outcome::{LookupError, Outcome};
 use read::Read;
 use refresh::Refreshes;
 use singleflight::{CERTIFICATE, Flights, Listed, STORED, Wanted};
-pub use singleflight::{PlainWait, Progress, Wait};
+pub use singleflight::{AnyWait, Progress, Wait};
 
 mod apply;
 mod counts;
@@ -46,7 +46,7 @@ mod singleflight;
 /// 4. issuance, where the host may. What it has stored is read by step 3.
 ///
 /// A name has one read in flight, for all callers. [`Self::cached_stored`], [`Self::read`]
-/// and, for plain HTTP, [`Self::read_plain`] are for callers that must not issue: step 3 is
+/// and, for plain HTTP, [`Self::read_any`] are for callers that must not issue: step 3 is
 /// their last. A read leads to step 4 if a caller that waits for it wants a certificate.
 ///
 /// `V` is what `publish` makes of a record, once per read that finds one. A read

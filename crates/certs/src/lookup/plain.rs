@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::freshness::Age;
-use super::singleflight::{PlainWait, STORED, Wait};
+use super::singleflight::{AnyWait, STORED, Wait};
 use super::{Lookup, Outcome};
 use crate::cache::{Absence, Note, Served, UNSERVED};
 use crate::host::HostName;
@@ -15,8 +15,8 @@ use crate::host::HostName;
 impl<V: Send + Sync + 'static> Lookup<V> {
     /// Does step 1: returns what the cache has for this name, a record without a
     /// credential, too. An old record may be read again in the background.
-    pub fn hit_plain(self: &Arc<Self>, name: &HostName) -> Option<Outcome<V>> {
-        let (outcome, age) = self.remembered_plain(name)?;
+    pub fn hit_any(self: &Arc<Self>, name: &HostName) -> Option<Outcome<V>> {
+        let (outcome, age) = self.remembered_any(name)?;
         if let (Age::Refresh, Outcome::Found(served)) = (age, &outcome) {
             self.refresh(name, STORED, served);
         }
@@ -27,18 +27,18 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     /// Does step 3, or joins the read in flight. No certificate is issued. `observe` is
     /// called as by [`Self::load_with`], hence with [`Absence::NoCredential`] for a record
     /// without one.
-    pub fn read_plain(
+    pub fn read_any(
         self: &Arc<Self>,
         name: &HostName,
         observe: impl FnOnce(&Outcome<V>) + Send + 'static,
-    ) -> PlainWait<V> {
+    ) -> AnyWait<V> {
         let flights = self.flights();
         // A flight may have ended since the caller saw the miss.
-        let wait = match self.remembered_plain(name) {
+        let wait = match self.remembered_any(name) {
             Some((outcome, _)) => Wait::known(outcome),
             None => self.fly(flights, name, STORED, observe),
         };
-        PlainWait(wait)
+        AnyWait(wait)
     }
 
     /// Returns the record without a credential that answers `name`, for a read that has
@@ -51,7 +51,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     }
 
     /// Returns what is cached and needs no new read first.
-    fn remembered_plain(&self, name: &HostName) -> Option<(Outcome<V>, Age)> {
+    fn remembered_any(&self, name: &HostName) -> Option<(Outcome<V>, Age)> {
         if let Some((bare, epoch, fresh_until)) = self.bare(name) {
             return self.usable_as(bare, epoch, fresh_until);
         }

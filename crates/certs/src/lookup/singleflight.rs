@@ -192,9 +192,9 @@ impl<V> Future for Wait<V> {
 }
 
 /// Wait for a record with a credential or without one. Dropping it cancels nothing.
-pub struct PlainWait<V>(pub(super) Wait<V>);
+pub struct AnyWait<V>(pub(super) Wait<V>);
 
-impl<V> PlainWait<V> {
+impl<V> AnyWait<V> {
     /// Waits for what is stored, as [`Wait::stored`] does, but that a record without a
     /// credential is found.
     pub async fn stored(self) -> Outcome<V> {

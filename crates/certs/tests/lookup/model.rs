@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sekisho_certs::store::LogPosition;
-use sekisho_certs::{Cached, FeedState, Follower, HostName, Obtained, Outcome, PlainWait, Wait};
+use sekisho_certs::{AnyWait, Cached, FeedState, Follower, HostName, Obtained, Outcome, Wait};
 use sekisho_testkit::Issuer;
 use tokio::task::yield_now;
 
@@ -78,7 +78,7 @@ fn answer(hosts: &Hosts, name: &HostName, asker: Asker) -> Option<u64> {
 /// Wait for an answer.
 enum Waiting {
     Any(Wait<String>),
-    Plain(PlainWait<String>),
+    Plain(AnyWait<String>),
 }
 
 struct World {
@@ -166,7 +166,7 @@ impl World {
         let cached = match asker {
             Asker::Visitor => self.lookup.cached(&name),
             Asker::Stored => self.lookup.cached_stored(&name),
-            Asker::Plain => match self.lookup.hit_plain(&name) {
+            Asker::Plain => match self.lookup.hit_any(&name) {
                 Some(outcome) => Cached::Hit(outcome),
                 None => Cached::Miss,
             },
@@ -178,7 +178,7 @@ impl World {
             (Cached::InFlight(wait), _) => Waiting::Any(wait),
             (Cached::Miss, Asker::Visitor) => Waiting::Any(self.lookup.load(&name)),
             (Cached::Miss, Asker::Stored) => Waiting::Any(self.lookup.read(&name, |_| ())),
-            (Cached::Miss, Asker::Plain) => Waiting::Plain(self.lookup.read_plain(&name, |_| ())),
+            (Cached::Miss, Asker::Plain) => Waiting::Plain(self.lookup.read_any(&name, |_| ())),
         };
         self.waiting.push((name, self.delivered, wait, asker));
         yield_now().await;

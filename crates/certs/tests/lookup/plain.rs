@@ -20,16 +20,16 @@ fn name(text: &str) -> HostName {
 }
 
 /// Asks as plain HTTP does.
-async fn ask_plain(lookup: &Arc<Names>, asked: &str) -> Outcome<String> {
-    match lookup.hit_plain(&name(asked)) {
+async fn ask_any(lookup: &Arc<Names>, asked: &str) -> Outcome<String> {
+    match lookup.hit_any(&name(asked)) {
         Some(outcome) => outcome,
-        None => lookup.read_plain(&name(asked), |_| ()).stored().await,
+        None => lookup.read_any(&name(asked), |_| ()).stored().await,
     }
 }
 
 /// The pattern that served it, or what else came out.
 async fn plain(lookup: &Arc<Names>, asked: &str) -> String {
-    said(&ask_plain(lookup, asked).await)
+    said(&ask_any(lookup, asked).await)
 }
 
 fn said(outcome: &Outcome<String>) -> String {
@@ -77,11 +77,11 @@ async fn one_read_serves_both() {
         let lookup = watched(&store);
         let name = name("bare.test");
         let (plain, handshake) = if plain_first {
-            let plain = lookup.read_plain(&name, |outcome| assert_eq!(said(outcome), ABSENT));
+            let plain = lookup.read_any(&name, |outcome| assert_eq!(said(outcome), ABSENT));
             (plain, lookup.load(&name))
         } else {
             let handshake = lookup.load(&name);
-            (lookup.read_plain(&name, |_| panic!("it joins")), handshake)
+            (lookup.read_any(&name, |_| panic!("it joins")), handshake)
         };
         let (plain, handshake) = (tokio::spawn(plain.stored()), tokio::spawn(handshake));
         run_loads().await;
@@ -121,7 +121,7 @@ async fn a_certificate_that_comes_and_goes() {
                     assert_eq!(pattern(&lookup, "a.test").await, want, "{turn}");
                     continue;
                 }
-                let Outcome::Found(served) = ask_plain(&lookup, "a.test").await else {
+                let Outcome::Found(served) = ask_any(&lookup, "a.test").await else {
                     panic!("not served in turn {turn}")
                 };
                 assert_eq!(served.is_certified(), has_one);
@@ -162,7 +162,7 @@ async fn a_wildcard_without_a_credential_answers_all_below_with_one_call() {
     assert_eq!(plain(&lookup, "s0.w.test").await, "s0.w.test");
     store.put(bare_version("*.w.test", 4));
     lookup.apply(&host_change(4, "*.w.test"));
-    let Outcome::Found(served) = ask_plain(&lookup, "s1.w.test").await else {
+    let Outcome::Found(served) = ask_any(&lookup, "s1.w.test").await else {
         panic!("not found")
     };
     assert_eq!(served.host().record.version, 4);
@@ -205,9 +205,9 @@ async fn a_plain_caller_waits_for_no_certificate() {
     let lookup = obtaining(&store, 8 << 20, issuer.clone());
     let bare = name("bare.test");
     let handshake = tokio::spawn(lookup.load(&bare));
-    let joins = tokio::spawn(lookup.read_plain(&bare, |_| panic!("it joins")).stored());
+    let joins = tokio::spawn(lookup.read_any(&bare, |_| panic!("it joins")).stored());
     let nobody = tokio::spawn(lookup.load(&name("none.test")));
-    let unknown = tokio::spawn(lookup.read_plain(&name("none.test"), |_| ()).stored());
+    let unknown = tokio::spawn(lookup.read_any(&name("none.test"), |_| ()).stored());
     run_loads().await;
     store.release(2);
     assert_eq!(said(&joins.await.unwrap()), "bare.test");

@@ -5,7 +5,7 @@ use sekisho_certs::{Absence, HostName, HostRecord, Outcome, Served, clock};
 
 use super::context::ConnContext;
 use crate::connection::request::{Alias, Refused, Target};
-use crate::lookup::ask::ask_plain;
+use crate::lookup::ask::ask_any;
 use crate::lookup::virtual_host::VirtualHost;
 
 /// Leads a request to the host whose site answers in its own host's place:
@@ -25,7 +25,7 @@ pub(super) async fn follow(
     let hosts = &context.local.service.routing.hosts;
     let deadline = clock::monotonic() + hosts.lookup_limit;
     let permit = hosts.budget.admit(context.connection.prefix, deadline);
-    let (outcome, _) = ask_plain(&hosts.lookup, &alias, permit, drop, deadline).await;
+    let (outcome, _) = ask_any(&hosts.lookup, &alias, permit, drop, deadline).await;
     let own = &asked.served.host().record;
     let why = match outcome {
         Outcome::Found(served) => match refusal(own, &served) {

@@ -82,7 +82,7 @@ impl Hosts {
     ///   whose record has no credential is not charged: it may be served.
     ///
     /// Nobody waits for a certificate. The result is counted, and a failure logged.
-    pub(crate) async fn ask_plain(
+    pub(crate) async fn ask_any(
         &self,
         name: &HostName,
         prefix: Prefix,
@@ -91,7 +91,7 @@ impl Hosts {
         let revision = self.lookup.revision();
         let permit = self.budget.admit(prefix, deadline);
         let was_absent = Permit::was_absent;
-        let answered = ask_plain(&self.lookup, name, permit, was_absent, deadline).await;
+        let answered = ask_any(&self.lookup, name, permit, was_absent, deadline).await;
         self.end(name, revision, answered)
     }
 
@@ -108,7 +108,7 @@ impl Hosts {
             let deadline = Instant::now() + hosts.lookup_limit;
             let permit = hosts.budget.admit(prefix, deadline);
             if let Ok(Ok(permit)) = timeout_at(deadline, permit).await {
-                let observe = charging(permit, Permit::was_absent, false);
+                let observe = charging(permit, Permit::was_absent, true);
                 drop(hosts.lookup.load_with(&name, observe));
             }
         });
@@ -196,23 +196,19 @@ impl Hosts {
     }
 
     /// Looks up the name of a host of `tenant` that is served for long, as
-    /// [`Self::ask_stored`] does; where no certificate is needed, as [`Self::ask_plain`]. No
+    /// [`Self::ask_stored`] does; if no certificate is needed, as [`Self::ask_any`]. No
     /// client is charged: the name was there when the exchange began.
     pub(crate) async fn look_at(
         &self,
         name: &HostName,
         tenant: &Tenant,
-        is_plain: bool,
+        needs_certificate: bool,
         deadline: Instant,
     ) -> Outcome<VirtualHost> {
         let permit = self.budget.admit_look(tenant.clone());
-        match is_plain {
-            true => {
-                ask_plain(&self.lookup, name, permit, drop, deadline)
-                    .await
-                    .0
-            }
-            false => ask_stored(&self.lookup, name, permit, drop, deadline).await,
+        match needs_certificate {
+            true => ask_stored(&self.lookup, name, permit, drop, deadline).await,
+            false => ask_any(&self.lookup, name, permit, drop, deadline).await.0,
         }
     }
 
@@ -225,7 +221,7 @@ impl Hosts {
     ) -> Progress<VirtualHost> {
         match self.budget.admit(prefix, deadline).await {
             Ok(permit) => {
-                let observe = charging(permit, Permit::was_absent, false);
+                let observe = charging(permit, Permit::was_absent, true);
                 self.lookup.load_with(name, observe).progress().await
             }
             Err(denied) => Progress::Ended(Outcome::Failed(denied)),
@@ -264,7 +260,7 @@ pub(crate) async fn ask_stored<P: Send + 'static>(
             Cached::Hit(outcome) => return outcome,
             Cached::InFlight(wait) => wait,
             Cached::Miss => match permit.await {
-                Ok(permit) => lookup.read(name, charging(permit, was_absent, false)),
+                Ok(permit) => lookup.read(name, charging(permit, was_absent, true)),
                 Err(denied) => return Outcome::Failed(denied),
             },
         };
@@ -277,21 +273,21 @@ pub(crate) async fn ask_stored<P: Send + 'static>(
 /// Looks up what plain HTTP may serve for a name until `deadline`, as [`ask_stored`] does. A
 /// record without a credential is found. `was_absent` has the permit of a name without a
 /// record, and of a disabled one.
-pub(crate) async fn ask_plain<P: Send + 'static>(
+pub(crate) async fn ask_any<P: Send + 'static>(
     lookup: &Arc<Lookup<VirtualHost>>,
     name: &HostName,
     permit: impl Future<Output = Result<P, LookupError>>,
     was_absent: fn(P),
     deadline: Instant,
 ) -> (Outcome<VirtualHost>, LookupResult) {
-    if let Some(outcome) = lookup.hit_plain(name) {
+    if let Some(outcome) = lookup.hit_any(name) {
         return (outcome, LookupResult::Hit);
     }
     let read = async {
         match permit.await {
             Ok(permit) => {
-                let observe = charging(permit, was_absent, true);
-                lookup.read_plain(name, observe).stored().await
+                let observe = charging(permit, was_absent, false);
+                lookup.read_any(name, observe).stored().await
             }
             Err(denied) => Outcome::Failed(denied),
         }
@@ -302,11 +298,11 @@ pub(crate) async fn ask_plain<P: Send + 'static>(
 }
 
 /// Keeps the permit of a read until it ends: a client that disconnects must not free it
-/// early. `was_absent` has that of an absent name. For plain HTTP, a name whose record has no
-/// credential is not absent.
-fn charging<P>(permit: P, was_absent: fn(P), is_plain: bool) -> impl FnOnce(&Outcome<VirtualHost>) {
+/// early. `was_absent` has that of an absent name. For TLS, a name whose record has no
+/// credential is absent, too.
+fn charging<P>(permit: P, was_absent: fn(P), for_tls: bool) -> impl FnOnce(&Outcome<VirtualHost>) {
     move |outcome| match outcome {
-        Outcome::Absent(Absence::NoCredential) if is_plain => {}
+        Outcome::Absent(Absence::NoCredential) if !for_tls => {}
         Outcome::Absent(_) => was_absent(permit),
         Outcome::Found(_) | Outcome::Failed(_) => {}
     }

@@ -8,7 +8,7 @@ use crate::site::PlainHttp;
 
 impl Routes {
     /// Finds the host that a request over plain HTTP asks for, which `host` names, by
-    /// [`Hosts::ask_plain`](crate::lookup::ask::Hosts::ask_plain). A read is charged to the
+    /// [`Hosts::ask_any`](crate::lookup::ask::Hosts::ask_any). A read is charged to the
     /// client's prefix. Whether the host is served over plain HTTP is not asked here. A host
     /// that is served so until it has a certificate gets one ordered, as by a visit over TLS,
     /// unless the connection is leaving.
@@ -23,7 +23,7 @@ impl Routes {
         let name = HostName::parse(host).map_err(|_| BAD_HOST)?;
         let hosts = &self.routing.hosts;
         let deadline = clock::monotonic() + hosts.lookup_limit;
-        let asked = hosts.ask_plain(&name, connection.prefix, deadline).await;
+        let asked = hosts.ask_any(&name, connection.prefix, deadline).await;
         let found = asked.map_err(|unfound| refusal(&unfound, MISDIRECTED))?;
         let http = found.served.value().site().http();
         let is_wanted = http == PlainHttp::UntilCertificate && !found.served.is_certified();

@@ -75,11 +75,11 @@ impl World {
         })
     }
 
-    async fn ask_plain(&self, name: &str) -> Result<FoundHost, Unfound> {
+    async fn ask_any(&self, name: &str) -> Result<FoundHost, Unfound> {
         let name = HostName::parse(name).unwrap();
         let prefix = IpAddr::from(Ipv4Addr::LOCALHOST).into();
         let deadline = Instant::now() + HANDSHAKE;
-        self.hosts.ask_plain(&name, prefix, deadline).await
+        self.hosts.ask_any(&name, prefix, deadline).await
     }
 
     /// Waits until the issuance was called this often.
@@ -286,7 +286,7 @@ async fn plain_http_is_charged_for_names_that_are_not_here() {
     let world = World::limited(&limits, hosts.into_iter().chain([disabled]));
     for _ in 0..2 {
         for name in names {
-            let found = world.ask_plain(name).await.ok().unwrap();
+            let found = world.ask_any(name).await.ok().unwrap();
             assert!(!found.served.is_certified());
         }
         assert_eq!(world.store.calls(), names.len());
@@ -296,13 +296,13 @@ async fn plain_http_is_charged_for_names_that_are_not_here() {
         ("x.test", Absence::NoHost),
         ("y.test", Absence::NoHost),
     ] {
-        let unfound = world.ask_plain(name).await.err().unwrap();
+        let unfound = world.ask_any(name).await.err().unwrap();
         assert_eq!(unfound.absence, Some(absence));
     }
-    let unfound = world.ask_plain("z.test").await.err().unwrap();
+    let unfound = world.ask_any("z.test").await.err().unwrap();
     assert!(unfound.absence.is_none());
     assert!(matches!(unfound.lookup, LookupResult::OverBudget));
-    assert!(world.ask_plain("a.test").await.is_ok());
+    assert!(world.ask_any("a.test").await.is_ok());
     assert_eq!(world.issuer.calls(), 0);
 }
 
@@ -319,7 +319,7 @@ async fn certificates_beside_plain_http_are_charged_to_the_prefix() {
     let prefix = IpAddr::from(Ipv4Addr::LOCALHOST).into();
     for number in 0..10 {
         let text = format!("r{number}.test");
-        assert!(world.ask_plain(&text).await.is_ok(), "{text}");
+        assert!(world.ask_any(&text).await.is_ok(), "{text}");
         let name = HostName::parse(&text).unwrap();
         world.hosts.obtain_beside(&name, prefix);
         run().await;
@@ -334,11 +334,11 @@ async fn plain_http_waits_for_the_store_until_its_deadline() {
     let world = World::new([bare("a.test", "customer")]);
     let begun = Instant::now();
     world.store.hold();
-    let unfound = world.ask_plain("a.test").await.err().unwrap();
+    let unfound = world.ask_any("a.test").await.err().unwrap();
     assert!(unfound.absence.is_none());
     assert_eq!(begun.elapsed(), HANDSHAKE);
     world.store.unhold();
-    assert!(world.ask_plain("a.test").await.is_ok());
+    assert!(world.ask_any("a.test").await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -347,14 +347,14 @@ async fn a_certificate_is_obtained_beside_plain_http() {
     let name = HostName::parse("a.test").unwrap();
     let prefix = IpAddr::from(Ipv4Addr::LOCALHOST).into();
     for _ in 0..3 {
-        assert!(world.ask_plain("a.test").await.is_ok());
+        assert!(world.ask_any("a.test").await.is_ok());
         world.hosts.obtain_beside(&name, prefix);
         world.obtains(1).await;
     }
     assert_eq!(world.issuer.calls(), 1);
     world.issuer.release(1);
     run().await;
-    let found = world.ask_plain("a.test").await.ok().unwrap();
+    let found = world.ask_any("a.test").await.ok().unwrap();
     assert!(found.served.is_certified());
     world.hosts.obtain_beside(&name, prefix);
     run().await;

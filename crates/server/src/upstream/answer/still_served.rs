@@ -29,8 +29,8 @@ pub(in crate::upstream) struct StillServed {
 struct Looked {
     name: HostName,
     served: Arc<Served<VirtualHost>>,
-    /// The host needs no certificate: it is asked over plain HTTP, or only its site is used.
-    is_plain: bool,
+    /// False if it is asked over plain HTTP, or only its site is used.
+    needs_certificate: bool,
 }
 
 impl StillServed {
@@ -44,14 +44,14 @@ impl StillServed {
             NameOfLookup::Chosen(name) => Some(name),
             NameOfLookup::None => None,
         };
-        let looked = |name: &HostName, served, is_plain| Looked {
+        let looked = |name: &HostName, served, needs_certificate| Looked {
             name: name.clone(),
             served: Arc::clone(served),
-            is_plain,
+            needs_certificate,
         };
-        let asked = name.map(|name| looked(name, served, connection.is_plain()));
+        let asked = name.map(|name| looked(name, served, !connection.is_plain()));
         let alias = context.alias;
-        let alias = alias.map(|alias| Box::new(looked(&alias.name, context.served, true)));
+        let alias = alias.map(|alias| Box::new(looked(&alias.name, context.served, false)));
         asked.as_ref().or(alias.as_deref())?;
         let upstreams = Arc::clone(&worker.upstreams);
         let look = upstreams.host_look;
@@ -85,7 +85,7 @@ impl Looked {
     async fn ended(&self, hosts: &Hosts) -> Option<&'static str> {
         let tenant = &self.served.host().record.tenant;
         let deadline = Instant::now() + hosts.lookup_limit;
-        let looked = hosts.look_at(&self.name, tenant, self.is_plain, deadline);
+        let looked = hosts.look_at(&self.name, tenant, self.needs_certificate, deadline);
         match looked.await {
             Outcome::Found(found) if self.is_as_before(&found) => None,
             Outcome::Found(_) => Some("its host was changed"),
