@@ -38,12 +38,8 @@ pub(super) fn site_rules(mut top: RawSite, base: Option<&Path>) -> Checked<SiteR
             ..SiteRules::default()
         });
     }
-    if top.path.is_some() {
-        return Err(Wrong::new("only items of `paths` have a path")).below("path");
-    }
-    if top.methods.is_some() {
-        return Err(Wrong::new("only items of `paths` have methods")).below("methods");
-    }
+    top.refuse(&["path"], "only items of `paths` have a path")?;
+    top.refuse(&["methods"], "only items of `paths` have methods")?;
     let shared = shared_options(&top, base)?;
     // Paths share the users: 64 copies of 1,000 would take megabytes, and time to check.
     top.auth = None;
@@ -78,7 +74,8 @@ fn rules(
     if top.has_action() || paths.is_empty() && !has_moved {
         rules.push(top_rule(&top, shared, base)?);
     } else {
-        top.refuse_rewrite()?;
+        let text = "no path takes it from the top level; write it in `paths`";
+        top.refuse(&REWRITES, text)?;
     }
     for (index, raw) in paths.into_iter().enumerate() {
         let rule = path_rule(raw.0, index, (&top, shared), base);
@@ -142,10 +139,8 @@ fn shared_options(raw: &RawSite, base: Option<&Path>) -> Checked<Option<Arc<Rule
 
 fn top_rule(raw: &RawSite, above: Option<&Arc<RuleOptions>>, base: Option<&Path>) -> Checked<Rule> {
     let action = action(raw, base)?;
-    if raw.strip.is_some() {
-        let text = "the top level has no prefix to strip; write it in `paths`";
-        return Err(Wrong::new(text)).below("strip");
-    }
+    let text = "the top level has no prefix to strip; write it in `paths`";
+    raw.refuse(&["strip"], text)?;
     let own = raw.rewrite(&action, above.map(Arc::as_ref))?;
     Ok(Rule {
         prefix: Box::default(),
@@ -170,7 +165,13 @@ fn path_rule(
     let action = action(&raw, base)?;
     // Wrong keys are reported here only if they are the path's own: those above have been
     // checked.
-    raw.refuse_options(&action)?;
+    if action.passes_on().is_none() {
+        let text = "only `upstream`, `fastcgi` and `cgi` get request fields";
+        raw.refuse(&["request"], text)?;
+    }
+    if action.root().is_none() {
+        raw.refuse(&["index"], "only a `root` has one")?;
+    }
     let has_request = raw.request.is_some();
     // What a path's own keys count is counted apart from other paths.
     let scope = |is_own: bool| if is_own { index + 1 } else { 0 };
@@ -217,25 +218,10 @@ impl<I> RawSite<I> {
         self.names().any(|name| ANSWER_KEYS.contains(&name))
     }
 
-    /// Refuses options that mean nothing beside an answer.
-    fn refuse_options(&self, action: &Action) -> Checked<()> {
-        if self.request.is_some() && action.passes_on().is_none() {
-            let text = "only `upstream`, `fastcgi` and `cgi` get request fields";
-            return Err(Wrong::new(text)).below("request");
-        }
-        if self.index.is_some() && action.root().is_none() {
-            return Err(Wrong::new("only a `root` has one")).below("index");
-        }
-        Ok(())
-    }
-
-    /// Refuses the keys about the path where no rule has them.
-    fn refuse_rewrite(&self) -> Checked<()> {
-        match self.names().find(|name| REWRITES.contains(name)) {
-            Some(key) => {
-                let text = "no path takes it from the top level; write it in `paths`";
-                Err(Wrong::new(text)).below(key)
-            }
+    /// Refuses keys that mean nothing where they stand; `text` says what to write.
+    fn refuse(&self, keys: &[&str], text: &str) -> Checked<()> {
+        match self.names().find(|name| keys.contains(name)) {
+            Some(key) => Err(Wrong::new(text)).below(key),
             None => Ok(()),
         }
     }
@@ -246,14 +232,11 @@ impl<I> RawSite<I> {
         action: &Action,
         options: Option<&RuleOptions>,
     ) -> Checked<Option<RuleOptions>> {
-        let gets_path = action.root().is_some() || action.passes_on().is_some();
-        for (is_there, key) in [(self.strip.is_some(), "strip"), (self.add.is_some(), "add")] {
-            if is_there && !gets_path {
-                return Err(Wrong::new("only `root` and `upstream` get a path")).below(key);
-            }
+        if action.root().is_none() && action.passes_on().is_none() {
+            self.refuse(&["strip", "add"], "only `root` and `upstream` get a path")?;
         }
-        if self.r#try.is_some() && action.root().is_none() {
-            return Err(Wrong::new("only a `root` tries paths")).below("try");
+        if action.root().is_none() {
+            self.refuse(&["try"], "only a `root` tries paths")?;
         }
         if self.strip != Some(true) && self.add.is_none() && self.r#try.is_none() {
             return Ok(None);

@@ -13,27 +13,22 @@ use crate::site::upstream::UpstreamOptions;
 
 /// Checks `request`.
 pub(super) fn request_fields(raw: &RawFields) -> Checked<FieldOps> {
-    fields(raw, |kind| {
-        !matches!(kind, Reserved::Claim | Reserved::RequestId)
-    })
+    fields(raw, &[Reserved::Claim, Reserved::RequestId])
 }
 
 /// Checks `response`. Fields about the client mean nothing in it.
 pub(super) fn response_fields(raw: &RawFields) -> Checked<FieldOps> {
-    fields(raw, |kind| {
-        !matches!(
-            kind,
-            Reserved::Forwarding | Reserved::Claim | Reserved::RequestId
-        )
-    })
+    let free = [Reserved::Forwarding, Reserved::Claim, Reserved::RequestId];
+    fields(raw, &free)
 }
 
-fn fields(raw: &RawFields, is_refused: fn(Reserved) -> bool) -> Checked<FieldOps> {
+/// Checks fields. Of the reserved kinds, a rule may change those in `free`.
+fn fields(raw: &RawFields, free: &[Reserved]) -> Checked<FieldOps> {
     let count = raw.remove.len() + raw.set.0.len() + raw.add.0.len();
     at_most(MAX_FIELDS, count, "fields")?;
     let name = |text: &str| {
         let name = field_name(text)?;
-        match Reserved::of(name.as_str()).filter(|kind| is_refused(*kind)) {
+        match Reserved::of(name.as_str()).filter(|kind| !free.contains(kind)) {
             Some(kind) => Err(reserved(&name, kind)),
             None => Ok(name),
         }
