@@ -6,6 +6,7 @@ mod files;
 mod nginx;
 mod proxy;
 mod rules;
+mod scripts;
 
 use std::fs;
 use std::io::Read as _;
@@ -54,6 +55,8 @@ struct Places {
     folder: String,
     /// `UPSTREAM`: port of a server of nginx that tells what it was asked.
     upstream: u16,
+    /// `SCRIPTS`: port of a FastCGI server that tells what it was asked.
+    scripts: u16,
     /// `SILENT`: port where nobody answers.
     silent: TcpListener,
     /// `DEAD`: port where nobody listens.
@@ -65,6 +68,7 @@ impl Places {
         let silent = self.silent.local_addr()?.port();
         let text = text.replace("FOLDER", &self.folder);
         let text = text.replace("UPSTREAM", &self.upstream.to_string());
+        let text = text.replace("SCRIPTS", &self.scripts.to_string());
         let text = text.replace("SILENT", &silent.to_string());
         Ok(text.replace("DEAD", &self.dead.to_string()))
     }
@@ -113,11 +117,12 @@ pub(super) async fn run(binary: &Path) -> Result<String> {
     let places = Places {
         folder: hosting.pages().display().to_string(),
         upstream,
+        scripts: scripts::start().await?,
         silent: TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?,
         dead,
     };
-    let rows = files::ROWS.iter().chain(rules::ROWS).chain(proxy::ROWS);
-    let rows: Vec<&Row> = rows.collect();
+    let all = [files::ROWS, rules::ROWS, proxy::ROWS, scripts::ROWS];
+    let rows: Vec<&Row> = all.into_iter().flatten().collect();
     let hosts = rows.iter().map(|row| {
         let site = places.fill(row.site)?;
         Ok(Host {

@@ -117,6 +117,10 @@ pub(super) fn write(folder: &Path) -> Result<()> {
         ("only/page.html", "to read"),
         ("in/page.html", "for some"),
         ("out/page.html", "for others"),
+        ("app/index.php", "<?php"),
+        ("app/post.php", "<?php"),
+        ("app/xmlrpc.php", "<?php"),
+        ("app/style.css", &*text),
     ] {
         write_old(&folder.join(name), content.as_bytes())?;
     }
