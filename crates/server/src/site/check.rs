@@ -111,22 +111,31 @@ fn is_same(one: &Rule, other: &Rule) -> bool {
     }
 }
 
-/// Runs scripts also below the roots of other rules that lie in one with scripts: else they
-/// would be served as text there.
+/// Knows scripts also below the roots of other rules that lie in one with scripts: else they
+/// would be served as text there. The same servers run them, unless the rule says that none do.
 fn share_scripts(rules: &mut [Rule]) {
     let with_scripts = rules.iter().filter_map(|rule| match &rule.action {
-        Action::Scripts(root, scripts) => Some((root.clone(), Arc::clone(scripts))),
+        Action::Scripts(root, scripts) if scripts.are_run() => {
+            Some((root.clone(), Arc::clone(scripts)))
+        }
         _ => None,
     });
     let with_scripts: Vec<_> = with_scripts.collect();
     for rule in rules {
-        if let Action::Files(root) = &rule.action {
-            let folder = Path::new(&*root.template.text);
-            let mut above = with_scripts.iter();
-            let shared = above.find(|(root, _)| folder.starts_with(&*root.template.text));
-            if let Some((_, scripts)) = shared {
-                rule.action = Action::Scripts(root.clone(), Arc::clone(scripts));
+        let (root, upstream) = match &rule.action {
+            Action::Files(root) => (root, None),
+            Action::Scripts(root, own) if !own.are_run() => (root, Some(&own.upstream)),
+            _ => continue,
+        };
+        let folder = Path::new(&*root.template.text);
+        let mut above = with_scripts.iter();
+        let shared = above.find(|(root, _)| folder.starts_with(&*root.template.text));
+        if let Some((_, scripts)) = shared {
+            let mut scripts = Arc::clone(scripts);
+            if let Some(upstream) = upstream {
+                Arc::make_mut(&mut scripts).upstream = Arc::clone(upstream);
             }
+            rule.action = Action::Scripts(root.clone(), scripts);
         }
     }
 }

@@ -2,18 +2,33 @@
 
 use std::sync::Arc;
 
-use super::upstream::Upstream;
+use super::upstream::{Scheme, Upstream};
 
 /// Files of a site that are no content: a FastCGI server runs them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Scripts {
-    /// The FastCGI servers.
+    /// The FastCGI servers; without servers, the scripts are 403.
     pub(crate) upstream: Arc<Upstream>,
     /// Ends of the scripts' names, such as `.php`, in lower case.
     pub(crate) suffixes: Box<[Box<str>]>,
 }
 
 impl Scripts {
+    /// Returns an upstream without servers.
+    pub(crate) fn never_run() -> Upstream {
+        Upstream {
+            servers: Box::default(),
+            scheme: Scheme::FastCgi,
+            is_bound: true,
+            options: None,
+        }
+    }
+
+    /// Returns whether a server runs the scripts.
+    pub(crate) fn are_run(&self) -> bool {
+        !self.upstream.servers.is_empty()
+    }
+
     /// Returns whether a file of this name, or path, is a script. Letters' case does not
     /// count: no client gets the content of `a.PHP`.
     pub(crate) fn contain(&self, name: &str) -> bool {
@@ -28,17 +43,11 @@ impl Scripts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::site::Scheme;
 
     #[test]
     fn a_script_is_known_by_the_end_of_its_name() {
         let scripts = Scripts {
-            upstream: Arc::new(Upstream {
-                servers: Box::default(),
-                scheme: Scheme::FastCgi,
-                is_bound: true,
-                options: None,
-            }),
+            upstream: Arc::new(Scripts::never_run()),
             suffixes: [".php".into(), ".phar".into()].into(),
         };
         for (name, expected) in [

@@ -19,7 +19,7 @@ pub(super) use address::host_text;
 /// Servers that requests of a rule are passed on to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Upstream {
-    /// Servers, 1 to [`MAX_SERVERS`], all of one scheme.
+    /// Servers, 1 to [`MAX_SERVERS`], all of one scheme; 0 for scripts that are never run.
     pub(crate) servers: Box<[UpstreamServer]>,
     /// Scheme of all servers, which says the options' defaults.
     pub(crate) scheme: Scheme,

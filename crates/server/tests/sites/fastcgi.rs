@@ -7,7 +7,7 @@ use http::{Method, Version};
 use http_body_util::{BodyExt, Full};
 
 use crate::fastcgi_server::{Asked, FastCgiServer, output};
-use crate::world::{Answer, BOTH, Client, HOST, Upload, World, channel};
+use crate::world::{Answer, BOTH, Client, HOST, Upload, World, channel, write};
 
 const SITE: &str = r#"{"root": "FOLDER/www", "fastcgi": "unix:FOLDER/run/{tenant}/php.sock"}"#;
 const FILES: [(&str, &str); 8] = [
@@ -92,6 +92,32 @@ async fn scripts_are_no_files_of_another_path_either() {
     assert_eq!(answer.body, "/static/index.php|");
     let script = server.last().param("SCRIPT_FILENAME").to_owned();
     assert!(script.ends_with("/www/blog/index.php"), "{script}");
+}
+
+#[tokio::test]
+async fn no_script_of_a_path_runs_that_says_so() {
+    let uploads = r#""paths": [
+        {"path": "/blog", "root": "FOLDER/www", "fastcgi": "none"},
+        {"path": "/alone", "root": "FOLDER/www/blog", "strip": true, "fastcgi": "none"}
+    ], "fastcgi": {"servers": ["unix:FOLDER/run/{tenant}/php.sock"], "scripts": [".php", ".jpg"]}"#;
+    let site = format!(r#"{{"root": "FOLDER/www", {uploads}}}"#);
+    let (world, server) = start(&site, echo);
+    write(&world.folder, "www/blog/shell.jpg", "<?php secret");
+    for (path, status) in [
+        ("/blog/index.php", 403),
+        ("/blog/index.php/x", 403),
+        ("/blog/", 403),
+        ("/blog/INDEX.PHP", 404),
+        ("/blog/missing.php", 404),
+        ("/blog/shell.jpg", 403),
+        ("/alone/index.php", 403),
+        ("/page.txt", 200),
+    ] {
+        for version in BOTH {
+            assert_eq!(world.get(version, path).await.status, status, "{path}");
+        }
+    }
+    assert_eq!(server.connections(), 0);
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use crate::site::upstream::{Scheme, UpstreamOptions};
 /// Checks the servers, and what they run.
 pub(super) fn scripts(raw: &TextOr<RawFastCgi>, is_bound: bool) -> Checked<Scripts> {
     let (upstream, own) = match raw {
+        TextOr::Text(word) if word == NONE => (Scripts::never_run(), None),
         TextOr::Text(url) => (of_url(url, Kind::FASTCGI, is_bound)?, None),
         TextOr::Table(keys) => {
             let servers = (&*keys.servers, Kind::FASTCGI);
@@ -71,6 +72,8 @@ fn suffixes(texts: &[String]) -> Checked<Box<[Box<str>]>> {
     })
 }
 
+/// Word for scripts that no server runs.
+const NONE: &str = "none";
 /// End of the names of scripts, unless the site says otherwise.
 const PHP: &str = ".php";
 /// Suffixes of one site, which each segment of a path is compared with.
