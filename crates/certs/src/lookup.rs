@@ -19,8 +19,8 @@ use freshness::{Age, Freshness};
 pub use outcome::{LookupError, Outcome};
 use read::Read;
 use refresh::Refreshes;
-use singleflight::{CERTIFICATE, Flights, Listed, STORED, Wanted};
 pub use singleflight::{AnyWait, Progress, Wait};
+use singleflight::{CERTIFICATE, Flights, Listed, STORED, Wanted};
 
 mod apply;
 mod counts;

@@ -146,11 +146,7 @@ const NAMED: [(&str, Kind, Place); 12] = [
     ("crowds, compressed", Kind::Crowds, Place::Texts),
     ("requests over their bound", Kind::Requests, Place::Bounded),
     ("a silent upstream, reset", Kind::RapidReset, Place::Silent),
-    (
-        "names without a certificate",
-        Kind::PlainNames,
-        Place::Bare,
-    ),
+    ("names without a certificate", Kind::PlainNames, Place::Bare),
     ("filled fields", Kind::Requests, Place::Filled),
     (
         "slow reading, filled fields",

@@ -55,8 +55,10 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         if let Some((bare, epoch, fresh_until)) = self.bare(name) {
             return self.usable_as(bare, epoch, fresh_until);
         }
-        let note = self.cache.note(name.as_str());
-        let is_unserved = matches!(note, Some(Note::Absent { above: UNSERVED, .. }));
+        let is_unserved = match self.cache.note(name.as_str()) {
+            Some(Note::Absent { above, .. }) => above == UNSERVED,
+            _ => false,
+        };
         match self.remembered(name, STORED)? {
             // The record that the note is about has left the cache.
             (Outcome::Absent(Absence::NoCredential), _) if !is_unserved => None,

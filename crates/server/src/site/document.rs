@@ -202,8 +202,8 @@ impl<I> RawSite<I> {
 fn format_of(key: &str) -> u32 {
     match key {
         "root" | "redirect" | "status" => 1,
-        "add" | "allow" | "body_limit" | "cache" | "deny" | "errors" | "hsts" | "path" | "paths"
-        | "rate" | "request" | "response" | "strip" | "text" | "try" | "upstream" => 2,
+        "add" | "allow" | "body_limit" | "cache" | "deny" | "errors" | "hsts" | "path"
+        | "paths" | "rate" | "request" | "response" | "strip" | "text" | "try" | "upstream" => 2,
         _ => 3,
     }
 }

@@ -111,7 +111,12 @@ fn fields_of_a_rule_are_bounded() {
     let site = |fields: &str| format!(r#"{{"status": 404, "response": {{{fields}}}}}"#);
     let most = items(40, |at| format!(r#""X-{at}": "b""#));
     let (set, add) = (format!(r#""set": {{{most}}}"#), r#""add": {"A": "b"}"#);
-    let remove = |count| format!(r#""remove": [{}]"#, items(count, |at| format!(r#""Y-{at}""#)));
+    let remove = |count| {
+        format!(
+            r#""remove": [{}]"#,
+            items(count, |at| format!(r#""Y-{at}""#))
+        )
+    };
     parsed(3, &site(&format!("{set}, {add}, {}", remove(23)))).unwrap();
     let error = parsed(3, &site(&format!("{set}, {add}, {}", remove(24)))).unwrap_err();
     assert_eq!(error, "`response`: 65 fields are more than 64");

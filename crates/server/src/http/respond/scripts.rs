@@ -50,11 +50,14 @@ impl Responder {
         let found = if let Action::Scripts(_, scripts) = &rule.action {
             let (folder, open) = (folder_of(root, context), context.opener());
             let found = self.files.find_script(folder, asked, Some(scripts), open);
-            found.await.and_then(|script| {
+            let found = match scripts.are_run() {
+                true => found.await,
+                false => found.await.and(Err(plain(StatusCode::FORBIDDEN))),
+            };
+            found.map(|script| {
                 let upstream = scripts.upstream.of_host(context.site_host).map(Arc::new);
                 let upstream = upstream.unwrap_or_else(|| Arc::clone(&scripts.upstream));
-                let is_run = scripts.are_run().then_some((script, Runner::Server(upstream)));
-                is_run.ok_or_else(|| plain(StatusCode::FORBIDDEN))
+                (script, Runner::Server(upstream))
             })
         } else {
             let found = self.find_program(context, upstreams, root, asked).await;
