@@ -7,9 +7,10 @@ use http::{Method, Version};
 use http_body_util::{BodyExt, Full};
 
 use crate::fastcgi_server::{Asked, FastCgiServer, output};
-use crate::world::{Answer, BOTH, Client, HOST, Upload, World, channel, write};
+use crate::world::{Answer, BOTH, Client, HOST, Upload, World, channel};
 
-const SITE: &str = r#"{"root": "FOLDER/www", "fastcgi": "unix:FOLDER/run/{tenant}/php.sock"}"#;
+pub(crate) const SITE: &str =
+    r#"{"root": "FOLDER/www", "fastcgi": "unix:FOLDER/run/{tenant}/php.sock"}"#;
 const FILES: [(&str, &str); 8] = [
     ("www/index.php", "<?php secret"),
     ("www/a b.php", "<?php secret"),
@@ -22,7 +23,7 @@ const FILES: [(&str, &str); 8] = [
 ];
 
 /// Starts a server with this site, and a FastCGI server of its tenant.
-fn start(
+pub(crate) fn start(
     site: &str,
     answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static,
 ) -> (World, FastCgiServer) {
@@ -33,7 +34,7 @@ fn start(
 }
 
 /// Answers with the script's name and the rest of the path.
-fn echo(asked: &Asked) -> Vec<u8> {
+pub(crate) fn echo(asked: &Asked) -> Vec<u8> {
     let (script, info) = (asked.param("SCRIPT_NAME"), asked.param("PATH_INFO"));
     output(&format!("Content-Type: text/plain\r\n\r\n{script}|{info}"))
 }
@@ -81,43 +82,6 @@ async fn a_path_leads_to_a_script_or_a_file() {
             );
         }
     }
-}
-
-#[tokio::test]
-async fn scripts_are_no_files_of_another_path_either() {
-    let paths =
-        r#""paths": [{"path": "/static", "root": "FOLDER/www/blog", "strip": true}], "fastcgi""#;
-    let (world, server) = start(&SITE.replace("\"fastcgi\"", paths), echo);
-    let answer = world.get(Version::HTTP_11, "/static/index.php").await;
-    assert_eq!(answer.body, "/static/index.php|");
-    let script = server.last().param("SCRIPT_FILENAME").to_owned();
-    assert!(script.ends_with("/www/blog/index.php"), "{script}");
-}
-
-#[tokio::test]
-async fn no_script_of_a_path_runs_that_says_so() {
-    let uploads = r#""paths": [
-        {"path": "/blog", "root": "FOLDER/www", "fastcgi": "none"},
-        {"path": "/alone", "root": "FOLDER/www/blog", "strip": true, "fastcgi": "none"}
-    ], "fastcgi": {"servers": ["unix:FOLDER/run/{tenant}/php.sock"], "scripts": [".php", ".jpg"]}"#;
-    let site = format!(r#"{{"root": "FOLDER/www", {uploads}}}"#);
-    let (world, server) = start(&site, echo);
-    write(&world.folder, "www/blog/shell.jpg", "<?php secret");
-    for (path, status) in [
-        ("/blog/index.php", 403),
-        ("/blog/index.php/x", 403),
-        ("/blog/", 403),
-        ("/blog/INDEX.PHP", 404),
-        ("/blog/missing.php", 404),
-        ("/blog/shell.jpg", 403),
-        ("/alone/index.php", 403),
-        ("/page.txt", 200),
-    ] {
-        for version in BOTH {
-            assert_eq!(world.get(version, path).await.status, status, "{path}");
-        }
-    }
-    assert_eq!(server.connections(), 0);
 }
 
 #[tokio::test]

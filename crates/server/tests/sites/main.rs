@@ -15,6 +15,7 @@ mod coded_files;
 mod coded_scripts;
 mod coding;
 mod fastcgi;
+mod fastcgi_paths;
 mod fastcgi_server;
 mod fields;
 mod files;
