@@ -63,6 +63,8 @@ async fn run(mut socket: TcpStream) -> io::Result<()> {
     ];
     let params = params.map(|name| request.param(name)).join("|");
     let text = format!("{params}|{} bytes", request.body.len());
-    let output = format!("Content-Type: text/html; charset=utf-8\r\n\r\n{text}");
+    let length = text.len();
+    let output =
+        format!("Content-Type: text/html; charset=utf-8\r\nContent-Length: {length}\r\n\r\n{text}");
     socket.write_all(&answer(output.as_bytes())).await
 }
