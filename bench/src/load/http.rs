@@ -140,7 +140,7 @@ async fn read_more<S: AsyncRead + Unpin>(
 #[derive(Debug, Eq, PartialEq)]
 struct Head {
     status: u16,
-    /// None if the head says nothing of the body.
+    /// Framing of the body; none if the head does not name it.
     framing: Option<Framing>,
 }
 

@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(burst(1, 10, 1), 1);
         assert_eq!(burst(2, 10, 25), 25);
         assert_eq!(burst(4, 1, 600), 600);
-        // The same bucket after its rule was edited.
+        // The bucket stays the same after its rule was edited.
         assert_eq!(burst(2, 10, 1), 0);
         assert_eq!(burst(2, 10, 30), 29);
     }

@@ -1,4 +1,4 @@
-//! What the hosts of a case answer with.
+//! Content that the hosts of a case answer with.
 
 use super::Hosts;
 

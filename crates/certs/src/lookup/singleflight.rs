@@ -26,8 +26,8 @@ pub(super) fn begin<V>() -> (Sender<Told<V>>, Call<V>) {
     (complete, told.shared())
 }
 
-/// What the waiters of a flight are told. Those who serve a record without a credential too
-/// get one, if there is one.
+/// Outcome that a flight tells its waiters, and the record without a credential, if there is
+/// one, for waiters that serve it too.
 pub(super) type Told<V> = (Progress<V>, Option<Arc<Served<V>>>);
 
 /// Flights by name, below one lock: a read passes its call on if a certificate is obtained,

@@ -185,7 +185,7 @@ async fn an_issuance_that_fails_leaves_the_plain_record() {
     for (asked, served) in all {
         let handshake = tokio::spawn(lookup.load(&name(asked)));
         run_loads().await;
-        // Nobody waits for the certificate.
+        // The answer does not wait for the certificate.
         assert_eq!(plain(&lookup, asked).await, served);
         let revision = lookup.revision();
         issuer.release(1);
@@ -243,7 +243,7 @@ async fn a_store_that_fails_serves_no_new_one() {
     });
     store.fail(true);
     let calls = store.calls();
-    // What is cached is served on, and the store asked once a second.
+    // Cached records are served on, and the store is asked once a second.
     for _ in 0..5 {
         for (asked, served) in all {
             assert_eq!(plain(&lookup, asked).await, served);
@@ -252,7 +252,7 @@ async fn a_store_that_fails_serves_no_new_one() {
     assert_eq!(store.calls(), calls + 2);
     let outcome = pattern(&lookup, "bare.test").await;
     assert!(outcome.starts_with("Failed"), "{outcome}");
-    // What changes meanwhile is not.
+    // A record that changed meanwhile is not served on.
     lookup.apply(&host_change(101, "bare.test"));
     let outcome = plain(&lookup, "bare.test").await;
     assert!(outcome.starts_with("Failed"), "{outcome}");

@@ -216,7 +216,7 @@ mod tests {
                     format!("{name};q={}.{:03}", weight / 1000, weight % 1000)
                 })
                 .collect();
-            // One line or several are the same list.
+            // A list may be split into several lines (RFC 9110, section 5.3).
             let joined = accepted(&[&list.join(" ,\t")]);
             let lines: Vec<_> = list.iter().map(String::as_str).collect();
             prop_assert_eq!(accepted(&lines), joined);

@@ -45,7 +45,7 @@ impl Coders {
     }
 
     /// Compresses a body of so many bytes: a short one at once, any other beside the worker.
-    /// None if too many wait for that, or it waits too long.
+    /// Returns none if too many bodies wait, or this one waits too long.
     pub(crate) async fn whole<T: Send + 'static>(
         &self,
         tenant: &Tenant,

@@ -47,7 +47,7 @@ pub(crate) fn compress_stream(
 /// Body that is compressed, and how far it has come.
 struct CodedStream {
     inner: Body,
-    /// None once all is sent but trailers, or an error was.
+    /// Encoder; none once the content is sent, or an error.
     gzip: Option<Box<Gzip>>,
     level: u8,
     /// Whether the encoder keeps bytes that were not sent.

@@ -194,8 +194,8 @@ async fn a_stream_arrives_beside_a_crowd_of_bodies() {
     assert!((1..1000).contains(&refused), "{refused}");
 }
 
-/// What a tenant's upstream sends may make a byte of the highest level cost thousands of
-/// comparisons: nothing of it is compressed on the worker, also at a pause and at the end.
+/// Bytes that a tenant's upstream chooses may cost thousands of comparisons each at the highest
+/// level: the worker compresses none of them, also at a pause and at the end.
 #[tokio::test]
 async fn a_stream_of_the_highest_level_leaves_the_worker_to_others() {
     let coders = Arc::new(Coders::new());
