@@ -50,21 +50,28 @@ impl Drop for Liar {
     }
 }
 
+/// Reads the head of a request without content; none at the connection's end. `held` keeps
+/// what follows it.
+pub(super) async fn read_head(
+    socket: &mut TcpStream,
+    held: &mut Vec<u8>,
+) -> Result<Option<String>> {
+    loop {
+        if let Some(end) = held.windows(4).position(|part| part == b"\r\n\r\n") {
+            let head: Vec<_> = held.drain(..end + 4).collect();
+            return Ok(Some(String::from_utf8_lossy(&head).into_owned()));
+        }
+        if socket.read_buf(held).await? == 0 {
+            return Ok(None);
+        }
+    }
+}
+
 /// Answers requests of a connection: `/case/ID/N` with the lie of that number, all
 /// others as an echo.
 async fn answer(mut socket: TcpStream) -> Result<()> {
     let mut held = Vec::new();
-    loop {
-        let end = loop {
-            if let Some(end) = held.windows(4).position(|part| part == b"\r\n\r\n") {
-                break end + 4;
-            }
-            if socket.read_buf(&mut held).await? == 0 {
-                return Ok(());
-            }
-        };
-        let head: Vec<_> = held.drain(..end).collect();
-        let head = String::from_utf8_lossy(&head).into_owned();
+    while let Some(head) = read_head(&mut socket, &mut held).await? {
         let mut words = head.split(' ');
         let method = words.next().unwrap_or_default();
         let target = words.next().unwrap_or_default();
@@ -85,9 +92,10 @@ async fn answer(mut socket: TcpStream) -> Result<()> {
             socket.write_all(&part).await?;
         }
         if lie.closes {
-            return Ok(());
+            break;
         }
     }
+    Ok(())
 }
 
 /// Returns the lie that a target of a script asks for, if any.

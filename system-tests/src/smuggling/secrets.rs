@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::attack::Attacker;
+use super::lies::read_head;
 use crate::hosting::Host;
 use crate::hosting::answers::Answer;
 
@@ -104,17 +105,8 @@ impl Drop for Secrets {
 /// Answers requests of a connection.
 async fn answer(mut socket: TcpStream) -> Result<()> {
     let mut held = Vec::new();
-    loop {
-        let end = loop {
-            if let Some(end) = held.windows(4).position(|part| part == b"\r\n\r\n") {
-                break end + 4;
-            }
-            if socket.read_buf(&mut held).await? == 0 {
-                return Ok(());
-            }
-        };
-        let head: Vec<_> = held.drain(..end).collect();
-        let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
+    while let Some(head) = read_head(&mut socket, &mut held).await? {
+        let head = head.to_ascii_lowercase();
         let target = head.split(' ').nth(1).unwrap_or_default();
         let page = format!("<p>You asked for {target}.</p>{}", page());
         let (fields, body) = match target.split('/').nth(1).unwrap_or_default() {
@@ -132,9 +124,10 @@ async fn answer(mut socket: TcpStream) -> Result<()> {
         );
         socket.write_all(answer.as_bytes()).await?;
         if is_short {
-            return Ok(());
+            break;
         }
     }
+    Ok(())
 }
 
 /// Returns a page with a secret.
