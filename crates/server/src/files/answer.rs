@@ -92,8 +92,8 @@ fn respond(
 }
 
 /// Replaces the content of an error by that of a page. The status stays, and so
-/// does what the error says beside its content. Of an upstream's error goes what tells of
-/// the content that it had.
+/// do fields that do not describe the content. Fields that describe the content of an
+/// upstream's error are removed.
 pub(crate) fn page(
     error: Response<Body>,
     is_head: bool,
