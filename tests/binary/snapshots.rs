@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&str; 40] = [
+const COMMANDS: &[&str] = &[
     "",
     "init",
     "serve",
@@ -54,7 +54,7 @@ const COMMANDS: [&str; 40] = [
 #[test]
 fn every_help_is_as_it_was() {
     let sandbox = Sandbox::new();
-    for command in COMMANDS {
+    for &command in COMMANDS {
         let args = command.split_whitespace().chain(["--help"]);
         let args: Vec<_> = args.collect();
         let output = sandbox.command(&args).env("COLUMNS", "100").output();
