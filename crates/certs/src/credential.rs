@@ -24,6 +24,7 @@ use zeroize::Zeroizing;
 
 use crate::clock::Clock;
 use crate::der;
+use crate::origin::Origin;
 
 /// A certificate chain and its private key, as a store takes and gives it.
 /// `K` is the form of the key.
@@ -46,6 +47,9 @@ pub struct StoredCredential<K> {
     pub not_before: i64,
     /// End of the leaf's validity, seconds since the Unix epoch.
     pub not_after: i64,
+    /// Source that brought the credential. The answer to a lookup may lack it.
+    #[serde(skip)]
+    pub origin: Option<Origin>,
 }
 
 impl<K> StoredCredential<K> {
@@ -73,6 +77,7 @@ impl<K> StoredCredential<K> {
             key,
             not_before: self.not_before,
             not_after: self.not_after,
+            origin: self.origin,
         };
         (replaced, self.key)
     }

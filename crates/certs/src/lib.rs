@@ -25,6 +25,7 @@ mod log_limiter;
 pub mod lookup;
 pub mod metrics;
 pub mod obtain;
+pub mod origin;
 mod prefix;
 mod printable;
 mod random;
@@ -48,6 +49,7 @@ pub use lookup::{
     AnyWait, Cached, Lookup, LookupError, LookupSettings, LookupStats, Outcome, Progress, Wait,
 };
 pub use obtain::{NeverObtain, Obtain, Obtained};
+pub use origin::Origin;
 pub use prefix::Prefix;
 pub use printable::printable;
 pub use random::random;

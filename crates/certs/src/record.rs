@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::credential::{ClientCa, CredentialId, KeyType};
 use crate::host::HostPattern;
+use crate::origin::Origin;
 
 /// Record that a catalog holds about one pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +18,9 @@ pub struct HostRecord {
     pub tenant: Tenant,
     /// How requests are answered; none for the server's own default.
     pub site: Option<Site>,
+    /// The page that answers in the place of the site, while the operator suspends the
+    /// host. Nothing that a tenant may write changes it.
+    pub suspended: Option<Site>,
     /// Policy that handshakes must meet.
     pub tls: TlsPolicy,
     /// A disabled host is answered like an absent one, and still hides the
@@ -27,6 +31,9 @@ pub struct HostRecord {
     /// The number of the change that wrote it; 0 before the first write. What
     /// stands here is ignored by a write.
     pub version: u64,
+    /// Source that brought the record. The answer to a lookup may lack it.
+    #[serde(skip)]
+    pub origin: Option<Origin>,
     /// Parts of the stored record that can't be read; none for a sound one. The tenant
     /// and the policy are then not those of the host: lists show it, a lookup of it
     /// fails, and no write takes it.
@@ -42,12 +49,20 @@ impl HostRecord {
             pattern,
             tenant: Tenant::default(),
             site: None,
+            suspended: None,
             tls: TlsPolicy::default(),
             disabled: false,
             references: References::default(),
             version: 0,
+            origin: None,
             unreadable: None,
         }
+    }
+
+    /// Returns the document that answers requests: the page of a suspension before the site.
+    #[must_use]
+    pub fn site_in_effect(&self) -> Option<&Site> {
+        self.suspended.as_ref().or(self.site.as_ref())
     }
 }
 

@@ -173,6 +173,7 @@ fn shelf(names: &[String], key: Key, key_type: KeyType, form: fn(Secret) -> Open
             key: form(Secret::new(pair.key_der().secret_der().to_vec())),
             not_before: 0,
             not_after: i64::MAX,
+            origin: None,
         };
         let record = HostRecord::new(HostPattern::parse(name).unwrap());
         Found {

@@ -74,6 +74,8 @@ pub(crate) fn host<R: CatalogRow>(
         disabled: row.flag(first + 4)?,
         version: number(row, first + 5)?,
         references: references(row, first + 6)?,
+        suspended: None,
+        origin: None,
     })
 }
 
@@ -127,6 +129,7 @@ pub(crate) fn credential<R: CatalogRow>(
         key: sealed(row, first + 3)?,
         not_before: integer(row, first + 6)?,
         not_after: integer(row, first + 7)?,
+        origin: None,
     })
 }
 

@@ -30,7 +30,7 @@ pub enum FormError {
 pub const MAX_VALUE: usize = 512 << 10;
 /// The form of all values. Another field, key type or order of fields in
 /// [`HostRecord`] or [`StoredCredential`] needs another number.
-pub const FORM: u8 = 5;
+pub const FORM: u8 = 6;
 
 type Result<T> = std::result::Result<T, FormError>;
 

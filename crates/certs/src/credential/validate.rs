@@ -227,6 +227,7 @@ impl Credential {
             key: self.key,
             not_before: self.not_before,
             not_after: self.not_after,
+            origin: None,
         }
     }
 }

@@ -174,6 +174,7 @@ pub(crate) fn credential(
         key: OpenKey::unproved(Secret::new(pair.key_der().secret_der().to_vec())),
         not_before: 0,
         not_after: i64::MAX,
+        origin: None,
     }
 }
 

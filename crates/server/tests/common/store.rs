@@ -28,6 +28,7 @@ pub fn host(pattern: &str, pairs: &[(&Pair, Key)]) -> Found<OpenKey> {
             key: OpenKey::unproved(Secret::new(pair.key_der().secret_der().to_vec())),
             not_before: 0,
             not_after: i64::MAX,
+            origin: None,
         });
     }
     record.site = Some(Site {

@@ -91,12 +91,13 @@ impl Kept {
         let Some((found, _)) = &self.found else {
             return NAME_BYTES;
         };
-        let site = found.record.site.as_ref().map_or(0, |site| site.json.len());
+        let sites = found.record.site.iter().chain(&found.record.suspended);
+        let sites: usize = sites.map(|site| site.json.len()).sum();
         let credentials = found.credentials.iter().map(|one| {
             let chain = one.chain.iter().map(|one| one.len());
             one.key.bytes.len() + chain.sum::<usize>()
         });
-        2 * NAME_BYTES + site + credentials.sum::<usize>()
+        2 * NAME_BYTES + sites + credentials.sum::<usize>()
     }
 }
 

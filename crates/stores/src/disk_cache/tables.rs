@@ -15,7 +15,7 @@ use sekisho_certs::store::{CatalogId, Document, LogId, LogPosition};
 pub(super) const APPLICATION_ID: i32 = 0x7365_6b77;
 /// Of the tables and of the values in them. A file of another one is started
 /// anew.
-pub(super) const VERSION: i32 = 5;
+pub(super) const VERSION: i32 = 6;
 
 /// Store and state that the copies belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -164,6 +164,7 @@ mod tests {
             key: OpenKey::unproved(plain(&[7; 138])),
             not_before: 0,
             not_after: i64::MAX,
+            origin: None,
         };
         Found {
             record: HostRecord::new(host(name)),

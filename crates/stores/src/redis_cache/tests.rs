@@ -223,6 +223,7 @@ fn credential(number: u64, content: u64) -> StoredCredential<Secret> {
         key: plain(&content.to_be_bytes()),
         not_before: 0,
         not_after: 1,
+        origin: None,
     }
 }
 

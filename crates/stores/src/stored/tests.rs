@@ -13,6 +13,7 @@ fn credential(number: u64, key_type: KeyType, key: SealedBytes) -> StoredCredent
         key,
         not_before: -5,
         not_after: 1 << 40,
+        origin: None,
     }
 }
 
@@ -30,6 +31,10 @@ fn found() -> Found<SealedBytes> {
     record.site = Some(Site {
         format: 9,
         json: r#"{"root":"/srv"}"#.into(),
+    });
+    record.suspended = Some(Site {
+        format: 1,
+        json: r#"{"status":503}"#.into(),
     });
     record.tls = TlsPolicy {
         min: TlsVersion::Tls13,

@@ -70,6 +70,7 @@ impl Fixture {
             key: sealed(&number.to_be_bytes()),
             not_before: self.now(),
             not_after: self.now() + 86_400,
+            origin: None,
         }
     }
 
@@ -252,6 +253,7 @@ pub fn host_with<S>(name: &str, number: u64, key: fn(&[u8]) -> S) -> Vec<Write<S
         key: key(&number.to_be_bytes()),
         not_before: 0,
         not_after: 1,
+        origin: None,
     };
     let host = record(name, &[(KeyType::Ecdsa, id)]);
     vec![

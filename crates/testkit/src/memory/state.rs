@@ -235,6 +235,8 @@ impl State {
             }
             Some(_) => self.announce(Subject::Credential(id), What::Put),
         };
+        let origin = credential.origin.take();
+        credential.origin = origin.and_then(|one| one.of_write(credential.version));
         self.credentials.insert(id, credential);
         Ok(())
     }
@@ -259,6 +261,8 @@ impl State {
         }
         dropped.extend(gone(&before, &record.references));
         record.version = self.announce(Subject::Host(record.pattern.clone()), What::Put);
+        let origin = record.origin.take();
+        record.origin = origin.and_then(|one| one.of_write(record.version));
         self.hosts.insert(record.pattern.clone(), record);
         Ok(())
     }

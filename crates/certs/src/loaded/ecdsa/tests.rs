@@ -133,6 +133,7 @@ fn loads_and_signs(pair: &Pair, key: Vec<u8>) -> bool {
         key: OpenKey::assumed(Secret::new(key)),
         not_before: 0,
         not_after: i64::MAX,
+        origin: None,
     };
     let loaded = prepare(stored, 0, 0, Weak::new()).unwrap();
     let signer = loaded.certified().key.choose_scheme(&BOTH).unwrap();

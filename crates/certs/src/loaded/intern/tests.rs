@@ -22,6 +22,7 @@ fn stored(pair: &Pair, version: u64) -> StoredCredential<OpenKey> {
         key: OpenKey::unproved(Secret::new(pair.key_der().secret_der().to_vec())),
         not_before: 0,
         not_after: i64::MAX,
+        origin: None,
     }
 }
 
