@@ -56,5 +56,6 @@ pub use random::random;
 pub use record::{HostRecord, References, Site, Tenant, TlsPolicy, TlsVersion};
 pub use seal::{Batch, OpenKey, Sealer};
 pub use store::{
-    Answer, Catalog, ChangeLog, FeedState, Follower, Found, Noted, Seen, Store, StoreError,
+    Answer, Catalog, ChangeLog, CredentialFilter, FeedState, Follower, Found, HostFilter, Noted,
+    Seen, Store, StoreError,
 };

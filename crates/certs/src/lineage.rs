@@ -218,6 +218,8 @@ pub enum Listed {
     All,
     /// Lineages whose last attempt failed.
     Failing,
+    /// Lineages that have no certificate yet.
+    Without,
 }
 
 /// Precondition of a write of a lineage.

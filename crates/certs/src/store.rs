@@ -6,6 +6,7 @@
 mod document;
 mod error;
 mod follower;
+mod list;
 pub mod precondition;
 mod seen;
 mod write;
@@ -20,12 +21,15 @@ use serde::{Deserialize, Serialize};
 use crate::credential::{CredentialId, SealedBytes, StoredCredential};
 use crate::host::{HostName, HostPattern};
 use crate::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
-use crate::record::HostRecord;
+use crate::record::{HostRecord, Tenant};
 use crate::seal::{Batch, OpenKey};
 
 pub use self::document::{Document, DocumentId, DocumentKind};
 pub use self::error::StoreError;
 pub use self::follower::{FeedState, Follower};
+pub use self::list::{
+    CredentialFilter, CredentialPage, HostFilter, HostPage, Leading, reversed, reversed_below,
+};
 pub use self::seen::{Noted, Seen};
 pub use self::write::{Precondition, Reseal, SecretOf, Write};
 
@@ -93,9 +97,15 @@ pub trait ChangeLog: Debug + Send + Sync + 'static {
 /// - Neither lineages nor claims nor documents that are not announced
 ///   ([`DocumentKind::is_announced`]) are changes of the log: a batch of them
 ///   alone takes no number.
+/// - An origin whose version is 0 is stored, with the version that the write gives.
+///   One of another version, or none, is not, and what was there ends: a read returns
+///   an origin only if its version is the record's. Sealing again keeps it.
 /// - Lists are in the byte order of the pattern or the id, paged by key, and
 ///   may be read while others write: what stood there throughout is listed
-///   exactly once.
+///   exactly once. Where [`Leading::Under`] leads, hosts are in the order of their
+///   [`reversed`] patterns.
+/// - A page of hosts or credentials takes at most `limit` rows, of which the filter
+///   may admit none: only a page without `next` is the last.
 ///
 /// [`Sealer`]: crate::seal::Sealer
 pub trait Catalog: ChangeLog {
@@ -113,12 +123,21 @@ pub trait Catalog: ChangeLog {
     /// Returns the records of exactly these patterns that exist, in no order.
     fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>>;
 
-    /// Lists at most `limit` records behind `after`.
+    /// Lists the hosts behind `after` that this filter admits.
     fn list_hosts<'a>(
         &'a self,
+        filter: &'a HostFilter,
         after: Option<&'a HostPattern>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<HostRecord>>>;
+    ) -> BoxFuture<'a, Result<HostPage>>;
+
+    /// Lists at most `limit` owners of hosts behind `after`, each once. The operator's
+    /// empty name comes first.
+    fn tenants<'a>(
+        &'a self,
+        after: Option<&'a Tenant>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Tenant>>>;
 
     /// Lists at most `limit` patterns behind `after` whose records refer to
     /// that credential.
@@ -135,12 +154,14 @@ pub trait Catalog: ChangeLog {
         ids: &'a [CredentialId],
     ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>>;
 
-    /// Lists at most `limit` credentials behind `after`.
-    fn list_credentials(
-        &self,
-        after: Option<CredentialId>,
+    /// Lists the credentials behind `after` that this filter admits, in the order that the
+    /// filter names.
+    fn list_credentials<'a>(
+        &'a self,
+        filter: &'a CredentialFilter,
+        after: Option<(i64, CredentialId)>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>>;
+    ) -> BoxFuture<'a, Result<CredentialPage>>;
 
     /// Reads a document; an expired one is not there.
     fn document<'a>(

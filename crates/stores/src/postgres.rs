@@ -10,6 +10,7 @@ mod fault;
 mod find;
 mod foreign;
 mod lineages;
+mod list;
 mod listen;
 mod log;
 mod params;
@@ -43,11 +44,11 @@ use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
 use sekisho_certs::metrics::Counter;
-use sekisho_certs::record::HostRecord;
+use sekisho_certs::record::{HostRecord, Tenant};
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, DocumentId,
-    DocumentKind, LogPosition, Result,
+    Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, CredentialFilter, CredentialPage,
+    Document, DocumentId, DocumentKind, HostFilter, HostPage, LogPosition, Result,
 };
 
 pub use self::script_database::ScriptDatabase;
@@ -207,12 +208,19 @@ impl Catalog for Postgres {
 
     fn list_hosts<'a>(
         &'a self,
+        filter: &'a HostFilter,
         after: Option<&'a HostPattern>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
-        let (after, limit) = (catalog_row::list_start(after), catalog_row::limit(limit));
-        let params: Owned = vec![Box::new(after), Box::new(limit)];
-        self.list(read::LIST_HOSTS, params, |row| listed_host(row, 0))
+    ) -> BoxFuture<'a, Result<HostPage>> {
+        Box::pin(self.page_hosts(filter, after, limit))
+    }
+
+    fn tenants<'a>(
+        &'a self,
+        after: Option<&'a Tenant>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Tenant>>> {
+        Box::pin(self.page_tenants(after, limit))
     }
 
     fn hosts_of<'a>(
@@ -240,16 +248,13 @@ impl Catalog for Postgres {
         })
     }
 
-    fn list_credentials(
-        &self,
-        after: Option<CredentialId>,
+    fn list_credentials<'a>(
+        &'a self,
+        filter: &'a CredentialFilter,
+        after: Option<(i64, CredentialId)>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>> {
-        let after = after.map_or(-1, |id| signed(id.as_u64()));
-        let params: Owned = vec![Box::new(after), Box::new(catalog_row::limit(limit))];
-        self.list(read::LIST_CREDENTIALS, params, |row| {
-            listed_credential(row, 0)
-        })
+    ) -> BoxFuture<'a, Result<CredentialPage>> {
+        Box::pin(self.page_credentials(filter, after, limit))
     }
 
     fn document<'a>(
@@ -329,6 +334,7 @@ impl Catalog for Postgres {
         let text = match which {
             Listed::All => lineages::LIST_LINEAGES,
             Listed::Failing => lineages::LIST_FAILING,
+            Listed::Without => lineages::LIST_WITHOUT,
         };
         self.list(text, params, lineage_row::read)
     }

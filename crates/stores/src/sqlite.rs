@@ -15,6 +15,7 @@ mod file;
 mod find;
 mod inline;
 mod lineages;
+mod list;
 mod log;
 pub(super) mod nowait;
 mod read;
@@ -38,9 +39,7 @@ use rusqlite::{Params, Row};
 
 use self::file::StoreFile;
 use self::inline::InlineReaders;
-use self::read::{
-    CREDENTIAL, CREDENTIALS, DOCUMENT, DOCUMENTS, HOST, HOSTS, HOSTS_OF, NEXT_KIND, StoreConnection,
-};
+use self::read::{CREDENTIAL, DOCUMENT, DOCUMENTS, HOST, HOSTS_OF, NEXT_KIND, StoreConnection};
 use self::rows::Step;
 use self::slot::{Role, Slot};
 use self::watch::Watch;
@@ -53,11 +52,11 @@ use sekisho_certs::clock::Clock;
 use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
-use sekisho_certs::record::HostRecord;
+use sekisho_certs::record::{HostRecord, Tenant};
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, DocumentId,
-    DocumentKind, LogPosition, Result,
+    Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, CredentialFilter, CredentialPage,
+    Document, DocumentId, DocumentKind, HostFilter, HostPage, LogPosition, Result,
 };
 
 /// A catalog in one file. Reads and writes run on a few threads of its own;
@@ -235,11 +234,19 @@ impl Catalog for Sqlite {
 
     fn list_hosts<'a>(
         &'a self,
+        filter: &'a HostFilter,
         after: Option<&'a HostPattern>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
-        let values = (catalog_row::list_start(after), catalog_row::limit(limit));
-        self.list(HOSTS, values, |row| listed_host(row, 0))
+    ) -> BoxFuture<'a, Result<HostPage>> {
+        Box::pin(self.page_hosts(filter, after, limit))
+    }
+
+    fn tenants<'a>(
+        &'a self,
+        after: Option<&'a Tenant>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Tenant>>> {
+        Box::pin(self.page_tenants(after, limit))
     }
 
     fn hosts_of<'a>(
@@ -264,14 +271,13 @@ impl Catalog for Sqlite {
         self.list_each(CREDENTIAL, ids, |row| listed_credential(row, 0))
     }
 
-    fn list_credentials(
-        &self,
-        after: Option<CredentialId>,
+    fn list_credentials<'a>(
+        &'a self,
+        filter: &'a CredentialFilter,
+        after: Option<(i64, CredentialId)>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>> {
-        let after = after.map_or(-1, |id| id.as_u64().cast_signed());
-        let values = (after, catalog_row::limit(limit));
-        self.list(CREDENTIALS, values, |row| listed_credential(row, 0))
+    ) -> BoxFuture<'a, Result<CredentialPage>> {
+        Box::pin(self.page_credentials(filter, after, limit))
     }
 
     fn document<'a>(
@@ -345,6 +351,7 @@ impl Catalog for Sqlite {
         let text = match which {
             Listed::All => lineages::LINEAGES,
             Listed::Failing => lineages::FAILING_LINEAGES,
+            Listed::Without => lineages::LINEAGES_WITHOUT,
         };
         self.list(text, values, |row| lineage_row::read(row))
     }

@@ -1,6 +1,7 @@
 //! A catalog in memory: for tests, and the shortest reading of the contract.
 
 mod lineages;
+mod list;
 mod state;
 
 use std::future::ready;
@@ -16,11 +17,12 @@ use sekisho_certs::clock::Clock;
 use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
-use sekisho_certs::record::HostRecord;
+use sekisho_certs::record::{HostRecord, Tenant};
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, DocumentId,
-    DocumentKind, LogId, LogPosition, Result, StoreError, Write,
+    Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, CredentialFilter, CredentialPage,
+    Document, DocumentId, DocumentKind, HostFilter, HostPage, LogId, LogPosition, Result,
+    StoreError, Write,
 };
 
 /// A catalog that is gone with the process. Readers see whole states: a write
@@ -167,10 +169,19 @@ impl Catalog for Memory {
 
     fn list_hosts<'a>(
         &'a self,
+        filter: &'a HostFilter,
         after: Option<&'a HostPattern>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
-        Box::pin(async move { Ok(self.state().list_hosts(after, limit)) })
+    ) -> BoxFuture<'a, Result<HostPage>> {
+        Box::pin(async move { Ok(self.state().list_hosts(filter, after, limit)) })
+    }
+
+    fn tenants<'a>(
+        &'a self,
+        after: Option<&'a Tenant>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Tenant>>> {
+        Box::pin(async move { Ok(self.state().tenants(after, limit)) })
     }
 
     fn hosts_of<'a>(
@@ -189,12 +200,13 @@ impl Catalog for Memory {
         Box::pin(async move { Ok(self.state().credentials(ids)) })
     }
 
-    fn list_credentials(
-        &self,
-        after: Option<CredentialId>,
+    fn list_credentials<'a>(
+        &'a self,
+        filter: &'a CredentialFilter,
+        after: Option<(i64, CredentialId)>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>> {
-        Box::pin(async move { Ok(self.state().list_credentials(after, limit)) })
+    ) -> BoxFuture<'a, Result<CredentialPage>> {
+        Box::pin(async move { Ok(self.state().list_credentials(filter, after, limit)) })
     }
 
     fn document<'a>(
@@ -261,8 +273,12 @@ impl Catalog for Memory {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
         let is_asked = |one: &Lineage<_>| {
-            (which == Listed::All || one.attempts > 0)
-                && after.is_none_or(|after| one.name > *after)
+            let is_of = match which {
+                Listed::All => true,
+                Listed::Failing => one.attempts > 0,
+                Listed::Without => one.credential.is_none(),
+            };
+            is_of && after.is_none_or(|after| one.name > *after)
         };
         let mut found = self.state().lineages(self.clock.now_ms(), is_asked);
         found.truncate(limit);

@@ -1,6 +1,8 @@
 //! `sekisho cert list`
 
-use sekisho_certs::{Catalog, Clock, Listed, SealedBytes, Sealer, StoredCredential};
+use sekisho_certs::{
+    Catalog, Clock, CredentialFilter, Listed, SealedBytes, Sealer, StoredCredential,
+};
 
 use crate::cli::cert::Leaf;
 use crate::cli::cert::view::{self, View};
@@ -33,18 +35,19 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
 async fn credentials(catalog: &dyn Catalog, listing: &mut Listing) -> Result<()> {
     let mut after = None;
     loop {
-        let page = catalog.list_credentials(after, PAGE).await?;
-        let Some(last) = page.last() else {
-            return Ok(());
-        };
-        after = Some(last.id);
-        for credential in &page {
+        let listed = catalog.list_credentials(&CredentialFilter::All, after, PAGE);
+        let page = listed.await?;
+        for credential in &page.credentials {
             let leaf = Leaf::of(credential)?;
             listing.push(
                 || View::new(credential, &leaf),
                 || view::line(credential, &leaf),
             )?;
         }
+        if page.next.is_none() {
+            return Ok(());
+        }
+        after = page.next;
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::Result;
-use sekisho_certs::{Catalog, ClientCa, HostRecord};
+use sekisho_certs::{Catalog, ClientCa, HostFilter, HostRecord};
 use sekisho_server::site::{Guard, Site, SiteError};
 
 use crate::config::Config;
@@ -39,14 +39,15 @@ struct Hosts {
 pub(super) async fn refused(catalog: &dyn Catalog, config: &Config) -> Result<Refused> {
     let guard = config.guard(Arc::new(config.own_addresses()));
     let mut refused = Refused::default();
+    let all = HostFilter::default();
     let mut after = None;
     loop {
-        let page = catalog.list_hosts(after.as_ref(), PAGE).await?;
-        let Some(last) = page.last() else { break };
-        after = Some(last.pattern.clone());
-        for record in &page {
+        let page = catalog.list_hosts(&all, after.as_ref(), PAGE).await?;
+        for record in &page.hosts {
             refused.note(record, config, &guard);
         }
+        let Some(next) = page.next else { break };
+        after = Some(next);
     }
     Ok(refused)
 }

@@ -1,6 +1,6 @@
 //! `sekisho host list`
 
-use sekisho_certs::{HostPattern, Sealer};
+use sekisho_certs::{HostFilter, HostPattern, Sealer};
 
 use crate::cli::host::view::{self, View};
 use crate::terminal::failure::{Ended, Result};
@@ -27,19 +27,21 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
     let catalog = sealer.catalog();
     let mut listing = Listing::new(args.json);
     let mut left = args.limit.unwrap_or(usize::MAX);
+    let all = HostFilter::default();
     let mut after = args.after.clone();
     while left > 0 {
-        let page = catalog.list_hosts(after.as_ref(), left.min(PAGE)).await?;
-        let Some(last) = page.last() else { break };
-        after = Some(last.pattern.clone());
-        left -= page.len();
-        for record in &page {
+        let listed = catalog.list_hosts(&all, after.as_ref(), left.min(PAGE));
+        let page = listed.await?;
+        left -= page.hosts.len();
+        for record in &page.hosts {
             let secrets = args.secrets;
             listing.push(
                 || View::new(record, secrets),
                 || view::line(record, secrets),
             )?;
         }
+        let Some(next) = page.next else { break };
+        after = Some(next);
     }
     listing.end()?;
     Ok(Ended::Done)

@@ -12,7 +12,9 @@ pub use self::rotate::{Resealed, SealedSecret, Walk};
 use self::check::Known;
 use super::{Batch, KeyRing, Keys};
 use crate::credential::{SealedBytes, Secret};
-use crate::store::{Catalog, CatalogId, Document, Precondition, Result, Seen, StoreError, Write};
+use crate::store::{
+    Catalog, CatalogId, CredentialFilter, Document, Precondition, Result, Seen, StoreError, Write,
+};
 
 /// The master keys for one catalog, whose check value says which of them
 /// seals. Clones share what they know.
@@ -92,7 +94,9 @@ impl Sealer {
             sealer.known().opened.get_or_insert(id);
             return Ok(sealer);
         }
-        if !sealer.catalog().list_credentials(None, 1).await?.is_empty() {
+        let all = CredentialFilter::All;
+        let page = sealer.catalog().list_credentials(&all, None, 1).await?;
+        if !page.credentials.is_empty() {
             return Err(StoreError::Refused(
                 "the store holds credentials but no check value of a master key; restore it from a backup".into(),
             ));

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicI64;
 use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{Clock, Lineage, Obtained};
 use sekisho_issuance::admission::FirstAccess;
+use sekisho_testkit::contract::fixture::all_credentials;
 use sekisho_testkit::services::PebbleOptions;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -162,14 +163,7 @@ async fn a_host_that_is_removed_meanwhile_stays_so() {
     assert!(matches!(obtained, Obtained::Failed { .. }), "{obtained:?}");
     assert!(fixture.record("a.example").await.is_none());
     assert!(fixture.lineage("a.example").await.is_none());
-    assert!(
-        fixture
-            .catalog
-            .list_credentials(None, 1)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(all_credentials(&*fixture.catalog).await.is_empty());
 }
 
 #[tokio::test]

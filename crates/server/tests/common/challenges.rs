@@ -7,12 +7,13 @@ use std::time::Duration;
 use sekisho_certs::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
 use sekisho_certs::seal::{KeyRing, MasterKey};
 use sekisho_certs::store::{
-    BoxFuture, CatalogId, ChangePage, Document, DocumentId, DocumentKind, LogPosition,
-    Precondition, Result,
+    BoxFuture, CatalogId, ChangePage, CredentialPage, Document, DocumentId, DocumentKind, HostPage,
+    LogPosition, Precondition, Result,
 };
 use sekisho_certs::{
-    Answer, Batch, Catalog, ChallengeKind, Challenges, ChangeLog, Clock, CredentialId, HostName,
-    HostPattern, HostRecord, KeyAuthorization, SealedBytes, Sealer, StoreError, StoredCredential,
+    Answer, Batch, Catalog, ChallengeKind, Challenges, ChangeLog, Clock, CredentialFilter,
+    CredentialId, HostFilter, HostName, HostPattern, HostRecord, KeyAuthorization, SealedBytes,
+    Sealer, StoreError, StoredCredential, Tenant,
 };
 use sekisho_testkit::Memory;
 use tokio::sync::Semaphore;
@@ -123,13 +124,14 @@ impl Catalog for Counted {
     passed_on! {
         id() -> CatalogId;
         write(batch: Batch) -> u64;
-        list_credentials(after: Option<CredentialId>, limit: usize) -> Vec<StoredCredential<SealedBytes>>;
+        list_credentials(filter: &'a CredentialFilter, after: Option<(i64, CredentialId)>, limit: usize) -> CredentialPage;
     }
 
     unexpected! {
         find(&'a HostName) -> Answer<SealedBytes>;
         hosts(&'a [HostPattern]) -> Vec<HostRecord>;
-        list_hosts(Option<&'a HostPattern>, usize) -> Vec<HostRecord>;
+        list_hosts(&'a HostFilter, Option<&'a HostPattern>, usize) -> HostPage;
+        tenants(Option<&'a Tenant>, usize) -> Vec<Tenant>;
         hosts_of(CredentialId, Option<&'a HostPattern>, usize) -> Vec<HostPattern>;
         credentials(&'a [CredentialId]) -> Vec<StoredCredential<SealedBytes>>;
         list_documents(&'a DocumentKind, Option<&'a str>, usize) -> Vec<Document<SealedBytes>>;

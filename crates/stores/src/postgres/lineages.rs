@@ -120,6 +120,9 @@ pub(super) const LIST_LINEAGES: &str = select!("l.name > $2 ORDER BY l.name LIMI
 pub(super) const LIST_FAILING: &str =
     select!("l.attempts > 0 AND l.name > $2 ORDER BY l.name LIMIT $3");
 
+pub(super) const LIST_WITHOUT: &str =
+    select!("l.credential IS NULL AND l.name > $2 ORDER BY l.name LIMIT $3");
+
 /// In one order: two that lock several never wait for each other.
 pub(super) const LOCK: &str =
     "SELECT FROM sekisho.lineages WHERE name = ANY ($1) ORDER BY name FOR UPDATE";

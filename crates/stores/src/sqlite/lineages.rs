@@ -195,6 +195,9 @@ pub(super) const LINEAGES: &str = select!("l.name > ?2 ORDER BY l.name LIMIT ?3"
 pub(super) const FAILING_LINEAGES: &str =
     select!("l.attempts > 0 AND l.name > ?2 ORDER BY l.name LIMIT ?3");
 
+pub(super) const LINEAGES_WITHOUT: &str =
+    select!("l.credential IS NULL AND l.name > ?2 ORDER BY l.name LIMIT ?3");
+
 pub(super) const COUNT: &str = "SELECT count(*) FROM lineages";
 
 /// Counts in the index, up to a bound.

@@ -15,7 +15,8 @@ use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::{HostRecord, Tenant};
 use sekisho_certs::seal::{Batch, OpenKey};
 use sekisho_certs::store::{
-    Answer, BoxFuture, Catalog, Document, DocumentId, Found, Precondition, Result, Store, Write,
+    Answer, BoxFuture, Catalog, CredentialFilter, Document, DocumentId, Found, HostFilter,
+    Precondition, Result, Store, Write,
 };
 
 /// A catalog under test.
@@ -209,6 +210,25 @@ impl fmt::Debug for Names {
         self.store.fmt(f)
     }
 }
+
+/// All hosts of a catalog that has few.
+pub async fn all_hosts(catalog: &dyn Catalog) -> Vec<HostRecord> {
+    let all = HostFilter::default();
+    let page = catalog.list_hosts(&all, None, MANY).await.unwrap();
+    assert_eq!(page.next, None, "there are few");
+    page.hosts
+}
+
+/// All credentials of a catalog that has few.
+pub async fn all_credentials(catalog: &dyn Catalog) -> Vec<StoredCredential<SealedBytes>> {
+    let listed = catalog.list_credentials(&CredentialFilter::All, None, MANY);
+    let page = listed.await.unwrap();
+    assert_eq!(page.next, None, "there are few");
+    page.credentials
+}
+
+/// More than there are in a catalog that has few.
+const MANY: usize = 2000;
 
 /// A parsed pattern.
 #[must_use]

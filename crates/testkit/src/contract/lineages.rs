@@ -161,6 +161,8 @@ pub async fn lineages_are_listed_by_name(fixture: Fixture) {
     let of = |(number, name): (usize, &&str)| {
         let mut lineage = lineage(name);
         lineage.attempts = u32::from(number % 2 == 1);
+        let id = CredentialId::from_u64(number as u64);
+        lineage.credential = (number < 3).then_some(id);
         put(lineage)
     };
     let writes = names.iter().enumerate().map(of).rev();
@@ -168,6 +170,7 @@ pub async fn lineages_are_listed_by_name(fixture: Fixture) {
     for (which, expected) in [
         (Listed::All, &names[..]),
         (Listed::Failing, &["a-b.example", "a0.example"]),
+        (Listed::Without, &["a0.example", "b.example"]),
     ] {
         let mut listed: Vec<LineageName> = Vec::new();
         while let page = fixture

@@ -10,7 +10,7 @@ use sekisho_certs::host::HostPattern;
 use sekisho_certs::lineage::{Fence, Lineage};
 use sekisho_certs::record::Tenant;
 use sekisho_certs::seal::Batch;
-use sekisho_certs::store::{Precondition, Write};
+use sekisho_certs::store::{CredentialFilter, HostFilter, Precondition, Write};
 
 pub async fn lists_are_in_byte_order_and_paged(fixture: Fixture) {
     // '*' and '-' stand before letters, '.' before digits, '_' behind them.
@@ -26,34 +26,46 @@ pub async fn lists_are_in_byte_order_and_paged(fixture: Fixture) {
     for name in names.iter().rev() {
         ids.insert(fixture.put(name).await);
     }
-    let mut listed = Vec::new();
-    while let page = fixture.catalog.list_hosts(listed.last(), 4).await.unwrap()
-        && !page.is_empty()
-    {
-        assert!(page.len() <= 4);
-        listed.extend(page.into_iter().map(|record| record.pattern));
-    }
-    assert_eq!(listed, names.map(pattern));
-    let mut listed = Vec::new();
-    while let page = fixture
-        .catalog
-        .list_credentials(listed.last().copied(), 4)
-        .await
-        .unwrap()
-        && !page.is_empty()
-    {
-        assert!(page.len() <= 4);
-        listed.extend(page.into_iter().map(|credential| credential.id));
-    }
+    let all = HostFilter::default();
+    assert_eq!(hosts(&fixture, &all, 4).await, names.map(pattern));
+    let listed = credentials(&fixture, &CredentialFilter::All, 4).await;
     assert_eq!(listed, ids.into_iter().collect::<Vec<_>>());
-    assert!(
-        fixture
-            .catalog
-            .list_hosts(None, 0)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    let none = fixture.catalog.list_hosts(&all, None, 0).await.unwrap();
+    assert!(none.hosts.is_empty() && none.next.is_none());
+}
+
+/// Lists the hosts that a filter admits, page by page.
+async fn hosts(fixture: &Fixture, filter: &HostFilter, limit: usize) -> Vec<HostPattern> {
+    let (mut listed, mut after) = (Vec::new(), None);
+    loop {
+        let page = fixture.catalog.list_hosts(filter, after.as_ref(), limit);
+        let page = page.await.unwrap();
+        assert!(page.hosts.len() <= limit);
+        listed.extend(page.hosts.into_iter().map(|record| record.pattern));
+        after = page.next;
+        if after.is_none() {
+            return listed;
+        }
+    }
+}
+
+/// Lists the credentials that a filter admits, page by page.
+async fn credentials(
+    fixture: &Fixture,
+    filter: &CredentialFilter,
+    limit: usize,
+) -> Vec<CredentialId> {
+    let (mut listed, mut after) = (Vec::new(), None);
+    loop {
+        let page = fixture.catalog.list_credentials(filter, after, limit);
+        let page = page.await.unwrap();
+        assert!(page.credentials.len() <= limit);
+        listed.extend(page.credentials.into_iter().map(|one| one.id));
+        after = page.next;
+        if after.is_none() {
+            return listed;
+        }
+    }
 }
 
 /// Half of the names come and go while the list is paged; the other half
@@ -85,12 +97,7 @@ pub async fn what_stood_throughout_is_listed_once(fixture: Fixture) {
         })
     };
     for _ in 0..10 {
-        let mut listed: Vec<HostPattern> = Vec::new();
-        while let page = fixture.catalog.list_hosts(listed.last(), 7).await.unwrap()
-            && !page.is_empty()
-        {
-            listed.extend(page.into_iter().map(|record| record.pattern));
-        }
+        let listed = hosts(&fixture, &HostFilter::default(), 7).await;
         assert!(listed.is_sorted_by(|one, next| one < next));
         for number in (0..60).step_by(2) {
             assert!(listed.contains(&pattern(&name(number))));

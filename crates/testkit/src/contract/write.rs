@@ -1,6 +1,6 @@
 //! The sentences on writes.
 
-use super::fixture::{Fixture, certificate, client_ca, pattern, put_host, record};
+use super::fixture::{Fixture, all_hosts, certificate, client_ca, pattern, put_host, record};
 use sekisho_certs::credential::{KeyType, SealedBytes};
 use sekisho_certs::record::{Site, Tenant, TlsPolicy, TlsVersion};
 use sekisho_certs::seal::Batch;
@@ -231,7 +231,7 @@ pub async fn a_client_ca_is_replaced_and_dropped(fixture: Fixture) {
             .write(Batch::unchecked(writes))
             .await
             .unwrap();
-        let listed = fixture.catalog.list_hosts(None, 9).await.unwrap();
+        let listed = all_hosts(&*fixture.catalog).await;
         for found in [
             fixture.find("a.example").await.unwrap().record,
             listed[0].clone(),

@@ -23,8 +23,8 @@ pub(super) struct State {
     mark: u64,
     pub(super) token: u64,
     changes: BTreeMap<u64, (Change, u64)>,
-    hosts: BTreeMap<HostPattern, HostRecord>,
-    credentials: BTreeMap<CredentialId, StoredCredential<SealedBytes>>,
+    pub(super) hosts: BTreeMap<HostPattern, HostRecord>,
+    pub(super) credentials: BTreeMap<CredentialId, StoredCredential<SealedBytes>>,
     documents: BTreeMap<DocumentId, Document<SealedBytes>>,
     pub(super) lineages: BTreeMap<LineageName, Lineage<SealedBytes>>,
 }
@@ -117,12 +117,6 @@ impl State {
         known.cloned().collect()
     }
 
-    pub(super) fn list_hosts(&self, after: Option<&HostPattern>, limit: usize) -> Vec<HostRecord> {
-        let behind = (after.map_or(Unbounded, Excluded), Unbounded);
-        let records = self.hosts.range::<HostPattern, _>(behind);
-        records.take(limit).map(|(_, one)| one.clone()).collect()
-    }
-
     pub(super) fn hosts_of(
         &self,
         id: CredentialId,
@@ -141,16 +135,6 @@ impl State {
     pub(super) fn credentials(&self, ids: &[CredentialId]) -> Vec<StoredCredential<SealedBytes>> {
         let known = ids.iter().filter_map(|id| self.credentials.get(id));
         known.cloned().collect()
-    }
-
-    pub(super) fn list_credentials(
-        &self,
-        after: Option<CredentialId>,
-        limit: usize,
-    ) -> Vec<StoredCredential<SealedBytes>> {
-        let behind = (after.map_or(Unbounded, Excluded), Unbounded);
-        let listed = self.credentials.range(behind).take(limit);
-        listed.map(|(_, one)| one.clone()).collect()
     }
 
     pub(super) fn document(&self, id: &DocumentId, now: i64) -> Option<&Document<SealedBytes>> {

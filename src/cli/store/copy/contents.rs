@@ -9,7 +9,8 @@ use indicatif::HumanCount;
 use sekisho_certs::lineage::{Lineage, LineageName, Listed};
 use sekisho_certs::store::{Document, DocumentId, DocumentKind};
 use sekisho_certs::{
-    CredentialId, HostPattern, HostRecord, KeyType, OpenKey, Sealer, Secret, StoredCredential,
+    CredentialFilter, CredentialId, HostFilter, HostPattern, HostRecord, KeyType, OpenKey, Sealer,
+    Secret, StoredCredential,
 };
 
 use super::marker;
@@ -53,7 +54,7 @@ pub(super) struct Contents<'a> {
 }
 
 enum Stage {
-    Credentials(Option<CredentialId>),
+    Credentials(Option<(i64, CredentialId)>),
     Hosts(Option<HostPattern>),
     Lineages(Option<LineageName>),
     Kinds(String),
@@ -107,18 +108,19 @@ impl<'a> Contents<'a> {
         let catalog = self.sealer.catalog();
         match &mut self.stage {
             Stage::Credentials(after) => {
-                let page = catalog.list_credentials(*after, PAGE).await?;
-                let page = self.sealer.open_credentials(page).await?;
-                self.page = page.iter().map(credential).collect();
-                let last = page.last().map(|last| Stage::Credentials(Some(last.id)));
-                self.stage = last.unwrap_or(Stage::Hosts(None));
+                let listed = catalog.list_credentials(&CredentialFilter::All, *after, PAGE);
+                let page = listed.await?;
+                let next = page.next.map(|next| Stage::Credentials(Some(next)));
+                let opened = self.sealer.open_credentials(page.credentials).await?;
+                self.page = opened.iter().map(credential).collect();
+                self.stage = next.unwrap_or(Stage::Hosts(None));
             }
             Stage::Hosts(after) => {
-                let page = catalog.list_hosts(after.as_ref(), PAGE).await?;
-                self.page = page.iter().map(host).collect();
-                let last = page.last();
-                let last = last.map(|last| Stage::Hosts(Some(last.pattern.clone())));
-                self.stage = last.unwrap_or(Stage::Lineages(None));
+                let all = HostFilter::default();
+                let page = catalog.list_hosts(&all, after.as_ref(), PAGE).await?;
+                self.page = page.hosts.iter().map(host).collect();
+                let next = page.next.map(|next| Stage::Hosts(Some(next)));
+                self.stage = next.unwrap_or(Stage::Lineages(None));
             }
             Stage::Lineages(after) => {
                 let page = catalog.list_lineages(Listed::All, after.as_ref(), PAGE);

@@ -7,7 +7,8 @@ use sekisho_certs::lineage::{Fence, LineageName, Listed};
 use sekisho_certs::seal::CHECK;
 use sekisho_certs::store::{DocumentId, Precondition, Subject, What, Write};
 use sekisho_certs::{
-    Catalog, CredentialId, HostPattern, HostRecord, Sealer, Secret, StoreError, StoredCredential,
+    Catalog, CredentialFilter, CredentialId, HostFilter, HostPattern, HostRecord, Sealer, Secret,
+    StoreError, StoredCredential,
 };
 
 use super::contents::Item;
@@ -243,10 +244,10 @@ async fn is_empty(catalog: &dyn Catalog) -> Result<bool> {
         kind = next.as_str().to_owned();
     }
     let lineages = catalog.list_lineages(Listed::All, None, 1).await?;
-    let hosts = catalog.list_hosts(None, 1).await?;
-    Ok(lineages.is_empty()
-        && hosts.is_empty()
-        && catalog.list_credentials(None, 1).await?.is_empty())
+    let hosts = catalog.list_hosts(&HostFilter::default(), None, 1).await?;
+    let listed = catalog.list_credentials(&CredentialFilter::All, None, 1);
+    let credentials = listed.await?.credentials;
+    Ok(lineages.is_empty() && hosts.hosts.is_empty() && credentials.is_empty())
 }
 
 /// Returns whether the marker's change is the last one. Deleted credentials of

@@ -6,7 +6,8 @@ use crate::credential::{CredentialId, SealedBytes, StoredCredential};
 use crate::lineage::{Lineage, LineageName, Listed};
 use crate::seal::{Batch, Bound};
 use crate::store::{
-    CatalogId, Document, DocumentKind, Precondition, Reseal, Result, SecretOf, StoreError,
+    CatalogId, CredentialFilter, Document, DocumentKind, Precondition, Reseal, Result, SecretOf,
+    StoreError,
 };
 
 impl Sealer {
@@ -47,12 +48,17 @@ impl Sealer {
         loop {
             match &mut walk.0 {
                 Stage::Credentials(after) => {
-                    let page = self.catalog().list_credentials(*after, limit).await?;
-                    if let Some(last) = page.last() {
-                        *after = Some(last.id);
-                        return Ok(page.into_iter().map(SealedSecret::Credential).collect());
+                    let all = CredentialFilter::All;
+                    let listed = self.catalog().list_credentials(&all, *after, limit);
+                    let page = listed.await?;
+                    walk.0 = match page.next {
+                        Some(next) => Stage::Credentials(Some(next)),
+                        None => Stage::Lineages(None),
+                    };
+                    if !page.credentials.is_empty() {
+                        let secrets = page.credentials.into_iter();
+                        return Ok(secrets.map(SealedSecret::Credential).collect());
                     }
-                    walk.0 = Stage::Lineages(None);
                 }
                 Stage::Lineages(after) => {
                     let catalog = self.catalog();
@@ -154,7 +160,7 @@ pub struct Walk(Stage);
 
 #[derive(Debug)]
 enum Stage {
-    Credentials(Option<CredentialId>),
+    Credentials(Option<(i64, CredentialId)>),
     Lineages(Option<LineageName>),
     Kinds(String),
     Documents(DocumentKind, Option<String>),

@@ -10,9 +10,11 @@ use super::*;
 use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
+use sekisho_certs::record::Tenant;
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
-    BoxFuture, CatalogId, ChangeLog, ChangePage, Document, DocumentId, LogId, Result,
+    BoxFuture, CatalogId, ChangeLog, ChangePage, CredentialFilter, CredentialPage, Document,
+    DocumentId, HostFilter, HostPage, LogId, Result,
 };
 
 #[derive(Debug)]
@@ -128,9 +130,18 @@ impl Catalog for Switch {
 
     fn list_hosts<'a>(
         &'a self,
+        _: &'a HostFilter,
         _: Option<&'a HostPattern>,
         _: usize,
-    ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
+    ) -> BoxFuture<'a, Result<HostPage>> {
+        unreachable!("nobody asks")
+    }
+
+    fn tenants<'a>(
+        &'a self,
+        _: Option<&'a Tenant>,
+        _: usize,
+    ) -> BoxFuture<'a, Result<Vec<Tenant>>> {
         unreachable!("nobody asks")
     }
 
@@ -150,12 +161,16 @@ impl Catalog for Switch {
         unreachable!("nobody asks")
     }
 
-    fn list_credentials(
-        &self,
-        after: Option<CredentialId>,
+    fn list_credentials<'a>(
+        &'a self,
+        filter: &'a CredentialFilter,
+        after: Option<(i64, CredentialId)>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>> {
-        Box::pin(async move { self.call(self.inner().list_credentials(after, limit)).await })
+    ) -> BoxFuture<'a, Result<CredentialPage>> {
+        Box::pin(async move {
+            let inner = self.inner();
+            self.call(inner.list_credentials(filter, after, limit)).await
+        })
     }
 
     fn document<'a>(

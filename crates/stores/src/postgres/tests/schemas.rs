@@ -3,7 +3,7 @@ use super::*;
 use sekisho_certs::lineage::Fence;
 use sekisho_certs::record::{Site, Tenant};
 use sekisho_certs::store::{LogPosition, Write};
-use sekisho_testkit::contract::fixture::{client_ca, pattern, put_host, record};
+use sekisho_testkit::contract::fixture::{all_hosts, client_ca, pattern, put_host, record};
 
 #[tokio::test]
 async fn a_server_makes_no_store() {
@@ -121,7 +121,7 @@ async fn a_site_of_no_format_fails_no_list() {
     ] {
         let set = format!("UPDATE sekisho.hosts SET {set} WHERE pattern = 'a.example'");
         server.sql(name_of(&url), &set);
-        let hosts = store.list_hosts(None, 9).await.unwrap();
+        let hosts = all_hosts(&store).await;
         let formats = hosts.iter().map(|host| Some(host.site.as_ref()?.format));
         assert_eq!(formats.collect::<Vec<_>>(), [Some(format), None], "{set}");
     }
@@ -138,7 +138,7 @@ async fn a_record_that_can_not_be_read_fails_no_list() {
     for set in ["tls = '1.4'", "tls = '1.3', tenant = chr(7)"] {
         let set = format!("UPDATE sekisho.hosts SET {set} WHERE pattern = 'a.example'");
         server.sql(name_of(&url), &set);
-        let hosts = store.list_hosts(None, 9).await.unwrap();
+        let hosts = all_hosts(&store).await;
         let unreadable: Vec<_> = hosts.iter().map(|host| host.unreadable.is_some()).collect();
         assert_eq!(unreadable, [true, false], "{set}");
         let put = put_host(hosts[0].clone());

@@ -1,7 +1,10 @@
 //! A catalog whose answers can be held back and made to fail.
 
 use sekisho_certs::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
-use sekisho_certs::store::{DocumentId, DocumentKind};
+use sekisho_certs::record::Tenant;
+use sekisho_certs::store::{
+    CredentialFilter, CredentialPage, DocumentId, DocumentKind, HostFilter, HostPage,
+};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Semaphore;
@@ -86,10 +89,11 @@ macro_rules! catalog_passed_on {
                 id() -> CatalogId;
                 write(batch: Batch) -> u64;
                 hosts(patterns: &'a [HostPattern]) -> Vec<HostRecord>;
-                list_hosts(after: Option<&'a HostPattern>, limit: usize) -> Vec<HostRecord>;
+                list_hosts(filter: &'a HostFilter, after: Option<&'a HostPattern>, limit: usize) -> HostPage;
+                tenants(after: Option<&'a Tenant>, limit: usize) -> Vec<Tenant>;
                 hosts_of(id: CredentialId, after: Option<&'a HostPattern>, limit: usize) -> Vec<HostPattern>;
                 credentials(ids: &'a [CredentialId]) -> Vec<StoredCredential<SealedBytes>>;
-                list_credentials(after: Option<CredentialId>, limit: usize) -> Vec<StoredCredential<SealedBytes>>;
+                list_credentials(filter: &'a CredentialFilter, after: Option<(i64, CredentialId)>, limit: usize) -> CredentialPage;
                 document(id: &'a DocumentId) -> Option<Document<SealedBytes>>;
                 list_documents(kind: &'a DocumentKind, after: Option<&'a str>, limit: usize) -> Vec<Document<SealedBytes>>;
                 next_document_kind(after: &'a str) -> Option<DocumentKind>;

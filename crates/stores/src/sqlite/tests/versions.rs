@@ -4,7 +4,9 @@ use super::*;
 use sekisho_certs::lineage::Fence;
 use sekisho_certs::record::Tenant;
 use sekisho_certs::store::LogPosition;
-use sekisho_testkit::contract::fixture::{client_ca, put_host, record};
+use sekisho_testkit::contract::fixture::{
+    all_credentials, all_hosts, client_ca, put_host, record,
+};
 
 /// Makes the file that version 1 had made.
 fn version_1() -> Folder {
@@ -109,7 +111,7 @@ async fn version_2_writes_what_is_migrated() {
         SELECT 5, version, key_type, leaf, issuer, key_id, nonce, key, not_before, not_after, NULL
         FROM credentials";
     assert_eq!(raw.execute(put, ()).unwrap(), 1);
-    assert_eq!(store.list_credentials(None, 9).await.unwrap().len(), 2);
+    assert_eq!(all_credentials(&store).await.len(), 2);
 }
 
 /// Programs of version 3 that know no client CA take the words 1.2 and 1.3, and refuse
@@ -152,8 +154,8 @@ async fn a_record_that_can_not_be_read_fails_no_list() {
         let set = format!("UPDATE hosts SET {set} WHERE pattern = 'a.example'");
         folder.raw().execute(&set, ()).unwrap();
         let both = [pattern("a.example"), pattern("b.example")];
-        for hosts in [store.list_hosts(None, 9).await, store.hosts(&both).await] {
-            let mut hosts = hosts.unwrap();
+        let asked = store.hosts(&both).await.unwrap();
+        for mut hosts in [all_hosts(&store).await, asked] {
             hosts.sort_by(|one, other| one.pattern.cmp(&other.pattern));
             let unreadable: Vec<_> = hosts.iter().map(|host| host.unreadable.is_some()).collect();
             assert_eq!(unreadable, [true, false], "{set}");

@@ -1,0 +1,300 @@
+//! Filters and pages of lists.
+
+use std::sync::Arc;
+
+use crate::credential::{CredentialId, SealedBytes, StoredCredential};
+use crate::host::{HostName, HostPattern};
+use crate::record::{HostRecord, Tenant};
+
+/// Hosts that a list shows: those that meet each condition. The default has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostFilter {
+    /// Hosts of this tenant; those of the empty name are the operator's.
+    pub tenant: Option<Tenant>,
+    /// The host of this name, all below it, and the wildcards of these.
+    pub under: Option<HostName>,
+    /// Hosts that refer to no credential of any type.
+    pub without_certificate: bool,
+    /// Hosts that this source brought.
+    pub origin: Option<Arc<str>>,
+    /// Hosts that are suspended.
+    pub suspended: bool,
+}
+
+impl HostFilter {
+    /// Tells whether all hosts are shown.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Tells whether this host is shown.
+    #[must_use]
+    pub fn admits(&self, record: &HostRecord) -> bool {
+        let tenant = self.tenant.as_ref();
+        let under = self.under.as_ref();
+        let source = record.origin.as_ref().map(|origin| &origin.source);
+        tenant.is_none_or(|tenant| record.tenant == *tenant)
+            && under.is_none_or(|name| name.holds(record.pattern.as_str()))
+            && (!self.without_certificate || record.references.is_empty())
+            && (self.origin.is_none() || self.origin.as_ref() == source)
+            && (!self.suspended || record.suspended.is_some())
+    }
+
+    /// Returns the condition whose index a catalog reads: the first one that is there, in
+    /// the order of [`Leading`].
+    #[must_use]
+    pub fn leading(&self) -> Leading<'_> {
+        let under = self.under.as_ref().map(Leading::Under);
+        let tenant = self.tenant.as_ref().map(Leading::Tenant);
+        let origin = self.origin.as_deref().map(Leading::Origin);
+        match (self.suspended, self.without_certificate) {
+            (true, _) => Leading::Suspended,
+            (false, true) => Leading::WithoutCertificate,
+            (false, false) => under.or(tenant).or(origin).unwrap_or(Leading::All),
+        }
+    }
+}
+
+/// Condition whose index a list of hosts reads, the one that usually admits fewest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leading<'a> {
+    /// Hosts that are suspended.
+    Suspended,
+    /// Hosts that refer to no credential.
+    WithoutCertificate,
+    /// Hosts of this name and below it.
+    Under(&'a HostName),
+    /// Hosts of this tenant.
+    Tenant(&'a Tenant),
+    /// Hosts that this source brought.
+    Origin(&'a str),
+    /// All hosts.
+    All,
+}
+
+/// Page of a list of hosts.
+#[derive(Clone, Debug, Default)]
+pub struct HostPage {
+    /// Hosts that the filter admits: fewer than the limit, or none, though more may follow.
+    pub hosts: Vec<HostRecord>,
+    /// Pattern after which the next page begins; none at the end of the list.
+    pub next: Option<HostPattern>,
+}
+
+impl HostPage {
+    /// Makes the page of what a catalog has read in order, at most `limit` records.
+    #[must_use]
+    pub fn of(mut read: Vec<HostRecord>, filter: &HostFilter, limit: usize) -> Self {
+        let last = read.last().filter(|_| read.len() >= limit);
+        let next = last.map(|last| last.pattern.clone());
+        read.retain(|record| filter.admits(record));
+        Self { hosts: read, next }
+    }
+}
+
+/// Credentials that a list shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CredentialFilter {
+    /// All, by their ids.
+    All,
+    /// Credentials whose validity ends within this time, by their end and id.
+    Ends {
+        /// First second, since the Unix epoch.
+        from: i64,
+        /// Second after the last.
+        until: i64,
+    },
+    /// Credentials that this source brought, by their ids.
+    Origin(Arc<str>),
+}
+
+impl CredentialFilter {
+    /// Tells whether this credential is shown.
+    #[must_use]
+    pub fn admits<K>(&self, credential: &StoredCredential<K>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Ends { from, until } => (*from..*until).contains(&credential.not_after),
+            Self::Origin(source) => {
+                let origin = credential.origin.as_ref();
+                origin.is_some_and(|origin| origin.source == *source)
+            }
+        }
+    }
+
+    /// Returns the place of a credential in this list.
+    #[must_use]
+    pub fn place<K>(&self, credential: &StoredCredential<K>) -> (i64, CredentialId) {
+        let first = match self {
+            Self::Ends { .. } => credential.not_after,
+            Self::All | Self::Origin(_) => 0,
+        };
+        (first, credential.id)
+    }
+}
+
+/// Page of a list of credentials.
+#[derive(Clone, Debug, Default)]
+pub struct CredentialPage {
+    /// Credentials that the filter admits: fewer than the limit, or none, though more may
+    /// follow.
+    pub credentials: Vec<StoredCredential<SealedBytes>>,
+    /// Place after which the next page begins; none at the end of the list.
+    pub next: Option<(i64, CredentialId)>,
+}
+
+impl CredentialPage {
+    /// Makes the page of what a catalog has read in order, at most `limit` credentials.
+    #[must_use]
+    pub fn of(
+        mut read: Vec<StoredCredential<SealedBytes>>,
+        filter: &CredentialFilter,
+        limit: usize,
+    ) -> Self {
+        let last = read.last().filter(|_| read.len() >= limit);
+        let next = last.map(|last| filter.place(last));
+        read.retain(|credential| filter.admits(credential));
+        Self {
+            credentials: read,
+            next,
+        }
+    }
+}
+
+/// Returns a pattern with its labels backwards and a dot after each, by which the names
+/// below a domain stand together: `example.shop.` of `shop.example`, and `example.shop.*.`
+/// of its wildcard.
+#[must_use]
+pub fn reversed(pattern: &HostPattern) -> String {
+    let mut text = String::with_capacity(pattern.as_str().len() + 1);
+    for label in pattern.as_str().rsplit('.') {
+        text.push_str(label);
+        text.push('.');
+    }
+    text
+}
+
+/// Returns where the names of a domain begin among the [`reversed`] ones, and the first
+/// text after them: '/' is the byte after '.'.
+#[must_use]
+pub fn reversed_below(name: &HostName) -> (String, String) {
+    let first = reversed(&name.into());
+    let mut after = first.clone();
+    after.pop();
+    after.push('/');
+    (first, after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::origin::Origin;
+    use crate::record::Site;
+
+    fn record(pattern: &str) -> HostRecord {
+        HostRecord::new(HostPattern::parse(pattern).unwrap())
+    }
+
+    #[test]
+    fn each_condition_leads_in_its_turn() {
+        let (tenant, under) = (
+            Tenant::parse("anna").unwrap(),
+            HostName::parse("b.example").unwrap(),
+        );
+        let mut filter = HostFilter {
+            tenant: Some(tenant.clone()),
+            under: Some(under.clone()),
+            without_certificate: true,
+            origin: Some("/srv".into()),
+            suspended: true,
+        };
+        assert_eq!(filter.leading(), Leading::Suspended);
+        filter.suspended = false;
+        assert_eq!(filter.leading(), Leading::WithoutCertificate);
+        filter.without_certificate = false;
+        assert_eq!(filter.leading(), Leading::Under(&under));
+        filter.under = None;
+        assert_eq!(filter.leading(), Leading::Tenant(&tenant));
+        filter.tenant = None;
+        assert_eq!(filter.leading(), Leading::Origin("/srv"));
+        assert!(!filter.is_all());
+        filter.origin = None;
+        assert_eq!(filter.leading(), Leading::All);
+        assert!(filter.is_all());
+    }
+
+    #[test]
+    fn a_host_meets_each_condition() {
+        let mut host = record("*.b.example");
+        host.tenant = Tenant::parse("anna").unwrap();
+        host.origin = Some(Origin::new("/srv"));
+        host.suspended = Some(Site {
+            format: 1,
+            json: "{}".into(),
+        });
+        let filter = HostFilter {
+            tenant: Some(host.tenant.clone()),
+            under: Some(HostName::parse("b.example").unwrap()),
+            without_certificate: true,
+            origin: Some("/srv".into()),
+            suspended: true,
+        };
+        assert!(filter.admits(&host));
+        let spoil: [fn(&mut HostRecord); 5] = [
+            |host| host.tenant = Tenant::default(),
+            |host| host.pattern = HostPattern::parse("*.ab.example").unwrap(),
+            |host| {
+                let id = CredentialId::from_u64(1);
+                host.references.set(crate::KeyType::Rsa, Some(id));
+            },
+            |host| host.origin = Some(Origin::new("/other")),
+            |host| host.suspended = None,
+        ];
+        for spoil in spoil {
+            let mut host = host.clone();
+            spoil(&mut host);
+            assert!(!filter.admits(&host), "{host:?}");
+            assert!(HostFilter::default().admits(&host));
+        }
+    }
+
+    #[test]
+    fn a_full_page_has_a_next_one() {
+        let filter = HostFilter {
+            suspended: true,
+            ..HostFilter::default()
+        };
+        let read = || ["a.example", "b.example"].map(record).to_vec();
+        for (limit, next) in [(2, Some("b.example")), (3, None)] {
+            let page = HostPage::of(read(), &filter, limit);
+            assert!(page.hosts.is_empty());
+            assert_eq!(page.next.as_ref().map(HostPattern::as_str), next);
+        }
+        assert!(HostPage::of(Vec::new(), &filter, 0).next.is_none());
+    }
+
+    #[test]
+    fn names_below_a_domain_stand_together() {
+        let domain = HostName::parse("shop.example").unwrap();
+        let (first, after) = reversed_below(&domain);
+        assert_eq!((&*first, &*after), ("example.shop.", "example.shop/"));
+        for (pattern, is_below) in [
+            ("shop.example", true),
+            ("*.shop.example", true),
+            ("a-b.shop.example", true),
+            ("*.a_b.shop.example", true),
+            ("xshop.example", false),
+            ("shop-x.example", false),
+            ("shop0.example", false),
+            ("example", false),
+            ("shop.example.net", false),
+        ] {
+            let pattern = HostPattern::parse(pattern).unwrap();
+            let text = reversed(&pattern);
+            let stands = first <= text && text < after;
+            assert_eq!(stands, is_below, "{text}");
+            assert_eq!(domain.holds(pattern.as_str()), is_below, "{pattern}");
+        }
+    }
+}
