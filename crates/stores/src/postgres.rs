@@ -152,7 +152,7 @@ impl Default for Options {
         Self {
             mode: Mode::Existing,
             clock: None,
-            keep: 100_000,
+            keep: 1_000_000,
             connect: Duration::from_secs(5),
             read: Duration::from_secs(10),
             write: Duration::from_secs(30),

@@ -179,7 +179,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             clock: Clock::System,
-            keep: 100_000,
+            keep: 1_000_000,
             // As long as a write in PostgreSQL may take: on a busy disk, one commit
             // of another process takes seconds.
             busy: Duration::from_secs(30),

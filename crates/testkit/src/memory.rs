@@ -47,7 +47,7 @@ impl Memory {
     /// Makes an empty catalog that keeps as many changes as SQLite does.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
-        Self::keeping(clock, 100_000)
+        Self::keeping(clock, 1_000_000)
     }
 
     /// Makes an empty catalog that keeps `keep` changes.

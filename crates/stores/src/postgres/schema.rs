@@ -109,7 +109,7 @@ const VERSION: i32 = MIGRATIONS.len() as i32;
 /// Each brings the tables from the version of its place to the next.
 ///
 /// A step that rewrites a table, such as a column whose default differs from row to row
-/// ([`MARKS`]), keeps all others out of it for as long: a second for the log's 100,000
+/// ([`MARKS`]), keeps all others out of it for as long: seconds for the log's 1,000,000
 /// rows, minutes for 10 million hosts or lineages. Those get a column without a default,
 /// or with a constant one, which PostgreSQL does not write into the rows.
 const MIGRATIONS: &[&str] = &[TABLES, MARKS, lineages::TABLES, lineages::ISSUED_BY];

@@ -123,6 +123,23 @@ pub async fn nobody_sees_a_smaller_number_later(fixture: Fixture) {
     assert_eq!(fixture.number().await, end);
 }
 
+/// A server that was cut off for a bulk run reads all that it wrote, page by page.
+pub async fn a_bulk_run_is_caught_up(catalog: &dyn Catalog, batches: u64) {
+    let mut at = catalog.head().await.unwrap();
+    let end = at.number + batches * 5000;
+    for _ in 0..batches {
+        // One host: only the log grows.
+        let batch = vec![put_host(record("a.example", &[])); 5000];
+        catalog.write(Batch::unchecked(batch)).await.unwrap();
+    }
+    while at.number < end {
+        let page = catalog.changes(at.number, 1000).await.unwrap();
+        assert_eq!((page.gap, page.changes.len()), (false, 1000));
+        at = page.continued(at).unwrap();
+    }
+    assert_eq!(at, catalog.head().await.unwrap());
+}
+
 /// Repeats the test with catalogs of their own on one empty store, as servers
 /// have: two write, and one reads along.
 pub async fn writers_take_turns(reader: &dyn Catalog, writers: [Arc<dyn Catalog>; 2]) {

@@ -20,6 +20,11 @@ async fn two_writers_started_together_take_turns() {
     log::writers_take_turns(&reader, writers).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_thousand_changes_are_caught_up_in_pages() {
+    log::a_bulk_run_is_caught_up(&create(&database()), 40).await;
+}
+
 /// A transaction that has its number and is not committed yet: another writer
 /// waits for it, and readers see neither number until it is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

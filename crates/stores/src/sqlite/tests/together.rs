@@ -13,6 +13,12 @@ async fn two_writers_started_together_take_turns() {
 }
 
 #[tokio::test]
+async fn half_a_million_changes_are_caught_up_in_pages() {
+    let folder = Folder::new();
+    log::a_bulk_run_is_caught_up(&folder.create(), 100).await;
+}
+
+#[tokio::test]
 async fn another_process_s_write_is_noticed() {
     let folder = Folder::new();
     let (server, command) = (folder.create(), folder.open().unwrap());
