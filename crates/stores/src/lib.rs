@@ -19,6 +19,7 @@ mod fault;
 pub mod files;
 #[cfg(feature = "http")]
 pub mod http;
+mod indexes;
 mod lineage_row;
 mod log_row;
 mod open;

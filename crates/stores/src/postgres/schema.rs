@@ -1,10 +1,17 @@
 //! The tables, their versions, and what tells a store of ours from none.
 
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use tokio_postgres::error::SqlState;
+
 use super::Mode;
 use super::connection::Connection;
 use super::fault::{Fault, Step};
 use super::lineages;
 use super::rows;
+use crate::indexes::Index;
+use sekisho_certs::lock;
 use sekisho_certs::random;
 use sekisho_certs::store::{CatalogId, LogId};
 
@@ -39,7 +46,7 @@ pub(super) async fn header(on: &Connection) -> Step<Option<Header>> {
 
 /// Makes sure that there are tables of this version, and returns whose they are. Older
 /// tables are migrated, newer ones refused.
-pub(super) async fn settle(on: &Connection, mode: Mode) -> Step<Header> {
+pub(super) async fn settle(on: &Connection, mode: Mode, blocked: &Blocked) -> Step<Header> {
     match header(on).await? {
         Some(header) if header.version >= VERSION && header.compatible <= VERSION => Ok(header),
         Some(header) if header.version > VERSION => Err(newer(header)),
@@ -49,7 +56,9 @@ pub(super) async fn settle(on: &Connection, mode: Mode) -> Step<Header> {
                 .into(),
         )),
         _ => {
-            migrate(on, MIGRATIONS).await?;
+            blocked.check()?;
+            let migrated = migrate(on, MIGRATIONS).await;
+            migrated.map_err(|fault| blocked.note(fault))?;
             header(on).await?.ok_or_else(Fault::no_meta)
         }
     }
@@ -66,16 +75,68 @@ pub(super) async fn migrate(on: &Connection, migrations: &[&str]) -> Step<()> {
         on.run("ROLLBACK").await?;
         return Err(there.map_or_else(Fault::no_meta, newer));
     };
+    on.run(SHORT_LOCKS).await?;
+    if there.is_some() && !missing.is_empty() {
+        // In the order of writers, which lock the counter before they read tables.
+        on.query(COUNTER, &[]).await?;
+    }
     for migration in missing {
         on.run(migration).await?;
     }
     if there.is_none() {
         on.query(FIRST, &[&&random::<16>()[..], &&random::<16>()[..]])
             .await?;
+        for index in Index::ALL {
+            on.run(&create_index(index, "")).await?;
+        }
     }
     let version = migrations.len() as i64;
     on.query(SET_VERSION, &[&version]).await?;
     on.run("COMMIT").await
+}
+
+/// Returns the statement that builds an index, with this word before its name. A tenant has
+/// the database's order, and lists compare bytes.
+pub(super) fn create_index(index: Index, how: &str) -> String {
+    let place = index.place().replace("(tenant", "(tenant COLLATE \"C\"");
+    format!("CREATE INDEX {how} {} ON sekisho.{place}", index.name())
+}
+
+/// When others last had the tables in use, so that a migration gave way.
+#[derive(Debug, Default)]
+pub(super) struct Blocked(Mutex<Option<Instant>>);
+
+impl Blocked {
+    /// Refuses another attempt for [`MIGRATION_PAUSE`]: lookups of servers of the version
+    /// before wait while one waits for its lock.
+    fn check(&self) -> Step<()> {
+        match *lock(&self.0) {
+            Some(at) if at.elapsed() < MIGRATION_PAUSE => Err(Self::fault()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that a lock was not to be had, and words it.
+    fn note(&self, fault: Fault) -> Fault {
+        let is_lock = |error: &tokio_postgres::Error| {
+            error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+        };
+        match fault {
+            Fault::Sql(error) if is_lock(&error) => {
+                *lock(&self.0) = Some(Instant::now());
+                Self::fault()
+            }
+            other => other,
+        }
+    }
+
+    fn fault() -> Fault {
+        Fault::Away(
+            "the tables must get columns, and another session has kept one for more than 1 s; \
+             the next attempt comes in 5 s"
+                .into(),
+        )
+    }
 }
 
 fn newer(header: Header) -> Fault {
@@ -100,6 +161,13 @@ const FIRST: &str = "INSERT INTO sekisho.meta (one, version, catalog, log, numbe
 const SET_VERSION: &str = "UPDATE sekisho.meta SET version = $1";
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
     SET LOCAL client_min_messages = warning";
+/// A migration waits for those who use a table, such as a dump, and each lookup that comes
+/// later waits behind it.
+const SHORT_LOCKS: &str = "SET LOCAL lock_timeout = '1s'";
+const COUNTER: &str = "SELECT number FROM sekisho.meta FOR UPDATE";
+/// Between two attempts of a process to migrate: lookups wait a second of six at most for
+/// each table.
+const MIGRATION_PAUSE: Duration = Duration::from_secs(5);
 
 /// "sekisho" as a number: advisory locks are shared by all programs on the
 /// database.
@@ -112,7 +180,22 @@ const VERSION: i32 = MIGRATIONS.len() as i32;
 /// ([`MARKS`]), keeps all others out of it for as long: seconds for the log's 1,000,000
 /// rows, minutes for 10 million hosts or lineages. Those get a column without a default,
 /// or with a constant one, which PostgreSQL does not write into the rows.
-const MIGRATIONS: &[&str] = &[TABLES, MARKS, lineages::TABLES, lineages::ISSUED_BY];
+const MIGRATIONS: &[&str] = &[TABLES, MARKS, lineages::TABLES, lineages::ISSUED_BY, LISTS];
+
+/// Adds what lists filter by. `sekisho store upgrade` builds the indexes.
+const LISTS: &str = r#"
+ALTER TABLE sekisho.hosts
+    -- the labels backwards, a dot after each; programs of version 4 leave it out
+    ADD COLUMN reversed text COLLATE "C",
+    -- the source that brought it, while `origin_version` is its version
+    ADD COLUMN origin text COLLATE "C",
+    ADD COLUMN origin_version bigint,
+    -- format, a space and the document that answers while the host is suspended
+    ADD COLUMN suspended text;
+ALTER TABLE sekisho.credentials
+    ADD COLUMN origin text COLLATE "C",
+    ADD COLUMN origin_version bigint;
+"#;
 
 /// Adds the mark of changes, and who may read and write: this version and
 /// later ones. Additive steps leave `compatible` as it is: new columns have

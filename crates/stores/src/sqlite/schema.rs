@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, Error, ErrorCode, Transaction, TransactionBehavior, params};
 
 use super::{documents, lineages};
+use crate::indexes::Index;
 use sekisho_certs::random;
 use sekisho_certs::store::CatalogId;
 
 /// "seki", in the file's header: tells it from other programs' databases.
 pub(super) const APPLICATION_ID: i32 = 0x7365_6b69;
 /// Grows with each change of the tables.
-pub(super) const VERSION: i32 = 4;
+pub(super) const VERSION: i32 = 5;
 
 /// Kinds of files, by their header.
 #[derive(Debug, PartialEq, Eq)]
@@ -87,6 +88,9 @@ pub(super) fn create(connection: &mut Connection, busy_timeout: Duration) -> rus
     transaction.execute_batch(TABLES)?;
     transaction.execute_batch(lineages::TABLES)?;
     transaction.execute_batch(lineages::ISSUED_BY)?;
+    for index in Index::ALL {
+        transaction.execute_batch(&create_index(index))?;
+    }
     transaction.execute(
         "INSERT INTO meta (one, catalog, log, number, forgotten, token, compatible)
          VALUES (1, ?1, ?2, 0, 0, 0, ?3)",
@@ -123,12 +127,49 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
         return Ok(());
     };
     let done = usize::try_from(version - 1).unwrap_or(0);
-    for step in MIGRATIONS.iter().skip(done) {
-        step.iter()
-            .try_for_each(|sql| transaction.execute_batch(sql))?;
+    for migration in MIGRATIONS.iter().skip(done) {
+        match migration {
+            Migration::Sql(texts) => {
+                let mut texts = texts.iter();
+                texts.try_for_each(|sql| transaction.execute_batch(sql))?;
+            }
+            Migration::Columns(tables) => {
+                let mut tables = tables.iter();
+                tables.try_for_each(|(table, columns)| add_columns(&transaction, table, columns))?;
+            }
+        }
     }
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()
+}
+
+/// Returns the statement that builds an index.
+pub(super) fn create_index(index: Index) -> String {
+    format!("CREATE INDEX {} ON {}", index.name(), index.place())
+}
+
+/// Adds columns without defaults to a table, as `ALTER TABLE` does. That statement then
+/// reads all rows of a STRICT table to check them, seconds to minutes of a writer's lock for
+/// 2,000,000 hosts. Rows that lack the columns have NULL there: nothing is to be checked.
+/// The steps are those of <https://sqlite.org/lang_altertable.html>, "Making Other Kinds Of
+/// Table Schema Changes".
+fn add_columns(transaction: &Transaction<'_>, table: &str, columns: &str) -> rusqlite::Result<()> {
+    let text = "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+    let made: String = transaction.query_row(text, [table], |row| row.get(0))?;
+    let (definition, options) = made.rsplit_once(')').ok_or(Error::InvalidQuery)?;
+    // A comment may end the last line of the definition.
+    let made = format!("{definition}\n, {columns}){options}");
+    let version = "schema_version";
+    let number: i64 = transaction.pragma_query_value(None, version, |row| row.get(0))?;
+    transaction.execute_batch("PRAGMA writable_schema = ON")?;
+    let text = "UPDATE sqlite_schema SET sql = ?2 WHERE type = 'table' AND name = ?1";
+    transaction.execute(text, [table, &made])?;
+    // Other connections then read the schema again.
+    transaction.pragma_update(None, version, number + 1)?;
+    transaction.execute_batch("PRAGMA writable_schema = RESET")?;
+    // Reads the schema: a text that is none must not be committed.
+    let read = format!("SELECT * FROM {table} LIMIT 0");
+    transaction.prepare(&read).map(drop)
 }
 
 /// How soon a refused switch to WAL is tried again: about what one takes.
@@ -138,12 +179,26 @@ const SWITCH_PAUSE: Duration = Duration::from_millis(1);
 /// steps keep it: new columns have defaults, and statements name their columns.
 const COMPATIBLE: i32 = 2;
 
-/// Each brings the tables from the version of its place, counted from 1, to
-/// the next.
-const MIGRATIONS: [&[&str]; VERSION as usize - 1] = [
-    &[MARKS],
-    &[NO_RENEWALS, lineages::TABLES],
-    &[lineages::ISSUED_BY],
+/// Brings the tables from one version to the next.
+enum Migration {
+    Sql(&'static [&'static str]),
+    /// Columns to add to tables of any size.
+    Columns(&'static [(&'static str, &'static str)]),
+}
+
+/// The migration from the version of its place, counted from 1. None builds an index:
+/// `sekisho store upgrade` does.
+const MIGRATIONS: [Migration; VERSION as usize - 1] = [
+    Migration::Sql(&[MARKS]),
+    Migration::Sql(&[NO_RENEWALS, lineages::TABLES]),
+    Migration::Sql(&[lineages::ISSUED_BY]),
+    Migration::Columns(&[
+        (
+            "hosts",
+            "reversed TEXT, origin TEXT, origin_version INTEGER, suspended TEXT",
+        ),
+        ("credentials", "origin TEXT, origin_version INTEGER"),
+    ]),
 ];
 
 const MARKS: &str = "
@@ -204,7 +259,10 @@ CREATE TABLE credentials (
     not_before INTEGER NOT NULL,
     not_after INTEGER NOT NULL,
     -- unused since version 3: programs of version 2 write it
-    renew_at INTEGER
+    renew_at INTEGER,
+    -- the source that brought it, while `origin_version` is its version
+    origin TEXT,
+    origin_version INTEGER
 ) STRICT;
 
 CREATE TABLE hosts (
@@ -221,7 +279,14 @@ CREATE TABLE hosts (
     ecdsa INTEGER,
     ed25519 INTEGER,
     rsa INTEGER,
-    version INTEGER NOT NULL
+    version INTEGER NOT NULL,
+    -- the labels backwards, a dot after each; programs of version 4 leave it out
+    reversed TEXT,
+    -- the source that brought it, while `origin_version` is its version
+    origin TEXT,
+    origin_version INTEGER,
+    -- format, a space and the document that answers while the host is suspended
+    suspended TEXT
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX hosts_below ON hosts (parent) WHERE parent IS NOT NULL;
 CREATE INDEX hosts_by_ecdsa ON hosts (ecdsa) WHERE ecdsa IS NOT NULL;

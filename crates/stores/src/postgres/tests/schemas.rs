@@ -75,7 +75,7 @@ async fn a_newer_store_is_refused_unless_it_takes_this_version() {
         let error = error.unwrap_err().to_string();
         assert!(
             error.contains("schema version 99")
-                && error.contains("98 or newer, and this one has 4"),
+                && error.contains("98 or newer, and this one has 5"),
             "{error}"
         );
     }
@@ -156,11 +156,12 @@ async fn a_record_that_can_not_be_read_fails_no_list() {
 #[tokio::test]
 async fn a_store_of_an_earlier_version_is_migrated() {
     let (first, second) = (include_str!("version-1.sql"), include_str!("version-2.sql"));
-    let third = include_str!("version-3.sql");
+    let (third, fourth) = (include_str!("version-3.sql"), include_str!("version-4.sql"));
     for made in [
         first.to_owned(),
         format!("{first}{second}"),
         format!("{first}{second}{third}"),
+        format!("{first}{second}{third}{fourth}"),
     ] {
         let url = database();
         services::Postgres::shared().restore(name_of(&url), &made);
@@ -246,6 +247,7 @@ async fn an_older_store_is_brought_forward_once() {
         "SELECT 2",
         "SELECT 3",
         "SELECT 4",
+        "SELECT 5",
         "ALTER TABLE sekisho.hosts ADD COLUMN more text",
     ];
     let url = database();
@@ -273,7 +275,7 @@ async fn an_older_store_is_brought_forward_once() {
     }
     let server = services::Postgres::shared();
     let version = server.sql(name_of(&url), "SELECT version FROM sekisho.meta");
-    assert_eq!(version.trim(), "5");
+    assert_eq!(version.trim(), "6");
     let column = "SELECT count(*) FROM sekisho.hosts WHERE more IS NULL";
     assert_eq!(server.sql(name_of(&url), column).trim(), "1");
     // Nor is it made anew: it keeps its identity.

@@ -32,9 +32,17 @@ fn version_3() -> Folder {
     folder
 }
 
+/// Makes the file that version 4 had made.
+pub(super) fn version_4() -> Folder {
+    let folder = version_3();
+    let raw = folder.raw();
+    raw.execute_batch(include_str!("version-4.sql")).unwrap();
+    folder
+}
+
 #[tokio::test]
 async fn a_file_of_an_earlier_version_is_migrated() {
-    for folder in [version_1(), version_2(), version_3()] {
+    for folder in [version_1(), version_2(), version_3(), version_4()] {
         is_migrated(&folder).await;
     }
 }
@@ -184,7 +192,7 @@ fn several_migrate_at_once() {
         .raw()
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .unwrap();
-    assert_eq!(version, 4);
+    assert_eq!(version, 5);
 }
 
 #[tokio::test]
@@ -217,7 +225,7 @@ fn a_newer_version_is_refused_and_left_alone() {
     assert!(
         create
             .to_string()
-            .contains("schema version 98 or newer, and this one has 4"),
+            .contains("schema version 98 or newer, and this one has 5"),
         "{create}"
     );
 }
