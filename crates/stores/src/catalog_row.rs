@@ -9,8 +9,9 @@ use sekisho_certs::credential::{
     CredentialId, KeyType, SealedBytes, StoredCredential, split_chain,
 };
 use sekisho_certs::host::HostPattern;
+use sekisho_certs::origin::Origin;
 use sekisho_certs::record::{HostRecord, References, Site, Tenant, TlsPolicy};
-use sekisho_certs::store::{Document, DocumentId};
+use sekisho_certs::store::{Document, DocumentId, reversed};
 
 /// A row of SQLite or PostgreSQL. NULL is none.
 pub(crate) trait CatalogRow {
@@ -34,12 +35,24 @@ pub(crate) type Step<T, R> = Result<T, Fault<<R as CatalogRow>::Error>>;
 macro_rules! host_columns {
     () => {
         "h.tenant, h.site_format, h.site, h.tls, h.disabled, h.version, \
-         h.ecdsa, h.ed25519, h.rsa"
+         h.ecdsa, h.ed25519, h.rsa, h.suspended"
     };
 }
 pub(crate) use host_columns;
+
+/// Columns of a host in lists: [`host_columns`], its pattern and its origin, which no lookup
+/// needs.
+macro_rules! listed_host_columns {
+    () => {
+        concat!(
+            $crate::catalog_row::host_columns!(),
+            ", h.pattern, h.origin, h.origin_version"
+        )
+    };
+}
+pub(crate) use listed_host_columns;
 /// Number of [`host_columns`]. The first one is never NULL.
-pub(crate) const HOST_COLUMNS: usize = 9;
+pub(crate) const HOST_COLUMNS: usize = 10;
 
 /// Reads a record from [`host_columns`] beginning at `first`. Another program or a later
 /// version may have written any tenant and policy. What can't be read makes the record
@@ -74,14 +87,56 @@ pub(crate) fn host<R: CatalogRow>(
         disabled: row.flag(first + 4)?,
         version: number(row, first + 5)?,
         references: references(row, first + 6)?,
-        suspended: None,
+        suspended: suspension(row, first + 9),
         origin: None,
     })
 }
 
 /// Reads a record from [`host_columns`] beginning at `first`, with its pattern after them.
-pub(crate) fn listed_host<R: CatalogRow>(row: &R, first: usize) -> Step<HostRecord, R> {
+#[cfg(feature = "postgres")]
+pub(crate) fn found_host<R: CatalogRow>(row: &R, first: usize) -> Step<HostRecord, R> {
     host(row, first, pattern(row, first + HOST_COLUMNS)?)
+}
+
+/// Reads a record from [`listed_host_columns`].
+pub(crate) fn listed_host<R: CatalogRow>(row: &R) -> Step<HostRecord, R> {
+    let mut record = host(row, 0, pattern(row, HOST_COLUMNS)?)?;
+    record.origin = origin(row, HOST_COLUMNS + 1, record.version);
+    Ok(record)
+}
+
+/// Reads an origin and its version from two columns. What can't be read is none, as is the
+/// origin of an older version.
+fn origin<R: CatalogRow>(row: &R, first: usize, version: u64) -> Option<Origin> {
+    let source = row.text(first).ok().flatten()?;
+    let stored = row.integer(first + 1).ok().flatten()?;
+    let origin = Origin {
+        source: source.into(),
+        version: stored.cast_unsigned(),
+    };
+    origin.of_read(version)
+}
+
+/// Reads the page of a suspension: format and document, with a space between. Another text
+/// suspends the host as well, by a page that nobody can read.
+fn suspension<R: CatalogRow>(row: &R, column: usize) -> Option<Site> {
+    let text = row.text(column).unwrap_or(Some(""))?;
+    let (format, json) = text.split_once(' ').unwrap_or_default();
+    Some(Site {
+        format: format.parse().unwrap_or(Site::NO_FORMAT),
+        json: json.into(),
+    })
+}
+
+/// Returns the stored form of a suspension's page.
+pub(crate) fn suspension_text(page: &Site) -> String {
+    format!("{} {}", page.format, page.json)
+}
+
+/// Reads the pattern of a host from the first column, and makes the name by which
+/// [`reversed`] lists know it.
+pub(crate) fn unnamed_host<R: CatalogRow>(row: &R) -> Step<(String, String), R> {
+    Ok((text(row, 0)?.to_owned(), reversed(&pattern(row, 0)?)))
 }
 
 /// Returns the name after which a list begins: the empty text comes before all names.
@@ -106,6 +161,19 @@ macro_rules! credential_columns {
     };
 }
 pub(crate) use credential_columns;
+/// Number of [`credential_columns`].
+const CREDENTIAL_COLUMNS: usize = 10;
+
+/// Columns of a credential in lists: [`credential_columns`] and its origin.
+macro_rules! listed_credential_columns {
+    () => {
+        concat!(
+            $crate::catalog_row::credential_columns!(),
+            ", c.origin, c.origin_version"
+        )
+    };
+}
+pub(crate) use listed_credential_columns;
 
 /// Reads a credential from [`credential_columns`] beginning at `first`; its id and the
 /// type of its key are known already.
@@ -134,12 +202,19 @@ pub(crate) fn credential<R: CatalogRow>(
 }
 
 /// Reads a credential from [`credential_columns`] beginning at `first`.
-pub(crate) fn listed_credential<R: CatalogRow>(
+pub(crate) fn found_credential<R: CatalogRow>(
     row: &R,
     first: usize,
 ) -> Step<StoredCredential<SealedBytes>, R> {
     let id = CredentialId::from_u64(number(row, first + 8)?);
     credential(row, first, id, key_type(row, first + 9)?)
+}
+
+/// Reads a credential from [`listed_credential_columns`].
+pub(crate) fn listed_credential<R: CatalogRow>(row: &R) -> Step<StoredCredential<SealedBytes>, R> {
+    let mut credential = found_credential(row, 0)?;
+    credential.origin = origin(row, CREDENTIAL_COLUMNS, credential.version);
+    Ok(credential)
 }
 
 /// Columns of a document.

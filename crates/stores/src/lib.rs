@@ -21,6 +21,7 @@ pub mod files;
 pub mod http;
 mod indexes;
 mod lineage_row;
+mod lists;
 mod log_row;
 mod open;
 mod options;

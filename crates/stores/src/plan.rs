@@ -175,6 +175,8 @@ impl Plan {
             }
             Some(_) => self.announce(Subject::Credential(id), What::Put),
         };
+        let origin = credential.origin.take();
+        credential.origin = origin.and_then(|one| one.of_write(credential.version));
         let now = (credential.version, key_type);
         self.stored.credentials.insert(id, now);
         self.credentials.insert(id, credential);
@@ -213,6 +215,7 @@ impl Plan {
         let version = self.announce(subject, what(record.as_ref()));
         if let Some(record) = &mut record {
             record.version = version;
+            record.origin = record.origin.take().and_then(|one| one.of_write(version));
             let now = (version, references);
             self.stored.hosts.insert(pattern.clone(), now);
         }

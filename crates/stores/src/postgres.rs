@@ -26,6 +26,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::AtomicU16;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -63,6 +64,8 @@ pub struct Postgres {
     pool: Arc<Pool>,
     /// Begun by the first who follows the log: commands do not.
     watch: OnceLock<Watch>,
+    /// A bit for each [`Index`](crate::indexes::Index) that was found to be there.
+    indexes: AtomicU16,
 }
 
 impl Postgres {
@@ -73,8 +76,11 @@ impl Postgres {
     /// If the file of trusted authorities can't be used.
     pub fn new(url: &Url, options: &Options, runtime: &Handle) -> Result<Self> {
         let pool = Arc::new(Pool::new(url, options, runtime)?);
-        let watch = OnceLock::new();
-        Ok(Self { pool, watch })
+        Ok(Self {
+            pool,
+            watch: OnceLock::new(),
+            indexes: AtomicU16::new(0),
+        })
     }
 
     /// Returns whether the database holds a store, of any version.
@@ -203,7 +209,7 @@ impl Catalog for Postgres {
 
     fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
         let patterns = Box::new(column(patterns, HostPattern::to_string));
-        self.list(read::HOSTS, vec![patterns], |row| listed_host(row, 0))
+        self.list(read::HOSTS, vec![patterns], listed_host)
     }
 
     fn list_hosts<'a>(
@@ -243,9 +249,7 @@ impl Catalog for Postgres {
         ids: &'a [CredentialId],
     ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
         let ids = Box::new(column(ids, |id| signed(id.as_u64())));
-        self.list(read::CREDENTIALS, vec![ids], |row| {
-            listed_credential(row, 0)
-        })
+        self.list(read::CREDENTIALS, vec![ids], listed_credential)
     }
 
     fn list_credentials<'a>(
@@ -328,15 +332,7 @@ impl Catalog for Postgres {
         after: Option<&'a LineageName>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
-        let after = after.map_or(String::new(), LineageName::to_string);
-        let limit = catalog_row::limit(limit);
-        let params: Owned = vec![Box::new(self.now_ms()), Box::new(after), Box::new(limit)];
-        let text = match which {
-            Listed::All => lineages::LIST_LINEAGES,
-            Listed::Failing => lineages::LIST_FAILING,
-            Listed::Without => lineages::LIST_WITHOUT,
-        };
-        self.list(text, params, lineage_row::read)
+        Box::pin(self.page_lineages(which, after, limit))
     }
 
     fn count_lineages(&self) -> BoxFuture<'_, Result<u64>> {

@@ -39,7 +39,9 @@ use rusqlite::{Params, Row};
 
 use self::file::StoreFile;
 use self::inline::InlineReaders;
-use self::read::{CREDENTIAL, DOCUMENT, DOCUMENTS, HOST, HOSTS_OF, NEXT_KIND, StoreConnection};
+use self::read::{
+    DOCUMENT, DOCUMENTS, HOST, HOSTS_OF, LISTED_CREDENTIAL, NEXT_KIND, StoreConnection,
+};
 use self::rows::Step;
 use self::slot::{Role, Slot};
 use self::watch::Watch;
@@ -229,7 +231,7 @@ impl Catalog for Sqlite {
 
     fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
         let patterns: Vec<_> = patterns.iter().map(|one| [one.to_string()]).collect();
-        self.list_each(HOST, patterns, |row| listed_host(row, 0))
+        self.list_each(HOST, patterns, |row| listed_host(row))
     }
 
     fn list_hosts<'a>(
@@ -268,7 +270,7 @@ impl Catalog for Sqlite {
         ids: &'a [CredentialId],
     ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
         let ids: Vec<_> = ids.iter().map(|id| [id.as_u64()]).collect();
-        self.list_each(CREDENTIAL, ids, |row| listed_credential(row, 0))
+        self.list_each(LISTED_CREDENTIAL, ids, |row| listed_credential(row))
     }
 
     fn list_credentials<'a>(
@@ -345,15 +347,7 @@ impl Catalog for Sqlite {
         after: Option<&'a LineageName>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
-        let after = after.map_or(String::new(), LineageName::to_string);
-        let now_ms = self.file.options.clock.now_ms();
-        let values = (now_ms, after, catalog_row::limit(limit));
-        let text = match which {
-            Listed::All => lineages::LINEAGES,
-            Listed::Failing => lineages::FAILING_LINEAGES,
-            Listed::Without => lineages::LINEAGES_WITHOUT,
-        };
-        self.list(text, values, |row| lineage_row::read(row))
+        Box::pin(self.page_lineages(which, after, limit))
     }
 
     fn count_lineages(&self) -> BoxFuture<'_, Result<u64>> {

@@ -32,15 +32,19 @@ macro_rules! catalog_contract {
             write: a_write_is_whole_or_not_at_all, what_is_expected_must_be_there,
             an_orphan_is_deleted_in_the_same_transaction, a_reference_must_exist,
             a_credential_keeps_its_type, every_field_comes_back,
-            a_client_ca_is_replaced_and_dropped, removing_what_is_absent_changes_nothing;
-            reseal: sealing_again_is_no_change, what_was_changed_meanwhile_is_left_alone,
-            a_required_document_must_stand_there;
+            a_client_ca_is_replaced_and_dropped, removing_what_is_absent_changes_nothing,
+            an_origin_ends_with_the_next_write, a_page_of_suspension_comes_back;
+            reseal: sealing_again_is_no_change, sealing_again_keeps_the_origin,
+            what_was_changed_meanwhile_is_left_alone, a_required_document_must_stand_there;
             log: numbers_grow_by_one, a_mark_tells_histories_apart, nobody_sees_a_smaller_number_later,
             an_answer_carries_its_position, a_new_credential_is_not_announced, a_replaced_one_is_one_change,
             what_is_too_old_or_beyond_is_a_gap, changed_resolves_after_a_write,
             the_identities_are_fixed;
             lists: lists_are_in_byte_order_and_paged, what_stood_throughout_is_listed_once,
-            hosts_are_found_by_their_credential, many_are_read_by_their_keys, lineages_are_counted;
+            hosts_are_filtered_each_way, a_filtered_list_is_paged_to_its_end,
+            names_below_a_domain_are_listed, tenants_are_listed_once_in_order,
+            credentials_are_listed_by_their_end, hosts_are_found_by_their_credential,
+            many_are_read_by_their_keys, lineages_are_counted;
             documents: a_document_comes_back, an_expired_document_is_not_there,
             documents_are_listed_by_kind, kinds_are_found_in_order, documents_are_announced,
             a_version_grows_unannounced, one_of_many_makes_an_absent_document;

@@ -21,12 +21,12 @@ pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answe
     if get::<Option<&str>>(first, HOST)?.is_none() {
         return Ok(answer);
     }
-    let record = catalog_row::listed_host(first, HOST)?;
+    let record = catalog_row::found_host(first, HOST)?;
     precondition::readable(&record)?;
     let mut credentials = Vec::with_capacity(1);
     for row in &rows {
         if get::<Option<i64>>(row, CREDENTIAL)?.is_some() {
-            credentials.push(catalog_row::listed_credential(row, CREDENTIAL)?);
+            credentials.push(catalog_row::found_credential(row, CREDENTIAL)?);
         }
     }
     for (key_type, id) in record.references.iter() {

@@ -1,5 +1,6 @@
 //! Tests of what only a database can do: be shared, stopped, slow, newer, empty.
 
+mod columns;
 mod lookups;
 mod outages;
 mod plans;

@@ -283,7 +283,7 @@ fn identity(path: &Path) -> Option<Identity> {
 }
 
 /// More than this program has statements, so that each is prepared once.
-const MAX_STATEMENTS: usize = 64;
+const MAX_STATEMENTS: usize = 96;
 /// How long the connections of a file that was replaced are waited for at once: as
 /// long as the watch pauses.
 const MAX_TAKING: Duration = Duration::from_millis(25);

@@ -11,7 +11,9 @@ use super::find::find;
 use super::lineages;
 use super::rows::Step;
 use super::statements::list;
-use crate::catalog_row::{credential_columns, document_columns, host_columns};
+use crate::catalog_row::{
+    credential_columns, document_columns, listed_credential_columns, listed_host_columns,
+};
 use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::HostName;
 use sekisho_certs::store::{Answer, Result};
@@ -92,20 +94,11 @@ impl fmt::Debug for StoreConnection {
     }
 }
 
-macro_rules! hosts {
-    ($which:literal) => {
-        concat!(
-            "SELECT ",
-            host_columns!(),
-            ", h.pattern FROM hosts h WHERE ",
-            $which
-        )
-    };
-}
-
-pub(super) const HOST: &str = hosts!("h.pattern = ?1");
-
-pub(super) const HOSTS: &str = hosts!("h.pattern > ?1 ORDER BY h.pattern LIMIT ?2");
+pub(super) const HOST: &str = concat!(
+    "SELECT ",
+    listed_host_columns!(),
+    " FROM hosts h WHERE h.pattern = ?1"
+);
 
 /// At most one of the columns holds an id, since a credential has one type.
 pub(super) const HOSTS_OF: &str = "
@@ -114,20 +107,19 @@ pub(super) const HOSTS_OF: &str = "
     UNION ALL SELECT pattern FROM hosts WHERE rsa = ?1 AND pattern > ?2
     ORDER BY pattern LIMIT ?3";
 
-macro_rules! credentials {
-    ($which:literal) => {
-        concat!(
-            "SELECT ",
-            credential_columns!(),
-            " FROM credentials c LEFT JOIN issuers i ON i.id = c.issuer WHERE ",
-            $which
-        )
-    };
-}
+/// Reads what a handshake needs of a credential.
+pub(super) const CREDENTIAL: &str = concat!(
+    "SELECT ",
+    credential_columns!(),
+    " FROM credentials c LEFT JOIN issuers i ON i.id = c.issuer WHERE c.id = ?1"
+);
 
-pub(super) const CREDENTIAL: &str = credentials!("c.id = ?1");
-
-pub(super) const CREDENTIALS: &str = credentials!("c.id > ?1 ORDER BY c.id LIMIT ?2");
+/// Reads a credential with its origin.
+pub(super) const LISTED_CREDENTIAL: &str = concat!(
+    "SELECT ",
+    listed_credential_columns!(),
+    " FROM credentials c LEFT JOIN issuers i ON i.id = c.issuer WHERE c.id = ?1"
+);
 
 pub(super) const DOCUMENT: &str = concat!(
     "SELECT ",
@@ -147,13 +139,12 @@ pub(super) const NEXT_KIND: &str =
 
 /// Statements whose plans a test reads.
 #[cfg(test)]
-pub(super) fn indexed() -> [&'static str; 14] {
+pub(super) fn indexed() -> [&'static str; 13] {
     [
         HOST,
-        HOSTS,
         HOSTS_OF,
         CREDENTIAL,
-        CREDENTIALS,
+        LISTED_CREDENTIAL,
         DOCUMENT,
         DOCUMENTS,
         NEXT_KIND,

@@ -3,6 +3,7 @@
 mod backup;
 mod broken;
 mod children;
+mod columns;
 mod replaced;
 mod together;
 mod versions;

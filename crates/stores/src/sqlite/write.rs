@@ -14,7 +14,7 @@ use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCreden
 use sekisho_certs::random;
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::seal::Batch;
-use sekisho_certs::store::{Reseal, Result, SecretOf, Subject, What, Write};
+use sekisho_certs::store::{Reseal, Result, SecretOf, Subject, What, Write, reversed};
 
 impl StoreConnection {
     /// Applies a batch, whole or not at all. `keep` changes stay in the log.
@@ -118,6 +118,8 @@ fn put_credential(
         key.bytes,
         credential.not_before,
         credential.not_after,
+        credential.origin.as_ref().map(|origin| &*origin.source),
+        credential.origin.as_ref().map(|origin| origin.version),
     ];
     run(sql, PUT_CREDENTIAL, values)
 }
@@ -156,6 +158,10 @@ fn put_host(sql: &Transaction<'_>, record: &HostRecord) -> rusqlite::Result<()> 
         ed25519,
         rsa,
         record.version,
+        reversed(&record.pattern),
+        record.origin.as_ref().map(|origin| &*origin.source),
+        record.origin.as_ref().map(|origin| origin.version),
+        record.suspended.as_ref().map(catalog_row::suspension_text),
     ];
     run(sql, PUT_HOST, values)
 }
@@ -239,16 +245,18 @@ const LOG: &str = "INSERT INTO changes (number, subject, kind, key, removed, mar
 const CUT_LOG: &str = "DELETE FROM changes WHERE number < ?1";
 
 const PUT_CREDENTIAL: &str = "INSERT INTO credentials (id, version, key_type, leaf, issuer,
-    key_id, nonce, key, not_before, not_after)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+    key_id, nonce, key, not_before, not_after, origin, origin_version)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
     ON CONFLICT (id) DO UPDATE SET version = ?2, leaf = ?4, issuer = ?5, key_id = ?6,
-    nonce = ?7, key = ?8, not_before = ?9, not_after = ?10";
+    nonce = ?7, key = ?8, not_before = ?9, not_after = ?10, origin = ?11,
+    origin_version = ?12";
 
 const PUT_HOST: &str = "INSERT INTO hosts (pattern, parent, tenant, site_format, site, tls,
-    disabled, ecdsa, ed25519, rsa, version)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+    disabled, ecdsa, ed25519, rsa, version, reversed, origin, origin_version, suspended)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
     ON CONFLICT (pattern) DO UPDATE SET tenant = ?3, site_format = ?4, site = ?5, tls = ?6,
-    disabled = ?7, ecdsa = ?8, ed25519 = ?9, rsa = ?10, version = ?11";
+    disabled = ?7, ecdsa = ?8, ed25519 = ?9, rsa = ?10, version = ?11, reversed = ?12,
+    origin = ?13, origin_version = ?14, suspended = ?15";
 
 const RESEAL_CREDENTIAL: &str = "UPDATE credentials SET key_id = ?5, nonce = ?6, key = ?7
     WHERE id = ?8 AND version = ?1 AND key_id = ?2 AND nonce = ?3 AND key = ?4";

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::fixture::{Fixture, pattern, put_host, record, record_of};
 use sekisho_certs::credential::{CredentialId, KeyType};
-use sekisho_certs::host::HostPattern;
+use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::lineage::{Fence, Lineage};
-use sekisho_certs::record::Tenant;
+use sekisho_certs::origin::Origin;
+use sekisho_certs::record::{HostRecord, Site, Tenant};
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{CredentialFilter, HostFilter, Precondition, Write};
 
@@ -66,6 +67,168 @@ async fn credentials(
             return listed;
         }
     }
+}
+
+/// Each condition, and all of them together in each combination.
+pub async fn hosts_are_filtered_each_way(fixture: Fixture) {
+    let credential = fixture.credential();
+    let id = credential.id;
+    let mut writes = vec![Write::PutCredential(credential, Precondition::Absent)];
+    writes.extend((0..32).map(|bits| put_host(meeting(bits, id))));
+    let batch = Batch::unchecked(writes);
+    fixture.catalog.write(batch).await.unwrap();
+    for wanted in 0..32 {
+        let listed = hosts(&fixture, &filter(wanted), 3).await;
+        let admitted = (0..32).filter(|bits| bits & wanted == wanted);
+        let admitted: Vec<_> = admitted.map(|bits| meeting(bits, id).pattern).collect();
+        assert_eq!(listed, admitted, "{wanted:05b}");
+    }
+}
+
+/// Makes a host that meets the conditions of these bits and no others.
+fn meeting(bits: usize, credential: CredentialId) -> HostRecord {
+    let is_set = |bit: usize| bits & bit != 0;
+    let domain = if is_set(1) { "shop.example" } else { "example" };
+    let mut host = record(&format!("h{bits:02}.{domain}"), &[]);
+    if !is_set(2) {
+        host.references.set(KeyType::Ecdsa, Some(credential));
+    }
+    if is_set(4) {
+        host.tenant = Tenant::parse("anna").unwrap();
+    }
+    host.origin = is_set(8).then(|| Origin::new("/srv"));
+    host.suspended = is_set(16).then(|| Site {
+        format: 1,
+        json: r#"{"status":503}"#.into(),
+    });
+    host
+}
+
+/// Makes the filter of the conditions of these bits.
+fn filter(bits: usize) -> HostFilter {
+    let is_set = |bit: usize| bits & bit != 0;
+    HostFilter {
+        under: is_set(1).then(|| HostName::parse("shop.example").unwrap()),
+        without_certificate: is_set(2),
+        tenant: is_set(4).then(|| Tenant::parse("anna").unwrap()),
+        origin: is_set(8).then(|| "/srv".into()),
+        suspended: is_set(16),
+    }
+}
+
+/// While others write: what meets the filter throughout is listed once.
+pub async fn a_filtered_list_is_paged_to_its_end(fixture: Fixture) {
+    let name = |number: usize| format!("h{number:02}.shop.example");
+    let owner = |number: usize| match number % 2 {
+        0 => "anna",
+        _ => "bert",
+    };
+    let writes = (0..30).map(|number| put_host(record_of(&name(number), owner(number))));
+    let batch = Batch::unchecked(writes.collect());
+    fixture.catalog.write(batch).await.unwrap();
+    let evens = (0..30).step_by(2).map(|number| pattern(&name(number)));
+    let evens: Vec<_> = evens.collect();
+    for bits in [4, 1 | 4] {
+        let filter = filter(bits);
+        for limit in [1, 2, 1000] {
+            let (mut listed, mut after) = (Vec::new(), None);
+            loop {
+                let page = fixture.catalog.list_hosts(&filter, after.as_ref(), limit);
+                let page = page.await.unwrap();
+                listed.extend(page.hosts.into_iter().map(|one| one.pattern));
+                // Hosts of another owner come and go.
+                let other = 2 * (listed.len() % 15) + 1;
+                let write = match listed.len() % 2 {
+                    0 => Write::RemoveHost(pattern(&name(other)), Precondition::Any),
+                    _ => put_host(record_of(&name(other), "bert")),
+                };
+                let batch = Batch::unchecked(vec![write]);
+                fixture.catalog.write(batch).await.unwrap();
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(listed, evens, "{bits} {limit}");
+        }
+    }
+}
+
+pub async fn names_below_a_domain_are_listed(fixture: Fixture) {
+    let below = [
+        "shop.example",
+        "*.shop.example",
+        "a-b.shop.example",
+        "sub.shop.example",
+        "*.sub.shop.example",
+    ];
+    let beside = [
+        "example",
+        "*.example",
+        "shop-x.example",
+        "xshop.example",
+        "shop0.example",
+        "shop.example.net",
+        "shop",
+    ];
+    let writes = below.iter().chain(&beside).rev();
+    let writes = writes.map(|name| put_host(record(name, &[])));
+    let batch = Batch::unchecked(writes.collect());
+    fixture.catalog.write(batch).await.unwrap();
+    for limit in [1, 2, 1000] {
+        assert_eq!(hosts(&fixture, &filter(1), limit).await, below.map(pattern));
+    }
+}
+
+pub async fn tenants_are_listed_once_in_order(fixture: Fixture) {
+    let owners = ["", "Zoe", "anna", "bert", "Über"];
+    let writes = (0..20).map(|number: usize| {
+        let owner = owners[number % owners.len()];
+        put_host(record_of(&format!("h{number}.example"), owner))
+    });
+    let batch = Batch::unchecked(writes.collect());
+    fixture.catalog.write(batch).await.unwrap();
+    let mut listed: Vec<Tenant> = Vec::new();
+    while let page = fixture.catalog.tenants(listed.last(), 2).await.unwrap()
+        && !page.is_empty()
+    {
+        assert!(page.len() <= 2);
+        listed.extend(page);
+    }
+    let listed: Vec<_> = listed.iter().map(Tenant::as_str).collect();
+    assert_eq!(listed, owners);
+}
+
+pub async fn credentials_are_listed_by_their_end(fixture: Fixture) {
+    // Credentials that are made in an empty catalog have version 0, and no origin.
+    fixture.put("a.example").await;
+    let now = fixture.now();
+    let made = [50, 10, 30, 30, 40].map(|end| {
+        let mut credential = fixture.credential();
+        credential.not_after = now + end;
+        credential.origin = (end == 30).then(|| Origin::new("/srv"));
+        credential
+    });
+    let ids = made.each_ref().map(|one| one.id);
+    let writes = made.map(|one| Write::PutCredential(one, Precondition::Absent));
+    let batch = Batch::unchecked(writes.to_vec());
+    fixture.catalog.write(batch).await.unwrap();
+    let ends = CredentialFilter::Ends {
+        from: now + 10,
+        until: now + 50,
+    };
+    let brought = CredentialFilter::Origin("/srv".into());
+    for limit in [1, 2, 1000] {
+        let listed = credentials(&fixture, &ends, limit).await;
+        assert_eq!(listed, [ids[1], ids[2], ids[3], ids[4]]);
+        let listed = credentials(&fixture, &brought, limit).await;
+        assert_eq!(listed, [ids[2], ids[3]]);
+    }
+    let none = CredentialFilter::Ends {
+        from: now + 60,
+        until: now + 60,
+    };
+    assert!(credentials(&fixture, &none, 9).await.is_empty());
 }
 
 /// Half of the names come and go while the list is paged; the other half

@@ -2,6 +2,7 @@
 
 use super::fixture::Fixture;
 use sekisho_certs::credential::{CredentialId, SealedBytes};
+use sekisho_certs::origin::Origin;
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
     Document, DocumentId, Precondition, Reseal, SecretOf, StoreError, Write,
@@ -32,6 +33,24 @@ pub async fn sealing_again_is_no_change(fixture: Fixture) {
         expires, version, ..
     } = listed.unwrap().remove(0);
     assert_eq!((expires, version), (Some(fixture.now() + 10), before.2));
+}
+
+pub async fn sealing_again_keeps_the_origin(fixture: Fixture) {
+    fixture.put("first.example").await;
+    let mut made = fixture.credential();
+    let id = made.id;
+    made.origin = Some(Origin::new("/srv"));
+    let put = Write::PutCredential(made, Precondition::Absent);
+    let batch = Batch::unchecked(vec![put]);
+    fixture.catalog.write(batch).await.unwrap();
+    let stored = async || fixture.catalog.credentials(&[id]).await.unwrap().remove(0);
+    let before = stored().await;
+    let key = again(before.version, &before.key);
+    let written = fixture.catalog.write(resealing(vec![credential(id, key)]));
+    written.await.unwrap();
+    let after = stored().await;
+    assert_eq!(after.key, other(&before.key));
+    assert!(after.origin.is_some() && after.origin == before.origin);
 }
 
 pub async fn what_was_changed_meanwhile_is_left_alone(fixture: Fixture) {

@@ -1,8 +1,9 @@
 //! The sentences on writes.
 
 use super::fixture::{Fixture, all_hosts, certificate, client_ca, pattern, put_host, record};
-use sekisho_certs::credential::{KeyType, SealedBytes};
-use sekisho_certs::record::{Site, Tenant, TlsPolicy, TlsVersion};
+use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
+use sekisho_certs::origin::Origin;
+use sekisho_certs::record::{HostRecord, Site, Tenant, TlsPolicy, TlsVersion};
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{DocumentId, Precondition, StoreError, Write};
 
@@ -238,6 +239,68 @@ pub async fn a_client_ca_is_replaced_and_dropped(fixture: Fixture) {
         ] {
             assert_eq!(found.tls.to_text(), host.tls.to_text());
         }
+    }
+}
+
+pub async fn an_origin_ends_with_the_next_write(fixture: Fixture) {
+    // Credentials that are made in an empty catalog have version 0, and no origin.
+    fixture.put("first.example").await;
+    let mut credential = fixture.credential();
+    let id = credential.id;
+    let mut host = record("a.example", &[(KeyType::Ecdsa, id)]);
+    credential.origin = Some(Origin::new("/srv"));
+    host.origin = Some(Origin::new("/srv"));
+    let write = async |credential, host| {
+        let put = Write::PutCredential(credential, Precondition::Any);
+        let batch = Batch::unchecked(vec![put, put_host(host)]);
+        fixture.catalog.write(batch).await.unwrap();
+    };
+    // Set, ended by a program that writes back what it has read, and set again.
+    for _ in 0..2 {
+        write(credential.clone(), host.clone()).await;
+        let (stored, read) = both(&fixture, id).await;
+        let origin = |version| {
+            Some(Origin {
+                source: "/srv".into(),
+                version,
+            })
+        };
+        assert_eq!(stored.origin, origin(stored.version));
+        assert_eq!(read.origin, origin(read.version));
+        assert_eq!(all_hosts(&*fixture.catalog).await[0], read);
+        write(stored, read).await;
+        let (stored, read) = both(&fixture, id).await;
+        assert_eq!((stored.origin, read.origin), (None, None));
+    }
+    // Without one.
+    write(credential.clone(), host.clone()).await;
+    (credential.origin, host.origin) = (None, None);
+    write(credential, host).await;
+    let (stored, read) = both(&fixture, id).await;
+    assert_eq!((stored.origin, read.origin), (None, None));
+}
+
+async fn both(fixture: &Fixture, id: CredentialId) -> (StoredCredential<SealedBytes>, HostRecord) {
+    let mut stored = fixture.catalog.credentials(&[id]).await.unwrap();
+    (stored.remove(0), fixture.host("a.example").await.unwrap())
+}
+
+pub async fn a_page_of_suspension_comes_back(fixture: Fixture) {
+    let page = |json: &str| {
+        Some(Site {
+            format: 7,
+            json: json.into(),
+        })
+    };
+    let mut host = record("a.example", &[]);
+    host.site = page("{\"root\":\"/srv\"}");
+    for suspended in [page("{\"text\": \"a b\"}"), page(""), None] {
+        host.suspended = suspended;
+        let batch = Batch::unchecked(vec![put_host(host.clone())]);
+        host.version = fixture.catalog.write(batch).await.unwrap();
+        let found = fixture.find("a.example").await.unwrap().record;
+        let listed = all_hosts(&*fixture.catalog).await;
+        assert_eq!((&found, &listed[..]), (&host, &[host.clone()][..]));
     }
 }
 

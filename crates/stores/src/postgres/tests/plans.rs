@@ -1,6 +1,6 @@
 //! Through an index, never by a scan.
 
-use super::super::{claims, find, lineages, log, read, write};
+use super::super::{claims, find, lineages, list, log, read, write};
 use super::together::snapshot;
 use super::*;
 
@@ -14,11 +14,22 @@ async fn every_read_uses_an_index() {
         .write(Batch::unchecked(hosts.collect()))
         .await
         .unwrap();
-    let statements: [(&str, &str); 20] = [
+    let statements: [(&str, &str); 32] = [
         (find::FIND, "'h1.example', 'example'"),
         (log::CHANGES, "5, 10"),
         (read::HOSTS, "ARRAY['h1.example']"),
         (read::LIST_HOSTS, "'h1.example', 10"),
+        (list::HOSTS_SUSPENDED, "'h1.example', 10"),
+        (list::HOSTS_WITHOUT_CERTIFICATE, "'h1.example', 10"),
+        (list::HOSTS_UNDER, "'example.h1.', 10, 'example.h1/'"),
+        (list::HOSTS_OF_TENANT, "'h1.example', 10, 'anna'"),
+        (list::HOSTS_OF_ORIGIN, "'h1.example', 10, '/srv'"),
+        (list::UNNAMED, ""),
+        (list::NAME, "ARRAY['h1.example'], ARRAY['example.h1.']"),
+        (list::TENANTS, "10"),
+        (list::TENANTS_AFTER, "10, 'anna'"),
+        (list::CREDENTIALS_BY_END, "5, 10, 6, 7"),
+        (list::CREDENTIALS_OF_ORIGIN, "5, 10, '/srv'"),
         (read::HOSTS_OF, "5, '', 10"),
         (read::CREDENTIALS, "ARRAY[5, 6]::bigint[]"),
         (read::LIST_CREDENTIALS, "5, 10"),
@@ -32,6 +43,7 @@ async fn every_read_uses_an_index() {
         (lineages::LINEAGES_OF, "5, ARRAY[5, 6]::bigint[]"),
         (lineages::LIST_LINEAGES, "NULL, 'h1.example', 10"),
         (lineages::LIST_FAILING, "NULL, 'h1.example', 10"),
+        (lineages::LIST_WITHOUT, "NULL, 'h1.example', 10"),
         (lineages::HELD, "NULL, ARRAY['h1.example']"),
         (
             claims::CLAIM_DUE,
@@ -41,11 +53,15 @@ async fn every_read_uses_an_index() {
     ];
     let server = services::Postgres::shared();
     for (statement, values) in statements {
+        let values = match values {
+            "" => String::new(),
+            values => format!(" ({values})"),
+        };
         // With small tables the planner prefers a scan even where an index
         // serves: a plan that still has one has no index.
         let sql = format!(
             "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan;
-             PREPARE it AS {statement}; EXPLAIN EXECUTE it ({values})"
+             PREPARE it AS {statement}; EXPLAIN EXECUTE it{values}"
         );
         let plan = server.sql(name_of(&url), &sql);
         // Tables of one row, or of some dozen, need no index.

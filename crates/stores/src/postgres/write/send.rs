@@ -11,13 +11,14 @@ use super::super::lineages;
 use super::super::params::{Param, column};
 use super::super::read::now;
 use super::There;
-use crate::catalog_row::{self, signed};
+use crate::catalog_row::{self, signed, suspension_text};
 use crate::log_row;
 use crate::plan::{self, MIN_PRUNED, Plan};
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
+use sekisho_certs::origin::Origin;
 use sekisho_certs::random;
 use sekisho_certs::record::HostRecord;
-use sekisho_certs::store::{Document, Reseal, SecretOf, What};
+use sekisho_certs::store::{Document, Reseal, SecretOf, What, reversed};
 
 /// Writes credentials, hosts, documents and lineages; returns the credentials that it
 /// deleted since no host refers to them any more. None if a row that is not `there` was
@@ -105,6 +106,8 @@ async fn credentials(on: &Connection, plan: &Plan) -> Step<()> {
                 &column(&keys, |key| &key.bytes[..]),
                 &column(&puts, |one| one.not_before),
                 &column(&puts, |one| one.not_after),
+                &column(&puts, |one| source(one.origin.as_ref())),
+                &column(&puts, |one| source_version(one.origin.as_ref())),
             ],
         ),
     )
@@ -122,6 +125,7 @@ async fn hosts(on: &Connection, plan: &Plan) -> Step<()> {
     };
     let [ecdsa, ed25519, rsa] = KeyType::ALL.map(|key_type| column(&puts, |one| id(one, key_type)));
     let policies = column(&puts, |one| one.tls.to_text());
+    let suspensions = column(&puts, |one| one.suspended.as_ref().map(suspension_text));
     try_join(
         on.query(REMOVE_HOSTS, &[&gone]),
         on.query(
@@ -140,11 +144,23 @@ async fn hosts(on: &Connection, plan: &Plan) -> Step<()> {
                 &ed25519,
                 &rsa,
                 &column(&puts, |one| signed(one.version)),
+                &column(&puts, |one| reversed(&one.pattern)),
+                &column(&puts, |one| source(one.origin.as_ref())),
+                &column(&puts, |one| source_version(one.origin.as_ref())),
+                &suspensions,
             ],
         ),
     )
     .await?;
     Ok(())
+}
+
+fn source(origin: Option<&Origin>) -> Option<&str> {
+    origin.map(|origin| &*origin.source)
+}
+
+fn source_version(origin: Option<&Origin>) -> Option<i64> {
+    origin.map(|origin| signed(origin.version))
 }
 
 /// Tells whether all rows were written that were to be new.
@@ -236,28 +252,33 @@ const PUT_ISSUERS: &str =
 
 const PUT_CREDENTIALS: &str = "
 INSERT INTO sekisho.credentials (id, version, key_type, leaf, issuer, key_id, nonce, key,
-    not_before, not_after)
+    not_before, not_after, origin, origin_version)
 SELECT p.id, p.version, p.key_type, p.leaf, i.id, p.key_id, p.nonce, p.key,
-    p.not_before, p.not_after
+    p.not_before, p.not_after, p.origin, p.origin_version
 FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bytea[], $5::bytea[], $6::bigint[],
-    $7::bytea[], $8::bytea[], $9::bigint[], $10::bigint[])
-    AS p (id, version, key_type, leaf, digest, key_id, nonce, key, not_before, not_after)
+    $7::bytea[], $8::bytea[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[])
+    AS p (id, version, key_type, leaf, digest, key_id, nonce, key, not_before, not_after,
+        origin, origin_version)
 LEFT JOIN sekisho.issuers i ON i.digest = p.digest
 ON CONFLICT (id) DO UPDATE SET version = excluded.version, leaf = excluded.leaf,
     issuer = excluded.issuer, key_id = excluded.key_id, nonce = excluded.nonce,
-    key = excluded.key, not_before = excluded.not_before, not_after = excluded.not_after";
+    key = excluded.key, not_before = excluded.not_before, not_after = excluded.not_after,
+    origin = excluded.origin, origin_version = excluded.origin_version";
 
 const REMOVE_HOSTS: &str = "DELETE FROM sekisho.hosts WHERE pattern = ANY ($1)";
 
 const PUT_HOSTS: &str = "
 INSERT INTO sekisho.hosts (pattern, parent, tenant, site_format, site, tls, disabled,
-    ecdsa, ed25519, rsa, version)
+    ecdsa, ed25519, rsa, version, reversed, origin, origin_version, suspended)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[],
-    $7::boolean[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])
+    $7::boolean[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[],
+    $13::text[], $14::bigint[], $15::text[])
 ON CONFLICT (pattern) DO UPDATE SET tenant = excluded.tenant,
     site_format = excluded.site_format, site = excluded.site, tls = excluded.tls,
     disabled = excluded.disabled, ecdsa = excluded.ecdsa, ed25519 = excluded.ed25519,
-    rsa = excluded.rsa, version = excluded.version";
+    rsa = excluded.rsa, version = excluded.version, reversed = excluded.reversed,
+    origin = excluded.origin, origin_version = excluded.origin_version,
+    suspended = excluded.suspended";
 
 const REMOVE_DOCUMENTS: &str = "DELETE FROM sekisho.documents d
            USING unnest($1::text[], $2::text[]) AS gone (kind, key)

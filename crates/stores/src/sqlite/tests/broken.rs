@@ -282,7 +282,8 @@ fn no_read_scans_a_table() {
     let raw = folder.raw();
     let reads = find::indexed()
         .into_iter()
-        .chain(crate::sqlite::read::indexed());
+        .chain(crate::sqlite::read::indexed())
+        .chain(crate::sqlite::list::indexed());
     for sql in reads {
         let mut plan = raw.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let parameters = plan.parameter_count();
@@ -318,6 +319,7 @@ fn no_read_is_planned_twice() {
     for sql in find::indexed()
         .into_iter()
         .chain(crate::sqlite::read::indexed())
+        .chain(crate::sqlite::list::indexed())
     {
         let planned = reader.run(|connection| {
             let mut statement = connection.prepare_cached(sql)?;

@@ -1,0 +1,205 @@
+//! The columns of version 5 in a store of version 4, and the indexes of lists.
+
+use std::time::Instant;
+
+use super::super::schema::create_index;
+use super::super::{lineages, list};
+use super::*;
+use crate::indexes::Index;
+use sekisho_certs::origin::Origin;
+use sekisho_certs::record::Site;
+use sekisho_certs::store::{CredentialFilter, HostFilter};
+use sekisho_testkit::contract::fixture::{all_hosts, put_host, record};
+
+/// Makes a database as version 4 had it.
+fn version_4() -> String {
+    let url = database();
+    let made = [
+        include_str!("version-1.sql"),
+        include_str!("version-2.sql"),
+        include_str!("version-3.sql"),
+        include_str!("version-4.sql"),
+    ];
+    services::Postgres::shared().restore(name_of(&url), &made.concat());
+    url
+}
+
+/// A dump reads a table for minutes: a migration that waited for it would hold up each
+/// lookup that comes later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_migration_gives_way_to_lookups() {
+    let url = version_4();
+    let holder = tokio_postgres::connect(&url, tokio_postgres::NoTls).await;
+    let (holder, driver) = holder.unwrap();
+    tokio::spawn(driver);
+    let read = "BEGIN; SELECT count(*) FROM sekisho.hosts";
+    holder.batch_execute(read).await.unwrap();
+    let store = existing(&url);
+    for is_first in [true, false] {
+        let begun = Instant::now();
+        let error = store.head().await.unwrap_err();
+        assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+        assert!(error.to_string().contains("must get columns"), "{error}");
+        // The second one does not even try.
+        let waited = begun.elapsed() > Duration::from_millis(900);
+        assert_eq!(waited, is_first);
+    }
+    // Another session, as an older server's, reads on.
+    let server = services::Postgres::shared();
+    let hosts = server.sql(name_of(&url), "SELECT count(*) FROM sekisho.hosts");
+    assert_eq!(hosts.trim(), "3");
+    holder.batch_execute("COMMIT").await.unwrap();
+    in_time(async {
+        while store.head().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    let version = server.sql(name_of(&url), "SELECT version FROM sekisho.meta");
+    assert_eq!(version.trim(), "5");
+}
+
+#[tokio::test]
+async fn an_older_programs_write_ends_the_origin_and_leaves_no_reversed_name() {
+    let url = database();
+    let store = create(&url);
+    let mut host = record("a.shop.example", &[]);
+    host.origin = Some(Origin::new("/srv"));
+    host.suspended = Some(Site {
+        format: 1,
+        json: "{}".into(),
+    });
+    let batch = Batch::unchecked(vec![put_host(host.clone())]);
+    store.write(batch).await.unwrap();
+    // The statement by which a program of version 4 writes hosts.
+    let put = "INSERT INTO sekisho.hosts (pattern, parent, tenant, site_format, site, tls,
+            disabled, ecdsa, ed25519, rsa, version)
+        SELECT * FROM (VALUES
+            ('a.shop.example', 'shop.example', 'anna', NULL::bigint, NULL, '1.2', false,
+                NULL::bigint, NULL::bigint, NULL::bigint, 7),
+            ('b.shop.example', 'shop.example', 'anna', NULL, NULL, '1.2', false,
+                NULL, NULL, NULL, 8)) AS made
+        ON CONFLICT (pattern) DO UPDATE SET tenant = excluded.tenant,
+            site_format = excluded.site_format, site = excluded.site, tls = excluded.tls,
+            disabled = excluded.disabled, ecdsa = excluded.ecdsa, ed25519 = excluded.ed25519,
+            rsa = excluded.rsa, version = excluded.version";
+    let server = services::Postgres::shared();
+    server.sql(name_of(&url), put);
+    let listed = all_hosts(&store).await;
+    assert_eq!(listed[0].origin, None);
+    // That program serves the host on, and keeps what suspends it.
+    assert_eq!(listed[0].suspended, host.suspended);
+    let filter = HostFilter {
+        under: Some(HostName::parse("shop.example").unwrap()),
+        ..HostFilter::default()
+    };
+    let head = store.head().await.unwrap();
+    let page = store.list_hosts(&filter, None, 9).await.unwrap();
+    let patterns: Vec<_> = page.hosts.iter().map(|one| one.pattern.as_str()).collect();
+    assert_eq!(patterns, ["a.shop.example", "b.shop.example"]);
+    assert_eq!(page.hosts[1].version, 8);
+    assert_eq!(store.head().await.unwrap(), head, "it is no change");
+    let unnamed = "SELECT count(*) FROM sekisho.hosts WHERE reversed IS NULL";
+    assert_eq!(server.sql(name_of(&url), unnamed).trim(), "0");
+}
+
+#[tokio::test]
+async fn a_list_says_which_index_it_lacks() {
+    let url = version_4();
+    let store = existing(&url);
+    let tenant = HostFilter {
+        tenant: Some("anna".try_into().unwrap()),
+        ..HostFilter::default()
+    };
+    let ends = CredentialFilter::Ends { from: 0, until: 1 };
+    let refused = |error: StoreError, index: &str| {
+        assert!(matches!(error, StoreError::Refused(_)), "{error}");
+        let text = error.to_string();
+        let wanted = format!("needs the index {index}; 'sekisho store upgrade' builds it");
+        assert!(text.contains(&wanted), "{text}");
+    };
+    let listed = store.list_hosts(&tenant, None, 9).await;
+    refused(listed.unwrap_err(), "hosts_by_tenant");
+    refused(store.tenants(None, 9).await.unwrap_err(), "hosts_by_tenant");
+    let listed = store.list_credentials(&ends, None, 9).await;
+    refused(listed.unwrap_err(), "credentials_by_end");
+    let listed = store.list_lineages(Listed::Without, None, 9).await;
+    refused(listed.unwrap_err(), "lineages_without_certificate");
+    // A list without a condition needs none.
+    assert_eq!(all_hosts(&store).await.len(), 3);
+    let server = services::Postgres::shared();
+    for index in Index::ALL {
+        server.sql(name_of(&url), &create_index(index, "CONCURRENTLY"));
+    }
+    let listed = store.list_hosts(&tenant, None, 9).await.unwrap();
+    assert!(listed.hosts.is_empty());
+    assert_eq!(store.tenants(None, 9).await.unwrap(), [Tenant::default()]);
+    store.list_credentials(&ends, None, 9).await.unwrap();
+    let without = store.list_lineages(Listed::Without, None, 9).await;
+    assert!(without.unwrap().is_empty());
+}
+
+/// A scan of the primary key that leaves out what the filter refuses would read the table.
+#[tokio::test]
+async fn each_list_uses_its_index() {
+    let url = database();
+    create(&url).head().await.unwrap();
+    let server = services::Postgres::shared();
+    let filled = "INSERT INTO sekisho.hosts (pattern, parent, tenant, tls, disabled, version, ecdsa,
+            reversed, origin, origin_version, suspended)
+        SELECT 'h' || n || '.example', 'example', 't' || n % 200, '1.2', false, n,
+            CASE WHEN n % 200 > 0 THEN n END,
+            CASE WHEN n % 200 > 1 THEN 'example.h' || n || '.' END,
+            CASE WHEN n % 200 = 2 THEN '/srv' END, n,
+            CASE WHEN n % 200 = 3 THEN '1 {}' END
+        FROM generate_series(1, 20000) n;
+        INSERT INTO sekisho.credentials (id, version, key_type, leaf, key_id, nonce, key,
+            not_before, not_after, origin, origin_version)
+        SELECT n, 1, 'ecdsa', '', 1, '', '', 0, n, CASE WHEN n % 200 = 2 THEN '/srv' END, 1
+        FROM generate_series(1, 20000) n;
+        INSERT INTO sekisho.lineages (name, tenant, names, turn, attempts, credential)
+        SELECT 'h' || n || '.example', '', 'h' || n || '.example', 0, 0,
+            CASE WHEN n % 200 > 0 THEN n END
+        FROM generate_series(1, 20000) n;
+        ANALYZE sekisho.hosts, sekisho.credentials, sekisho.lineages";
+    server.sql(name_of(&url), filled);
+    for (index, statement, values) in [
+        (Index::HostsSuspended, list::HOSTS_SUSPENDED, "('h1.example', 100)"),
+        (
+            Index::HostsWithoutCertificate,
+            list::HOSTS_WITHOUT_CERTIFICATE,
+            "('h1.example', 100)",
+        ),
+        (
+            Index::HostsByName,
+            list::HOSTS_UNDER,
+            "('example.h1.', 100, 'example.h1/')",
+        ),
+        (Index::HostsUnnamed, list::UNNAMED, ""),
+        (Index::HostsByTenant, list::HOSTS_OF_TENANT, "('', 100, 't7')"),
+        (Index::HostsByTenant, list::TENANTS, "(100)"),
+        (Index::HostsByTenant, list::TENANTS_AFTER, "(100, 't7')"),
+        (Index::HostsByOrigin, list::HOSTS_OF_ORIGIN, "('', 100, '/srv')"),
+        (
+            Index::CredentialsByEnd,
+            list::CREDENTIALS_BY_END,
+            "(-1, 100, 5000, 6000)",
+        ),
+        (
+            Index::CredentialsByOrigin,
+            list::CREDENTIALS_OF_ORIGIN,
+            "(-1, 100, '/srv')",
+        ),
+        (
+            Index::LineagesWithoutCertificate,
+            lineages::LIST_WITHOUT,
+            "(NULL, '', 100)",
+        ),
+    ] {
+        let sql = format!("PREPARE it AS {statement}; EXPLAIN EXECUTE it {values}");
+        let plan = server.sql(name_of(&url), &sql);
+        let scans = |line: &str| line.contains(&format!("using {} on", index.name()));
+        assert!(plan.lines().any(scans), "{statement}\n{plan}");
+        assert!(!plan.contains("Seq Scan on hosts"), "{statement}\n{plan}");
+    }
+}
