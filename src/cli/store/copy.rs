@@ -264,7 +264,7 @@ mod tests {
     use sekisho_certs::store::{Precondition, Write};
     use sekisho_certs::{
         ChallengeKind, Challenges, Clock, Fence, HostPattern, HostRecord, KeyAuthorization,
-        Lineage, Listed, Secret, Tenant, ToClaim,
+        Lineage, Listed, Origin, Secret, Site, Tenant, ToClaim,
     };
     use sekisho_testkit::Memory;
 
@@ -349,6 +349,27 @@ mod tests {
         let other = Challenges::new(target, Clock::System);
         let answer = other.answer(ChallengeKind::Http01, "token").await;
         assert_eq!(answer.expect("an answer"), None);
+    }
+
+    #[tokio::test]
+    async fn origins_and_suspensions_are_copied() {
+        let (source, target) = (store().await, store().await);
+        put(&source, "first.example", "anna").await;
+        let mut host = HostRecord::new(HostPattern::parse("a.example").expect("a name"));
+        host.origin = Some(Origin::new("/srv"));
+        host.suspended = Some(Site {
+            format: 1,
+            json: "{}".into(),
+        });
+        let patterns = [host.pattern.clone()];
+        let put = Write::PutHost(host, Precondition::Any);
+        source.write(vec![put]).await.expect("it is written");
+        let copied = copy(&source, &target).await.expect("it is copied");
+        assert_eq!(copied.from, copied.to);
+        let stored = target.catalog().hosts(&patterns).await;
+        let stored = stored.expect("an answer").remove(0);
+        assert_eq!(&*stored.origin.expect("an origin").source, "/srv");
+        assert!(stored.suspended.is_some());
     }
 
     #[tokio::test]

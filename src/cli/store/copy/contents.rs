@@ -9,8 +9,8 @@ use indicatif::HumanCount;
 use sekisho_certs::lineage::{Lineage, LineageName, Listed};
 use sekisho_certs::store::{Document, DocumentId, DocumentKind};
 use sekisho_certs::{
-    CredentialFilter, CredentialId, HostFilter, HostPattern, HostRecord, KeyType, OpenKey, Sealer,
-    Secret, StoredCredential,
+    CredentialFilter, CredentialId, HostFilter, HostPattern, HostRecord, KeyType, OpenKey, Origin,
+    Sealer, Secret, StoredCredential,
 };
 
 use super::marker;
@@ -195,6 +195,7 @@ fn credential(one: &StoredCredential<OpenKey>) -> Digested {
     digest.add(one.key.secret().expose());
     digest.add(&one.not_before.to_be_bytes());
     digest.add(&one.not_after.to_be_bytes());
+    digest.text(source(one.origin.as_ref()));
     digest.end(Item::Credential(one.id))
 }
 
@@ -206,7 +207,13 @@ fn host(one: &HostRecord) -> Digested {
     };
     let content = serde_json::to_vec(&content);
     digest.add(&content.expect("a record has no keys but texts"));
+    digest.text(source(one.origin.as_ref()));
     digest.end(Item::Host(one.pattern.clone()))
+}
+
+/// Returns what of an origin is copied: each store has versions of its own.
+fn source(origin: Option<&Origin>) -> Option<&str> {
+    origin.map(|origin| &*origin.source)
 }
 
 /// Digests a lineage without its claim, which is not copied.

@@ -7,8 +7,8 @@ use sekisho_certs::lineage::{Fence, LineageName, Listed};
 use sekisho_certs::seal::CHECK;
 use sekisho_certs::store::{DocumentId, Precondition, Subject, What, Write};
 use sekisho_certs::{
-    Catalog, CredentialFilter, CredentialId, HostFilter, HostPattern, HostRecord, Sealer, Secret,
-    StoreError, StoredCredential,
+    Catalog, CredentialFilter, CredentialId, HostFilter, HostPattern, HostRecord, Origin, Sealer,
+    Secret, StoreError, StoredCredential,
 };
 
 use super::contents::Item;
@@ -135,11 +135,17 @@ impl<'a> Target<'a> {
         let credentials = self.source.open_credentials(credentials).await?;
         let hosts = catalog.hosts(&patterns).await?;
         let gone = gone(&ids, &credentials);
-        let puts = credentials.into_iter();
-        writes.extend(puts.map(|one| Write::PutCredential(one.into_sealable(), Precondition::Any)));
+        writes.extend(credentials.into_iter().map(|one| {
+            let mut one = one.into_sealable();
+            one.origin = one.origin.map(anew);
+            Write::PutCredential(one, Precondition::Any)
+        }));
         let there: HashSet<_> = hosts.iter().map(|one| one.pattern.clone()).collect();
         let puts = hosts.into_iter().filter(|one| !refers(one, &gone));
-        writes.extend(puts.map(|one| Write::PutHost(one, Precondition::Any)));
+        writes.extend(puts.map(|mut one| {
+            one.origin = one.origin.map(anew);
+            Write::PutHost(one, Precondition::Any)
+        }));
         let removed = patterns.into_iter().filter(|one| !there.contains(one));
         writes.extend(removed.map(|one| Write::RemoveHost(one, Precondition::Any)));
         for id in gone {
@@ -212,6 +218,11 @@ impl<'a> Target<'a> {
         let all: BTreeSet<_> = referred.chain(items.iter().cloned()).collect();
         Ok(all.into_iter().collect())
     }
+}
+
+/// Lets an origin hold for the version that the target gives.
+fn anew(origin: Origin) -> Origin {
+    Origin::new(origin.source)
 }
 
 fn gone<K>(ids: &[CredentialId], stored: &[StoredCredential<K>]) -> HashSet<CredentialId> {
