@@ -1,5 +1,5 @@
-//! What lists of both databases have in common: the indexes that they read, where they begin
-//! and what they compare.
+//! Indexes that the lists of both databases read, the places where they begin, and the values
+//! that they compare.
 
 use crate::catalog_row::{list_start, signed};
 use crate::indexes::Index;

@@ -126,7 +126,7 @@ impl Postgres {
     async fn need(&self, indexes: &[Index]) -> Result<()> {
         for index in indexes {
             let bit = 1 << *index as u16;
-            // Nothing hangs on the order: who sees the bit late asks once more.
+            // Relaxed: a thread that sees the bit late asks the database once more.
             if self.indexes.load(Ordering::Relaxed) & bit != 0 {
                 continue;
             }

@@ -102,7 +102,7 @@ pub(super) fn create_index(index: Index, how: &str) -> String {
     format!("CREATE INDEX {how} {} ON sekisho.{place}", index.name())
 }
 
-/// When others last had the tables in use, so that a migration gave way.
+/// Time at which a migration last gave way to others who had the tables in use.
 #[derive(Debug, Default)]
 pub(super) struct Blocked(Mutex<Option<Instant>>);
 

@@ -1,6 +1,6 @@
-//! Lists of hosts, of their owners, of credentials and lineages. One statement for each
-//! condition that may lead, of which each names its index: without it, SQLite would read
-//! the whole table.
+//! Lists of hosts, of their owners, of credentials and lineages: one statement for each
+//! condition that may lead. Each names its index: SQLite refuses it without that index, and
+//! does not read the whole table.
 
 use rusqlite::types::Value;
 use rusqlite::{TransactionBehavior, params_from_iter};
@@ -67,7 +67,7 @@ impl Sqlite {
                     1 => TENANTS,
                     _ => TENANTS_AFTER,
                 };
-                connection.list(text, params_from_iter(values), |row| Ok(row.get(0)?))
+                connection.list(text, params_from_iter(values), |row| Ok(row.get::<_, String>(0)?))
             });
             match Owners::of(names.await?) {
                 Owners::Page(page) => return Ok(page),
@@ -233,7 +233,7 @@ const HOSTS_OF_ORIGIN: &str = hosts!(
 );
 
 const UNNAMED: &str = "SELECT pattern FROM hosts INDEXED BY hosts_unnamed
-    WHERE reversed IS NULL ORDER BY pattern LIMIT ?1";
+    WHERE reversed IS NULL AND pattern > '' ORDER BY pattern LIMIT ?1";
 
 const NAME: &str = "UPDATE hosts SET reversed = ?2 WHERE pattern = ?1 AND reversed IS NULL";
 
