@@ -133,6 +133,11 @@ pub(crate) fn suspension_text(page: &Site) -> String {
     format!("{} {}", page.format, page.json)
 }
 
+/// Reads an owner of hosts.
+pub(crate) fn tenant<R: CatalogRow>(row: &R) -> Step<Tenant, R> {
+    Tenant::parse(text(row, 0)?).map_err(Fault::Value)
+}
+
 /// Reads the pattern of a host from the first column, and makes the name by which
 /// [`reversed`] lists know it.
 pub(crate) fn unnamed_host<R: CatalogRow>(row: &R) -> Step<(String, String), R> {

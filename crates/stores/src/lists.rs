@@ -1,24 +1,9 @@
-//! Indexes that the lists of both databases read, the places where they begin, and the values
-//! that they compare.
+//! Places at which the lists of both databases begin, and values that they compare.
 
 use crate::catalog_row::{list_start, signed};
-use crate::indexes::Index;
 use sekisho_certs::credential::CredentialId;
 use sekisho_certs::host::HostPattern;
-use sekisho_certs::record::Tenant;
 use sekisho_certs::store::{CredentialFilter, Leading, reversed, reversed_below};
-
-/// Returns the indexes that a list of hosts needs.
-pub(crate) fn indexes(leading: Leading<'_>) -> &'static [Index] {
-    match leading {
-        Leading::Suspended => &[Index::HostsSuspended],
-        Leading::WithoutCertificate => &[Index::HostsWithoutCertificate],
-        Leading::Under(_) => &[Index::HostsUnnamed, Index::HostsByName],
-        Leading::Tenant(_) => &[Index::HostsByTenant],
-        Leading::Origin(_) => &[Index::HostsByOrigin],
-        Leading::All => &[],
-    }
-}
 
 /// Returns the text at which a list of hosts begins, and what its leading condition compares
 /// with.
@@ -51,24 +36,6 @@ pub(crate) fn credential_start(
     after.map_or(first, |after| after.max(first))
 }
 
-/// Owners of hosts in a page of names. Other programs may have written names that are none.
-pub(crate) enum Owners {
-    Page(Vec<Tenant>),
-    /// None of the names is a tenant's; the list goes on behind this one.
-    After(String),
-}
-
-impl Owners {
-    pub(crate) fn of(mut names: Vec<String>) -> Self {
-        let read = names.iter().filter_map(|name| Tenant::parse(name).ok());
-        let read: Vec<_> = read.collect();
-        match names.pop() {
-            Some(last) if read.is_empty() => Self::After(last),
-            _ => Self::Page(read),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,15 +54,5 @@ mod tests {
         assert_eq!(behind, ("example.b.*.!".into(), end.clone()));
         assert!(behind.0.as_str() < "example.b.*.a.");
         assert_eq!(begins(Some("a.example")), ("example.b.".into(), end));
-    }
-
-    #[test]
-    fn names_that_are_no_tenants_end_no_list() {
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let mixed = Owners::of(names(&["\u{7}", "anna"]));
-        assert!(matches!(mixed, Owners::Page(page) if page[0].as_str() == "anna"));
-        let none = Owners::of(names(&["\u{7}", "\u{8}"]));
-        assert!(matches!(none, Owners::After(last) if last == "\u{8}"));
-        assert!(matches!(Owners::of(Vec::new()), Owners::Page(page) if page.is_empty()));
     }
 }

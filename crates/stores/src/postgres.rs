@@ -64,7 +64,7 @@ pub struct Postgres {
     pool: Arc<Pool>,
     /// Begun by the first who follows the log: commands do not.
     watch: OnceLock<Watch>,
-    /// A bit for each [`Index`](crate::indexes::Index) that was found to be there.
+    /// A bit for each of [`INDEXES`](crate::indexes::INDEXES) that was found to be there.
     indexes: AtomicU16,
 }
 
@@ -332,7 +332,15 @@ impl Catalog for Postgres {
         after: Option<&'a LineageName>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
-        Box::pin(self.page_lineages(which, after, limit))
+        let after = after.map_or(String::new(), LineageName::to_string);
+        let limit = catalog_row::limit(limit);
+        let params: Owned = vec![Box::new(self.now_ms()), Box::new(after), Box::new(limit)];
+        let (index, text) = match which {
+            Listed::All => ("", lineages::LIST_LINEAGES),
+            Listed::Failing => ("", lineages::LIST_FAILING),
+            Listed::Without => ("lineages_without_certificate", lineages::LIST_WITHOUT),
+        };
+        Box::pin(self.page(index, text, params, lineage_row::read))
     }
 
     fn count_lineages(&self) -> BoxFuture<'_, Result<u64>> {

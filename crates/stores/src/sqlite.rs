@@ -347,7 +347,15 @@ impl Catalog for Sqlite {
         after: Option<&'a LineageName>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
-        Box::pin(self.page_lineages(which, after, limit))
+        let after = after.map_or(String::new(), LineageName::to_string);
+        let now_ms = self.file.options.clock.now_ms();
+        let values = (now_ms, after, catalog_row::limit(limit));
+        let (index, text) = match which {
+            Listed::All => ("", lineages::LINEAGES),
+            Listed::Failing => ("", lineages::FAILING_LINEAGES),
+            Listed::Without => ("lineages_without_certificate", lineages::LINEAGES_WITHOUT),
+        };
+        self.page(index, text, values, |row| lineage_row::read(row))
     }
 
     fn count_lineages(&self) -> BoxFuture<'_, Result<u64>> {

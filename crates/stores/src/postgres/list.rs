@@ -1,25 +1,23 @@
-//! Lists of hosts, of their owners, of credentials and lineages: one statement for each
-//! condition that may lead.
+//! Lists of hosts, of their owners and of credentials: one statement for each condition that
+//! may lead.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tokio_postgres::Row;
+
 use super::Postgres;
-use super::connection::Connection;
-use super::lineages;
-use super::params::{Owned, column};
+use super::fault::Step;
+use super::params::Owned;
 use super::read::{LIST_CREDENTIALS, LIST_HOSTS};
 use super::rows::get;
 use crate::catalog_row::{
-    self, listed_credential, listed_credential_columns, listed_host, listed_host_columns,
+    self, listed_credential, listed_credential_columns, listed_host, listed_host_columns, tenant,
     unnamed_host,
 };
-use crate::indexes::Index;
-use crate::lineage_row;
-use crate::lists::{self, Owners};
-use sekisho_certs::credential::{CredentialId, SealedBytes};
+use crate::indexes::{INDEXES, lacking};
+use crate::lists;
+use sekisho_certs::credential::CredentialId;
 use sekisho_certs::host::HostPattern;
-use sekisho_certs::lineage::{Lineage, LineageName, Listed};
 use sekisho_certs::record::Tenant;
 use sekisho_certs::store::{CredentialFilter, CredentialPage, HostFilter, HostPage, Leading, Result};
 
@@ -31,24 +29,23 @@ impl Postgres {
         limit: usize,
     ) -> Result<HostPage> {
         let leading = filter.leading();
-        self.need(lists::indexes(leading)).await?;
-        let text = match leading {
-            Leading::Suspended => HOSTS_SUSPENDED,
-            Leading::WithoutCertificate => HOSTS_WITHOUT_CERTIFICATE,
-            Leading::Under(_) => {
-                self.name_hosts().await?;
-                HOSTS_UNDER
-            }
-            Leading::Tenant(_) => HOSTS_OF_TENANT,
-            Leading::Origin(_) => HOSTS_OF_ORIGIN,
-            Leading::All => LIST_HOSTS,
+        let (index, text) = match leading {
+            Leading::Suspended => ("hosts_suspended", HOSTS_SUSPENDED),
+            Leading::WithoutCertificate => ("hosts_without_certificate", HOSTS_WITHOUT_CERTIFICATE),
+            Leading::Under(_) => ("hosts_by_name", HOSTS_UNDER),
+            Leading::Tenant(_) => ("hosts_by_tenant", HOSTS_OF_TENANT),
+            Leading::Origin(_) => ("hosts_by_origin", HOSTS_OF_ORIGIN),
+            Leading::All => ("", LIST_HOSTS),
         };
+        if let Leading::Under(_) = leading {
+            self.name_hosts(index).await?;
+        }
         let (start, value) = lists::range(leading, after);
         let mut params: Owned = vec![Box::new(start), Box::new(catalog_row::limit(limit))];
         if let Some(value) = value {
             params.push(Box::new(value));
         }
-        let read = self.list(text, params, listed_host).await?;
+        let read = self.page(index, text, params, listed_host).await?;
         Ok(HostPage::of(read, filter, limit))
     }
 
@@ -57,23 +54,12 @@ impl Postgres {
         after: Option<&Tenant>,
         limit: usize,
     ) -> Result<Vec<Tenant>> {
-        self.need(&[Index::HostsByTenant]).await?;
-        let mut after = after.map(|after| after.as_str().to_owned());
-        loop {
-            let mut params: Owned = vec![Box::new(catalog_row::limit(limit))];
-            let text = match after {
-                None => TENANTS,
-                Some(name) => {
-                    params.push(Box::new(name));
-                    TENANTS_AFTER
-                }
-            };
-            let names = self.list(text, params, |row| get::<String>(row, 0));
-            match Owners::of(names.await?) {
-                Owners::Page(page) => return Ok(page),
-                Owners::After(name) => after = Some(name),
-            }
+        let mut params: Owned = vec![Box::new(catalog_row::limit(limit))];
+        if let Some(after) = after {
+            params.push(Box::new(after.as_str().to_owned()));
         }
+        let text = after.map_or(TENANTS, |_| TENANTS_AFTER);
+        self.page("hosts_by_tenant", text, params, tenant).await
     }
 
     pub(super) async fn page_credentials(
@@ -84,76 +70,56 @@ impl Postgres {
     ) -> Result<CredentialPage> {
         let (end, id) = lists::credential_start(filter, after);
         let mut params: Owned = vec![Box::new(id), Box::new(catalog_row::limit(limit))];
-        let text = match filter {
-            CredentialFilter::All => LIST_CREDENTIALS,
+        let (index, text) = match filter {
+            CredentialFilter::All => ("", LIST_CREDENTIALS),
             CredentialFilter::Ends { until, .. } => {
-                self.need(&[Index::CredentialsByEnd]).await?;
                 params.push(Box::new(end));
                 params.push(Box::new(*until));
-                CREDENTIALS_BY_END
+                ("credentials_by_end", CREDENTIALS_BY_END)
             }
             CredentialFilter::Origin(source) => {
-                self.need(&[Index::CredentialsByOrigin]).await?;
                 params.push(Box::new(source.to_string()));
-                CREDENTIALS_OF_ORIGIN
+                ("credentials_by_origin", CREDENTIALS_OF_ORIGIN)
             }
         };
-        let read = self.list(text, params, listed_credential).await?;
+        let read = self.page(index, text, params, listed_credential).await?;
         Ok(CredentialPage::of(read, filter, limit))
     }
 
-    pub(super) async fn page_lineages(
+    /// Reads the rows of a statement, unless it lacks its index and would read the whole
+    /// table. The statement of an empty name needs none.
+    pub(super) async fn page<T: Send + 'static>(
         &self,
-        which: Listed,
-        after: Option<&LineageName>,
-        limit: usize,
-    ) -> Result<Vec<Lineage<SealedBytes>>> {
-        let after = after.map_or(String::new(), LineageName::to_string);
-        let limit = catalog_row::limit(limit);
-        let params: Owned = vec![Box::new(self.now_ms()), Box::new(after), Box::new(limit)];
-        let text = match which {
-            Listed::All => lineages::LIST_LINEAGES,
-            Listed::Failing => lineages::LIST_FAILING,
-            Listed::Without => {
-                self.need(&[Index::LineagesWithoutCertificate]).await?;
-                lineages::LIST_WITHOUT
-            }
-        };
-        self.list(text, params, lineage_row::read).await
-    }
-
-    /// Refuses a list that lacks one of its indexes, which would read the whole table.
-    async fn need(&self, indexes: &[Index]) -> Result<()> {
-        for index in indexes {
-            let bit = 1 << *index as u16;
-            // Relaxed: a thread that sees the bit late asks the database once more.
-            if self.indexes.load(Ordering::Relaxed) & bit != 0 {
-                continue;
-            }
-            let name = format!("sekisho.{}", index.name());
-            let is_there = self.one(HAS_INDEX, vec![Box::new(name)], |row| get::<bool>(row, 0));
+        index: &'static str,
+        text: &'static str,
+        params: Owned,
+        row: fn(&Row) -> Step<T>,
+    ) -> Result<Vec<T>> {
+        let place = INDEXES.iter().position(|one| one.0 == index);
+        let bit = place.map_or(0, |place| 1 << place);
+        // Relaxed: a thread that sees the bit late asks the database once more.
+        if self.indexes.load(Ordering::Relaxed) & bit != bit {
+            let name: Owned = vec![Box::new(format!("sekisho.{index}"))];
+            let is_there = self.one(HAS_INDEX, name, |row| get::<bool>(row, 0));
             if is_there.await? != Some(true) {
-                return Err(index.lacking());
+                return Err(lacking(index));
             }
             self.indexes.fetch_or(bit, Ordering::Relaxed);
         }
-        Ok(())
+        self.list(text, params, row).await
     }
 
     /// Gives the rows of older programs the name by which lists below a domain find them.
     /// That is no change: it takes no number, and a host keeps its version.
-    async fn name_hosts(&self) -> Result<()> {
+    async fn name_hosts(&self, index: &'static str) -> Result<()> {
         loop {
-            let unnamed = self.list(UNNAMED, Vec::new(), unnamed_host).await?;
+            let unnamed = self.page(index, UNNAMED, Vec::new(), unnamed_host).await?;
             if unnamed.is_empty() {
                 return Ok(());
             }
-            let name = async move |on: Arc<Connection>| {
-                let patterns = column(&unnamed, |one| one.0.as_str());
-                let names = column(&unnamed, |one| one.1.as_str());
-                on.query(NAME, &[&patterns, &names]).await
-            };
-            self.pool.call(self.options().write, name).await?;
+            let (patterns, names): (Vec<_>, Vec<_>) = unnamed.into_iter().unzip();
+            let params: Owned = vec![Box::new(patterns), Box::new(names)];
+            self.list(NAME, params, |_| Ok(())).await?;
         }
     }
 }

@@ -10,7 +10,7 @@ use super::connection::Connection;
 use super::fault::{Fault, Step};
 use super::lineages;
 use super::rows;
-use crate::indexes::Index;
+use crate::indexes::INDEXES;
 use sekisho_certs::lock;
 use sekisho_certs::random;
 use sekisho_certs::store::{CatalogId, LogId};
@@ -86,8 +86,8 @@ pub(super) async fn migrate(on: &Connection, migrations: &[&str]) -> Step<()> {
     if there.is_none() {
         on.query(FIRST, &[&&random::<16>()[..], &&random::<16>()[..]])
             .await?;
-        for index in Index::ALL {
-            on.run(&create_index(index, "")).await?;
+        for (name, place) in INDEXES {
+            on.run(&create_index(name, place)).await?;
         }
     }
     let version = migrations.len() as i64;
@@ -95,11 +95,11 @@ pub(super) async fn migrate(on: &Connection, migrations: &[&str]) -> Step<()> {
     on.run("COMMIT").await
 }
 
-/// Returns the statement that builds an index, with this word before its name. A tenant has
-/// the database's order, and lists compare bytes.
-pub(super) fn create_index(index: Index, how: &str) -> String {
-    let place = index.place().replace("(tenant", "(tenant COLLATE \"C\"");
-    format!("CREATE INDEX {how} {} ON sekisho.{place}", index.name())
+/// Returns the statement that builds an index. A tenant has the database's order, and lists
+/// compare bytes.
+pub(super) fn create_index(name: &str, place: &str) -> String {
+    let place = place.replace("(tenant", "(tenant COLLATE \"C\"");
+    format!("CREATE INDEX {name} ON sekisho.{place}")
 }
 
 /// Time at which a migration last gave way to others who had the tables in use.

@@ -1,26 +1,28 @@
-//! Lists of hosts, of their owners, of credentials and lineages: one statement for each
-//! condition that may lead. Each names its index: SQLite refuses it without that index, and
+//! Lists of hosts, of their owners and of credentials: one statement for each condition that
+//! may lead. Each names its index: SQLite refuses it without that index, and
 //! does not read the whole table.
 
 use rusqlite::types::Value;
-use rusqlite::{TransactionBehavior, params_from_iter};
+use rusqlite::{Params, Row, TransactionBehavior, params_from_iter};
 
 use super::Sqlite;
+#[cfg(test)]
 use super::lineages;
 use super::read::StoreConnection;
-use super::statements::{first, list, run};
+use super::rows::Step;
+use super::statements::{list, run};
 use crate::catalog_row::{
-    self, listed_credential, listed_credential_columns, listed_host, listed_host_columns,
+    self, listed_credential, listed_credential_columns, listed_host, listed_host_columns, tenant,
     unnamed_host,
 };
-use crate::indexes::Index;
-use crate::lineage_row;
-use crate::lists::{self, Owners};
-use sekisho_certs::credential::{CredentialId, SealedBytes};
+use crate::indexes::lacking;
+use crate::lists;
+use sekisho_certs::credential::CredentialId;
 use sekisho_certs::host::HostPattern;
-use sekisho_certs::lineage::{Lineage, LineageName, Listed};
 use sekisho_certs::record::Tenant;
-use sekisho_certs::store::{CredentialFilter, CredentialPage, HostFilter, HostPage, Leading, Result};
+use sekisho_certs::store::{
+    BoxFuture, CredentialFilter, CredentialPage, HostFilter, HostPage, Leading, Result,
+};
 
 impl Sqlite {
     pub(super) async fn page_hosts(
@@ -30,25 +32,21 @@ impl Sqlite {
         limit: usize,
     ) -> Result<HostPage> {
         let leading = filter.leading();
-        let indexes = lists::indexes(leading);
-        let text = match leading {
-            Leading::Suspended => HOSTS_SUSPENDED,
-            Leading::WithoutCertificate => HOSTS_WITHOUT_CERTIFICATE,
-            Leading::Under(_) => {
-                self.name_hosts(indexes).await?;
-                HOSTS_UNDER
-            }
-            Leading::Tenant(_) => HOSTS_OF_TENANT,
-            Leading::Origin(_) => HOSTS_OF_ORIGIN,
-            Leading::All => HOSTS,
+        let (index, text) = match leading {
+            Leading::Suspended => ("hosts_suspended", HOSTS_SUSPENDED),
+            Leading::WithoutCertificate => ("hosts_without_certificate", HOSTS_WITHOUT_CERTIFICATE),
+            Leading::Under(_) => ("hosts_by_name", HOSTS_UNDER),
+            Leading::Tenant(_) => ("hosts_by_tenant", HOSTS_OF_TENANT),
+            Leading::Origin(_) => ("hosts_by_origin", HOSTS_OF_ORIGIN),
+            Leading::All => ("", HOSTS),
         };
+        if let Leading::Under(_) = leading {
+            self.name_hosts(index).await?;
+        }
         let (start, value) = lists::range(leading, after);
         let mut values: Vec<Value> = vec![start.into(), catalog_row::limit(limit).into()];
         values.extend(value.map(Value::from));
-        let read = self.read(move |connection| {
-            connection.need(indexes)?;
-            connection.list(text, params_from_iter(values), |row| listed_host(row))
-        });
+        let read = self.page(index, text, params_from_iter(values), |row| listed_host(row));
         Ok(HostPage::of(read.await?, filter, limit))
     }
 
@@ -57,23 +55,12 @@ impl Sqlite {
         after: Option<&Tenant>,
         limit: usize,
     ) -> Result<Vec<Tenant>> {
-        let mut after = after.map(|after| after.as_str().to_owned());
-        loop {
-            let values = [Value::from(catalog_row::limit(limit))].into_iter();
-            let values: Vec<_> = values.chain(after.map(Value::from)).collect();
-            let names = self.read(move |connection| {
-                connection.need(&[Index::HostsByTenant])?;
-                let text = match values.len() {
-                    1 => TENANTS,
-                    _ => TENANTS_AFTER,
-                };
-                connection.list(text, params_from_iter(values), |row| Ok(row.get::<_, String>(0)?))
-            });
-            match Owners::of(names.await?) {
-                Owners::Page(page) => return Ok(page),
-                Owners::After(name) => after = Some(name),
-            }
-        }
+        let mut values: Vec<Value> = vec![catalog_row::limit(limit).into()];
+        values.extend(after.map(|after| Value::from(after.as_str().to_owned())));
+        let text = after.map_or(TENANTS, |_| TENANTS_AFTER);
+        let values = params_from_iter(values);
+        let read = self.page("hosts_by_tenant", text, values, |row| tenant(row));
+        read.await
     }
 
     pub(super) async fn page_credentials(
@@ -83,56 +70,43 @@ impl Sqlite {
         limit: usize,
     ) -> Result<CredentialPage> {
         let (end, id) = lists::credential_start(filter, after);
-        let most = catalog_row::limit(limit);
-        let mut values: Vec<Value> = vec![id.into(), most.into()];
-        let (text, indexes): (_, &'static [Index]) = match filter {
-            CredentialFilter::All => (CREDENTIALS, &[]),
+        let mut values: Vec<Value> = vec![id.into(), catalog_row::limit(limit).into()];
+        let (index, text) = match filter {
+            CredentialFilter::All => ("", CREDENTIALS),
             CredentialFilter::Ends { until, .. } => {
                 values.extend([end, *until].map(Value::from));
-                (CREDENTIALS_BY_END, &[Index::CredentialsByEnd])
+                ("credentials_by_end", CREDENTIALS_BY_END)
             }
             CredentialFilter::Origin(source) => {
                 values.push(source.to_string().into());
-                (CREDENTIALS_OF_ORIGIN, &[Index::CredentialsByOrigin])
+                ("credentials_by_origin", CREDENTIALS_OF_ORIGIN)
             }
         };
-        let read = self.read(move |connection| {
-            connection.need(indexes)?;
-            connection.list(text, params_from_iter(values), |row| listed_credential(row))
-        });
+        let values = params_from_iter(values);
+        let read = self.page(index, text, values, |row| listed_credential(row));
         Ok(CredentialPage::of(read.await?, filter, limit))
     }
 
-    pub(super) async fn page_lineages(
+    /// Reads the rows of a statement, unless it lacks its index. The statement of an empty
+    /// name needs none.
+    pub(super) fn page<T: Send + 'static>(
         &self,
-        which: Listed,
-        after: Option<&LineageName>,
-        limit: usize,
-    ) -> Result<Vec<Lineage<SealedBytes>>> {
-        let after = after.map_or(String::new(), LineageName::to_string);
-        let now_ms = self.file.options.clock.now_ms();
-        let values = (now_ms, after, catalog_row::limit(limit));
-        let (text, indexes): (_, &'static [Index]) = match which {
-            Listed::All => (lineages::LINEAGES, &[]),
-            Listed::Failing => (lineages::FAILING_LINEAGES, &[]),
-            Listed::Without => (
-                lineages::LINEAGES_WITHOUT,
-                &[Index::LineagesWithoutCertificate],
-            ),
-        };
-        let read = self.read(move |connection| {
-            connection.need(indexes)?;
-            connection.list(text, values, |row| lineage_row::read(row))
-        });
-        read.await
+        index: &'static str,
+        text: &'static str,
+        values: impl Params + Send + 'static,
+        row: fn(&Row<'_>) -> Step<T>,
+    ) -> BoxFuture<'_, Result<Vec<T>>> {
+        self.read(move |connection| {
+            if !index.is_empty() && connection.list(HAS_INDEX, [index], |_| Ok(()))?.is_empty() {
+                return Err(lacking(index));
+            }
+            connection.list(text, values, row)
+        })
     }
 
     /// Gives the rows of older programs the name by which lists below a domain find them.
-    async fn name_hosts(&self, indexes: &'static [Index]) -> Result<()> {
-        let unnamed = self.read(move |connection| {
-            connection.need(indexes)?;
-            connection.list(UNNAMED, [1], |_| Ok(()))
-        });
+    async fn name_hosts(&self, index: &'static str) -> Result<()> {
+        let unnamed = self.page(index, UNNAMED, [1], |row| unnamed_host(row));
         if unnamed.await?.is_empty() {
             return Ok(());
         }
@@ -142,18 +116,6 @@ impl Sqlite {
 }
 
 impl StoreConnection {
-    /// Refuses a list that lacks one of its indexes.
-    fn need(&mut self, indexes: &[Index]) -> Result<()> {
-        self.run(|connection| {
-            for index in indexes {
-                if first(connection, HAS_INDEX, [index.name()], |_| Ok(()))?.is_none() {
-                    return Err(index.lacking().into());
-                }
-            }
-            Ok(())
-        })
-    }
-
     /// Names some hosts, and returns whether more may lack a name. That is no change: it
     /// takes no number, and a host keeps its version.
     fn name_hosts(&mut self) -> Result<bool> {

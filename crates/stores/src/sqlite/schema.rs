@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, Error, ErrorCode, Transaction, TransactionBehavior, params};
 
 use super::{documents, lineages};
-use crate::indexes::Index;
+use crate::indexes::INDEXES;
 use sekisho_certs::random;
 use sekisho_certs::store::CatalogId;
 
@@ -88,8 +88,8 @@ pub(super) fn create(connection: &mut Connection, busy_timeout: Duration) -> rus
     transaction.execute_batch(TABLES)?;
     transaction.execute_batch(lineages::TABLES)?;
     transaction.execute_batch(lineages::ISSUED_BY)?;
-    for index in Index::ALL {
-        transaction.execute_batch(&create_index(index))?;
+    for (name, place) in INDEXES {
+        transaction.execute_batch(&create_index(name, place))?;
     }
     transaction.execute(
         "INSERT INTO meta (one, catalog, log, number, forgotten, token, compatible)
@@ -144,8 +144,8 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
 }
 
 /// Returns the statement that builds an index.
-pub(super) fn create_index(index: Index) -> String {
-    format!("CREATE INDEX {} ON {}", index.name(), index.place())
+pub(super) fn create_index(name: &str, place: &str) -> String {
+    format!("CREATE INDEX {name} ON {place}")
 }
 
 /// Adds columns without defaults to a table, as `ALTER TABLE` does. That statement then

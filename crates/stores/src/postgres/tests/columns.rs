@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::super::schema::create_index;
 use super::super::{lineages, list};
 use super::*;
-use crate::indexes::Index;
+use crate::indexes::INDEXES;
 use sekisho_certs::origin::Origin;
 use sekisho_certs::record::Site;
 use sekisho_certs::store::{CredentialFilter, HostFilter};
@@ -128,8 +128,8 @@ async fn a_list_says_which_index_it_lacks() {
     // A list without a condition needs none.
     assert_eq!(all_hosts(&store).await.len(), 3);
     let server = services::Postgres::shared();
-    for index in Index::ALL {
-        server.sql(name_of(&url), &create_index(index, "CONCURRENTLY"));
+    for (name, place) in INDEXES {
+        server.sql(name_of(&url), &create_index(name, place));
     }
     let listed = store.list_hosts(&tenant, None, 9).await.unwrap();
     assert!(listed.hosts.is_empty());
@@ -164,42 +164,41 @@ async fn each_list_uses_its_index() {
         ANALYZE sekisho.hosts, sekisho.credentials, sekisho.lineages";
     server.sql(name_of(&url), filled);
     for (index, statement, values) in [
-        (Index::HostsSuspended, list::HOSTS_SUSPENDED, "('h1.example', 100)"),
+        ("hosts_suspended", list::HOSTS_SUSPENDED, "('h1.example', 100)"),
         (
-            Index::HostsWithoutCertificate,
+            "hosts_without_certificate",
             list::HOSTS_WITHOUT_CERTIFICATE,
             "('h1.example', 100)",
         ),
         (
-            Index::HostsByName,
+            "hosts_by_name",
             list::HOSTS_UNDER,
             "('example.h1.', 100, 'example.h1/')",
         ),
-        (Index::HostsUnnamed, list::UNNAMED, ""),
-        (Index::HostsByTenant, list::HOSTS_OF_TENANT, "('', 100, 't7')"),
-        (Index::HostsByTenant, list::TENANTS, "(100)"),
-        (Index::HostsByTenant, list::TENANTS_AFTER, "(100, 't7')"),
-        (Index::HostsByOrigin, list::HOSTS_OF_ORIGIN, "('', 100, '/srv')"),
+        ("hosts_unnamed", list::UNNAMED, ""),
+        ("hosts_by_tenant", list::HOSTS_OF_TENANT, "('', 100, 't7')"),
+        ("hosts_by_tenant", list::TENANTS, "(100)"),
+        ("hosts_by_tenant", list::TENANTS_AFTER, "(100, 't7')"),
+        ("hosts_by_origin", list::HOSTS_OF_ORIGIN, "('', 100, '/srv')"),
         (
-            Index::CredentialsByEnd,
+            "credentials_by_end",
             list::CREDENTIALS_BY_END,
             "(-1, 100, 5000, 6000)",
         ),
         (
-            Index::CredentialsByOrigin,
+            "credentials_by_origin",
             list::CREDENTIALS_OF_ORIGIN,
             "(-1, 100, '/srv')",
         ),
         (
-            Index::LineagesWithoutCertificate,
+            "lineages_without_certificate",
             lineages::LIST_WITHOUT,
             "(NULL, '', 100)",
         ),
     ] {
         let sql = format!("PREPARE it AS {statement}; EXPLAIN EXECUTE it {values}");
         let plan = server.sql(name_of(&url), &sql);
-        let scans = |line: &str| line.contains(&format!("using {} on", index.name()));
-        assert!(plan.lines().any(scans), "{statement}\n{plan}");
+        assert!(plan.contains(index), "{statement}\n{plan}");
         assert!(!plan.contains("Seq Scan on hosts"), "{statement}\n{plan}");
     }
 }

@@ -4,7 +4,7 @@ use rusqlite::types::Value;
 
 use super::versions::version_4;
 use super::*;
-use crate::indexes::Index;
+use crate::indexes::INDEXES;
 use crate::sqlite::schema::create_index;
 use sekisho_certs::origin::Origin;
 use sekisho_certs::record::Site;
@@ -108,8 +108,8 @@ async fn a_list_says_which_index_it_lacks() {
     // A list without a condition needs none.
     assert_eq!(all_hosts(&store).await.len(), 3);
     let raw = folder.raw();
-    for index in Index::ALL {
-        raw.execute_batch(&create_index(index)).unwrap();
+    for (name, place) in INDEXES {
+        raw.execute_batch(&create_index(name, place)).unwrap();
     }
     let listed = store.list_hosts(&tenant, None, 9).await.unwrap();
     assert!(listed.hosts.is_empty());
