@@ -1,6 +1,6 @@
 //! Lists of hosts, of their owners and of credentials: one statement for each condition that
-//! may lead. Each names its index: SQLite refuses it without that index, and
-//! does not read the whole table.
+//! may lead. Each names its index: without it SQLite refuses the statement, and does not read
+//! the whole table.
 
 use rusqlite::types::Value;
 use rusqlite::{Params, Row, TransactionBehavior, params_from_iter};
