@@ -250,7 +250,7 @@ pub async fn an_origin_ends_with_the_next_write(fixture: Fixture) {
     let mut host = record("a.example", &[(KeyType::Ecdsa, id)]);
     credential.origin = Some(Origin::new("/srv"));
     host.origin = Some(Origin::new("/srv"));
-    let write = async |credential, host| {
+    let write = async |credential: StoredCredential<SealedBytes>, host: HostRecord| {
         let put = Write::PutCredential(credential, Precondition::Any);
         let batch = Batch::unchecked(vec![put, put_host(host)]);
         fixture.catalog.write(batch).await.unwrap();
