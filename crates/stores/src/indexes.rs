@@ -10,16 +10,31 @@ use sekisho_certs::store::StoreError;
 pub(crate) const INDEXES: [(&str, &str); 9] = [
     ("hosts_by_tenant", "hosts (tenant, pattern)"),
     ("hosts_unnamed", "hosts (pattern) WHERE reversed IS NULL"),
-    ("hosts_by_name", "hosts (reversed) WHERE reversed IS NOT NULL"),
+    (
+        "hosts_by_name",
+        "hosts (reversed) WHERE reversed IS NOT NULL",
+    ),
     (
         "hosts_without_certificate",
         "hosts (pattern) WHERE ecdsa IS NULL AND ed25519 IS NULL AND rsa IS NULL",
     ),
-    ("hosts_by_origin", "hosts (origin, pattern) WHERE origin IS NOT NULL"),
-    ("hosts_suspended", "hosts (pattern) WHERE suspended IS NOT NULL"),
+    (
+        "hosts_by_origin",
+        "hosts (origin, pattern) WHERE origin IS NOT NULL",
+    ),
+    (
+        "hosts_suspended",
+        "hosts (pattern) WHERE suspended IS NOT NULL",
+    ),
     ("credentials_by_end", "credentials (not_after, id)"),
-    ("credentials_by_origin", "credentials (origin, id) WHERE origin IS NOT NULL"),
-    ("lineages_without_certificate", "lineages (name) WHERE credential IS NULL"),
+    (
+        "credentials_by_origin",
+        "credentials (origin, id) WHERE origin IS NOT NULL",
+    ),
+    (
+        "lineages_without_certificate",
+        "lineages (name) WHERE credential IS NULL",
+    ),
 ];
 
 /// Makes the refusal of a list that lacks its index.

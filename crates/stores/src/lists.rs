@@ -13,7 +13,10 @@ pub(crate) fn range(leading: Leading<'_>, after: Option<&HostPattern>) -> (Strin
             let (first, end) = reversed_below(name);
             // A name has no '!', which comes before all that it may have.
             let behind = after.map(|after| reversed(after) + "!");
-            return (behind.map_or(first.clone(), |one| one.max(first)), Some(end));
+            return (
+                behind.map_or(first.clone(), |one| one.max(first)),
+                Some(end),
+            );
         }
         Leading::Tenant(tenant) => Some(tenant.as_str().to_owned()),
         Leading::Origin(source) => Some(source.to_owned()),

@@ -19,7 +19,9 @@ use crate::lists;
 use sekisho_certs::credential::CredentialId;
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::Tenant;
-use sekisho_certs::store::{CredentialFilter, CredentialPage, HostFilter, HostPage, Leading, Result};
+use sekisho_certs::store::{
+    CredentialFilter, CredentialPage, HostFilter, HostPage, Leading, Result,
+};
 
 impl Postgres {
     pub(super) async fn page_hosts(
@@ -148,9 +150,8 @@ pub(super) const HOSTS_WITHOUT_CERTIFICATE: &str = hosts!(
     ORDER BY h.pattern"
 );
 
-pub(super) const HOSTS_UNDER: &str = hosts!(
-    "h.reversed IS NOT NULL AND h.reversed >= $1 AND h.reversed < $3 ORDER BY h.reversed"
-);
+pub(super) const HOSTS_UNDER: &str =
+    hosts!("h.reversed IS NOT NULL AND h.reversed >= $1 AND h.reversed < $3 ORDER BY h.reversed");
 
 pub(super) const HOSTS_OF_TENANT: &str =
     hosts!(r#"h.tenant COLLATE "C" = $3 AND h.pattern > $1 ORDER BY h.pattern"#);
@@ -186,9 +187,8 @@ macro_rules! credentials {
     };
 }
 
-pub(super) const CREDENTIALS_BY_END: &str = credentials!(
-    "(c.not_after, c.id) > ($3, $1) AND c.not_after < $4 ORDER BY c.not_after, c.id"
-);
+pub(super) const CREDENTIALS_BY_END: &str =
+    credentials!("(c.not_after, c.id) > ($3, $1) AND c.not_after < $4 ORDER BY c.not_after, c.id");
 
 pub(super) const CREDENTIALS_OF_ORIGIN: &str =
     credentials!("c.origin IS NOT NULL AND c.origin = $3 AND c.id > $1 ORDER BY c.id");

@@ -118,9 +118,8 @@ impl Blocked {
 
     /// Notes that a lock was not to be had, and words it.
     fn note(&self, fault: Fault) -> Fault {
-        let is_lock = |error: &tokio_postgres::Error| {
-            error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
-        };
+        let is_lock =
+            |error: &tokio_postgres::Error| error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE);
         match fault {
             Fault::Sql(error) if is_lock(&error) => {
                 *lock(&self.0) = Some(Instant::now());

@@ -46,7 +46,9 @@ impl Sqlite {
         let (start, value) = lists::range(leading, after);
         let mut values: Vec<Value> = vec![start.into(), catalog_row::limit(limit).into()];
         values.extend(value.map(Value::from));
-        let read = self.page(index, text, params_from_iter(values), |row| listed_host(row));
+        let read = self.page(index, text, params_from_iter(values), |row| {
+            listed_host(row)
+        });
         Ok(HostPage::of(read.await?, filter, limit))
     }
 

@@ -135,7 +135,8 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
             }
             Migration::Columns(tables) => {
                 let mut tables = tables.iter();
-                tables.try_for_each(|(table, columns)| add_columns(&transaction, table, columns))?;
+                tables
+                    .try_for_each(|(table, columns)| add_columns(&transaction, table, columns))?;
             }
         }
     }

@@ -28,7 +28,11 @@ impl State {
         let after = after.map(place);
         let records = self.hosts.values().filter(|one| filter.admits(one));
         let mut read: Vec<_> = records.cloned().collect();
-        read.retain(|one| after.as_ref().is_none_or(|after| place(&one.pattern) > *after));
+        read.retain(|one| {
+            after
+                .as_ref()
+                .is_none_or(|after| place(&one.pattern) > *after)
+        });
         read.sort_by_key(|one| place(&one.pattern));
         read.truncate(limit);
         HostPage::of(read, filter, limit)

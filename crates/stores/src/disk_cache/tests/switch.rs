@@ -169,7 +169,8 @@ impl Catalog for Switch {
     ) -> BoxFuture<'a, Result<CredentialPage>> {
         Box::pin(async move {
             let inner = self.inner();
-            self.call(inner.list_credentials(filter, after, limit)).await
+            self.call(inner.list_credentials(filter, after, limit))
+                .await
         })
     }
 

@@ -145,7 +145,8 @@ async fn each_list_uses_its_index() {
     let url = database();
     create(&url).head().await.unwrap();
     let server = services::Postgres::shared();
-    let filled = "INSERT INTO sekisho.hosts (pattern, parent, tenant, tls, disabled, version, ecdsa,
+    let filled =
+        "INSERT INTO sekisho.hosts (pattern, parent, tenant, tls, disabled, version, ecdsa,
             reversed, origin, origin_version, suspended)
         SELECT 'h' || n || '.example', 'example', 't' || n % 200, '1.2', false, n,
             CASE WHEN n % 200 > 0 THEN n END,
@@ -164,7 +165,11 @@ async fn each_list_uses_its_index() {
         ANALYZE sekisho.hosts, sekisho.credentials, sekisho.lineages";
     server.sql(name_of(&url), filled);
     for (index, statement, values) in [
-        ("hosts_suspended", list::HOSTS_SUSPENDED, "('h1.example', 100)"),
+        (
+            "hosts_suspended",
+            list::HOSTS_SUSPENDED,
+            "('h1.example', 100)",
+        ),
         (
             "hosts_without_certificate",
             list::HOSTS_WITHOUT_CERTIFICATE,
@@ -179,7 +184,11 @@ async fn each_list_uses_its_index() {
         ("hosts_by_tenant", list::HOSTS_OF_TENANT, "('', 100, 't7')"),
         ("hosts_by_tenant", list::TENANTS, "(100)"),
         ("hosts_by_tenant", list::TENANTS_AFTER, "(100, 't7')"),
-        ("hosts_by_origin", list::HOSTS_OF_ORIGIN, "('', 100, '/srv')"),
+        (
+            "hosts_by_origin",
+            list::HOSTS_OF_ORIGIN,
+            "('', 100, '/srv')",
+        ),
         (
             "credentials_by_end",
             list::CREDENTIALS_BY_END,

@@ -17,7 +17,10 @@ async fn columns_are_added_without_reading_rows() {
     let folder = version_4();
     let raw = folder.raw();
     raw.execute_batch(WRONG_ROW).unwrap();
-    let first = |text: &str| raw.query_row(text, (), |row| row.get::<_, Value>(0)).unwrap();
+    let first = |text: &str| {
+        raw.query_row(text, (), |row| row.get::<_, Value>(0))
+            .unwrap()
+    };
     let Value::Text(check) = first("PRAGMA quick_check(hosts)") else {
         panic!("it says what it found")
     };
@@ -59,7 +62,17 @@ async fn an_older_programs_write_ends_the_origin_and_leaves_no_reversed_name() {
     for (number, name) in [(7, "a.shop.example"), (8, "b.shop.example")] {
         let none: Option<u64> = None;
         let values = rusqlite::params![
-            name, "shop.example", "anna", none, none, "1.2", false, none, none, none, number
+            name,
+            "shop.example",
+            "anna",
+            none,
+            none,
+            "1.2",
+            false,
+            none,
+            none,
+            none,
+            number
         ];
         assert_eq!(raw.execute(PUT_HOST_4, values).unwrap(), 1);
     }

@@ -4,9 +4,7 @@ use super::*;
 use sekisho_certs::lineage::Fence;
 use sekisho_certs::record::Tenant;
 use sekisho_certs::store::LogPosition;
-use sekisho_testkit::contract::fixture::{
-    all_credentials, all_hosts, client_ca, put_host, record,
-};
+use sekisho_testkit::contract::fixture::{all_credentials, all_hosts, client_ca, put_host, record};
 
 /// Makes the file that version 1 had made.
 fn version_1() -> Folder {
