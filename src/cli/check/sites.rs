@@ -63,7 +63,7 @@ impl Refused {
         if let Some(Err(why)) = client_ca.map(|ca| ClientCa::check(ca.pem().as_bytes())) {
             self.client_cas.add(record, &why);
         }
-        let site = match &record.site {
+        let site = match record.site_in_effect() {
             Some(stored) => Site::parse(stored, &record.tenant),
             // Folders of [site] may depend on the tenant.
             None => config.site.of_tenant(&record.tenant),

@@ -128,10 +128,10 @@ impl Publisher {
         })
     }
 
-    /// Returns the site of a record, and the bytes that it adds to those of all
-    /// hosts.
+    /// Returns the site that answers for a record, and the bytes that it adds to those of
+    /// all hosts.
     fn site_of(&self, record: &HostRecord) -> Result<(Site, usize), SiteError> {
-        let Some(stored) = &record.site else {
+        let Some(stored) = record.site_in_effect() else {
             let site = self.site.of_tenant(&record.tenant)?;
             let weight = match site.is(&self.site) {
                 true => 0,

@@ -29,6 +29,7 @@ const EVENTS: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n
 enum Change {
     Removed,
     Edited,
+    Suspended,
 }
 
 impl World {
@@ -53,28 +54,31 @@ impl World {
         .await;
     }
 
-    fn put(&self, site: &str) {
+    fn put(&self, site: &str, page: Option<&str>) {
+        let stored = |json: &str| Site {
+            format: 3,
+            json: json.into(),
+        };
         let pair = self.ca.issue(&[HOST], Key::P256);
         let mut found = host(HOST, &[(&pair, Key::P256)]);
         found.record.tenant = Tenant::parse("acme").unwrap();
-        found.record.site = Some(Site {
-            format: 3,
-            json: site.into(),
-        });
+        found.record.site = Some(stored(site));
+        found.record.suspended = page.map(stored);
         self.running.store.put(found);
     }
 
-    fn change(&self, change: Change) {
+    fn change(&self, change: Change, site: &str) {
         match change {
             Change::Removed => self.running.store.remove(HOST),
-            Change::Edited => self.put(r#"{"status": 410}"#),
+            Change::Edited => self.put(r#"{"status": 410}"#, None),
+            Change::Suspended => self.put(site, Some(r#"{"status": 503}"#)),
         }
         self.restart();
     }
 
     /// Renews the certificate, and lets the store fail for a while.
     async fn stay(&self, site: &str) {
-        self.put(site);
+        self.put(site, None);
         self.looked_at().await;
         self.running.store.fail(true);
         self.looked_at().await;
@@ -84,7 +88,7 @@ impl World {
 
 #[tokio::test]
 async fn exchanges_end_with_their_host_and_not_before() {
-    for change in [Change::Removed, Change::Edited] {
+    for change in [Change::Removed, Change::Edited, Change::Suspended] {
         for (request, answer, expected) in [(UPGRADE, SWITCH, 101), (GET, EVENTS, 200)] {
             let upstream = Upstream::bind().await;
             let world = World::with(LOOKING, &[(HOST, &upstream.site())]);
@@ -98,7 +102,7 @@ async fn exchanges_end_with_their_host_and_not_before() {
             world.stay(&upstream.site()).await;
             server.send("two").await;
             client.until("two").await;
-            world.change(change);
+            world.change(change, &upstream.site());
             patiently(client.end()).await;
             server.closed().await;
         }
@@ -124,7 +128,7 @@ async fn a_network_without_a_budget_keeps_no_removed_host() {
     let handshake = client::connect(world.running.address, unknown, client::config(&world.ca));
     handshake.await.unwrap_err();
     world.looked_at().await;
-    world.change(Change::Removed);
+    world.change(Change::Removed, "");
     patiently(client.end()).await;
     server.closed().await;
 }
@@ -154,7 +158,7 @@ async fn a_stream_of_http2_ends_with_its_host() {
         body.frame().await.unwrap().unwrap().into_data().unwrap(),
         "two"
     );
-    world.change(Change::Removed);
+    world.change(Change::Removed, "");
     assert!(patiently(body.frame()).await.unwrap().is_err());
     server.closed().await;
 }

@@ -28,4 +28,5 @@ mod placeholders;
 mod redirects;
 mod rules;
 mod script_faults;
+mod suspension;
 mod world;

@@ -80,7 +80,16 @@ impl World {
 
     /// Gives a host another site.
     pub(crate) fn change(&self, host: &str, site: &str) {
-        let record = record(&(host, site), &self.pair, &self.folder);
+        self.suspend(host, site, None);
+    }
+
+    /// Gives a host this site, and the page of a suspension, if there is one.
+    pub(crate) fn suspend(&self, host: &str, site: &str, page: Option<&str>) {
+        let mut record = record(&(host, site), &self.pair, &self.folder);
+        record.record.suspended = page.map(|page| Site {
+            format: 2,
+            json: page.into(),
+        });
         self.running.store.put(record);
         let (log, lookup) = (LogId([7; 16]), &self.running.lookup);
         lookup.restart(LogPosition {

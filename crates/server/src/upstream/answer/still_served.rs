@@ -65,8 +65,8 @@ impl StillServed {
         })
     }
 
-    /// Waits until a host is not served as it was: it is gone, or has another site or
-    /// TLS policy. Says which. While the store does not answer, and with another
+    /// Waits until a host is not served as it was: it is gone, suspended, or has another
+    /// site or TLS policy. Says which. While the store does not answer, and with another
     /// certificate, it is served as it was.
     pub(in crate::upstream) async fn ended(self) -> &'static str {
         loop {
@@ -96,7 +96,8 @@ impl Looked {
 
     fn is_as_before(&self, found: &Served<VirtualHost>) -> bool {
         let (before, now) = (&self.served.host().record, &found.host().record);
-        (&before.tenant, &before.site, &before.tls) == (&now.tenant, &now.site, &now.tls)
+        before.site_in_effect() == now.site_in_effect()
+            && (&before.tenant, &before.tls) == (&now.tenant, &now.tls)
     }
 }
 
