@@ -42,11 +42,13 @@ pub mod stored;
 mod template;
 mod threads;
 pub mod tiers;
+mod upgrade;
 pub mod url;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod url_parts;
 pub mod worker;
 
-pub use open::{OpenStore, exists, open, probe};
+pub use open::{OpenStore, exists, open, probe, upgrade};
 pub use options::{Mode, Options};
+pub use upgrade::UpgradeStep;
 pub use url::Url;

@@ -16,12 +16,13 @@ use crate::fault::unavailable;
 use crate::files::Files;
 #[cfg(feature = "http")]
 use crate::http::{self, Http};
-use crate::options::Options;
+use crate::options::{Mode, Options};
 #[cfg(feature = "postgres")]
 use crate::postgres::{self, Postgres};
 #[cfg(feature = "redis")]
 use crate::redis::Redis;
 use crate::sqlite::Sqlite;
+use crate::upgrade::{UpgradeStep, complete};
 use crate::url::{Kind, Url};
 
 /// An open store.
@@ -76,6 +77,33 @@ pub async fn exists(url: &Url, runtime: &Handle) -> Result<bool> {
             .map_err(|error| unavailable(format!("{}: {error}", path.display()))),
         #[cfg(feature = "postgres")]
         Kind::Postgres(url) => Postgres::is_there(url, runtime).await,
+        Kind::Files(_) => Err(no_catalog(url)),
+        #[cfg(feature = "http")]
+        Kind::Http(_) => Err(no_catalog(url)),
+        #[cfg(feature = "redis")]
+        Kind::Redis(_) => Err(no_catalog(url)),
+    }
+}
+
+/// Completes a catalog that an older program made, while servers serve: hosts get the names
+/// by which lists find them below a domain, and lists their indexes. Returns how many indexes
+/// there are then. If it is stopped, the next call goes on.
+///
+/// # Errors
+/// If the store can't be reached or written, if another session builds the same index, or if
+/// the store is no catalog.
+pub async fn upgrade(
+    url: &Url,
+    runtime: &Handle,
+    progress: &mut dyn FnMut(UpgradeStep),
+) -> Result<usize> {
+    match &url.0 {
+        Kind::Sqlite(path) => complete(&Sqlite::open(path, Mode::Existing)?, progress).await,
+        #[cfg(feature = "postgres")]
+        Kind::Postgres(url) => {
+            let store = Postgres::new(url, &postgres::Options::default(), runtime)?;
+            complete(&store, progress).await
+        }
         Kind::Files(_) => Err(no_catalog(url)),
         #[cfg(feature = "http")]
         Kind::Http(_) => Err(no_catalog(url)),

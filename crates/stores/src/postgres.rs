@@ -20,6 +20,7 @@ mod rows;
 mod schema;
 mod script_database;
 mod tls;
+mod upgrade;
 mod url;
 mod write;
 

@@ -23,6 +23,7 @@ pub(crate) mod rows;
 mod schema;
 mod slot;
 pub(crate) mod statements;
+mod upgrade;
 mod watch;
 mod write;
 

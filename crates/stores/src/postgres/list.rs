@@ -16,6 +16,7 @@ use crate::catalog_row::{
 };
 use crate::indexes::{INDEXES, lacking};
 use crate::lists;
+use crate::upgrade::Upgrade;
 use sekisho_certs::credential::CredentialId;
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::Tenant;
@@ -112,16 +113,14 @@ impl Postgres {
     }
 
     /// Gives the rows of older programs the name by which lists below a domain find them.
-    /// That is no change: it takes no number, and a host keeps its version.
     async fn name_hosts(&self, index: &'static str) -> Result<()> {
         loop {
-            let unnamed = self.page(index, UNNAMED, Vec::new(), unnamed_host).await?;
+            let all: Owned = vec![Box::new(String::new())];
+            let unnamed = self.page(index, UNNAMED, all, unnamed_host).await?;
             if unnamed.is_empty() {
                 return Ok(());
             }
-            let (patterns, names): (Vec<_>, Vec<_>) = unnamed.into_iter().unzip();
-            let params: Owned = vec![Box::new(patterns), Box::new(names)];
-            self.list(NAME, params, |_| Ok(())).await?;
+            self.name(unnamed).await?;
         }
     }
 }
@@ -160,7 +159,7 @@ pub(super) const HOSTS_OF_ORIGIN: &str =
     hosts!("h.origin IS NOT NULL AND h.origin = $3 AND h.pattern > $1 ORDER BY h.pattern");
 
 pub(super) const UNNAMED: &str = "SELECT pattern FROM sekisho.hosts
-    WHERE reversed IS NULL ORDER BY pattern LIMIT 1000";
+    WHERE reversed IS NULL AND pattern > $1 ORDER BY pattern LIMIT 1000";
 
 /// Locks in the order of the patterns, as writers do: two that lock several never wait for
 /// each other.

@@ -95,8 +95,8 @@ pub(super) async fn migrate(on: &Connection, migrations: &[&str]) -> Step<()> {
     on.run("COMMIT").await
 }
 
-/// Returns the statement that builds an index. A tenant has the database's order, and lists
-/// compare bytes.
+/// Returns the statement that builds an index; words before its name are options. A tenant
+/// has the database's order, and lists compare bytes.
 pub(super) fn create_index(name: &str, place: &str) -> String {
     let place = place.replace("(tenant", "(tenant COLLATE \"C\"");
     format!("CREATE INDEX {name} ON sekisho.{place}")

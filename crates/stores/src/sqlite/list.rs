@@ -3,20 +3,19 @@
 //! the whole table.
 
 use rusqlite::types::Value;
-use rusqlite::{Params, Row, TransactionBehavior, params_from_iter};
+use rusqlite::{Params, Row, params_from_iter};
 
 use super::Sqlite;
 #[cfg(test)]
 use super::lineages;
-use super::read::StoreConnection;
 use super::rows::Step;
-use super::statements::{list, run};
 use crate::catalog_row::{
     self, listed_credential, listed_credential_columns, listed_host, listed_host_columns, tenant,
     unnamed_host,
 };
 use crate::indexes::lacking;
 use crate::lists;
+use crate::upgrade::Upgrade;
 use sekisho_certs::credential::CredentialId;
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::Tenant;
@@ -108,34 +107,20 @@ impl Sqlite {
 
     /// Gives the rows of older programs the name by which lists below a domain find them.
     async fn name_hosts(&self, index: &'static str) -> Result<()> {
-        let unnamed = self.page(index, UNNAMED, [1], |row| unnamed_host(row));
-        if unnamed.await?.is_empty() {
-            return Ok(());
-        }
-        while self.change(StoreConnection::name_hosts).await? {}
-        Ok(())
-    }
-}
-
-impl StoreConnection {
-    /// Names some hosts, and returns whether more may lack a name. That is no change: it
-    /// takes no number, and a host keeps its version.
-    fn name_hosts(&mut self) -> Result<bool> {
-        self.run(|connection| {
-            let sql = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let unnamed = list(&sql, UNNAMED, [NAMED_AT_ONCE], |row| unnamed_host(row))?;
-            for (pattern, reversed) in &unnamed {
-                run(&sql, NAME, [pattern, reversed])?;
+        loop {
+            let unnamed = self.page(index, UNNAMED, (), |row| unnamed_host(row));
+            let unnamed = unnamed.await?;
+            if unnamed.is_empty() {
+                return Ok(());
             }
-            sql.commit()?;
-            Ok(unnamed.len() == NAMED_AT_ONCE)
-        })
+            self.name(unnamed).await?;
+        }
     }
 }
 
 /// Statements whose plans a test reads.
 #[cfg(test)]
-pub(super) fn indexed() -> [&'static str; 11] {
+pub(super) fn indexed() -> [&'static str; 12] {
     [
         HOSTS,
         HOSTS_SUSPENDED,
@@ -147,12 +132,10 @@ pub(super) fn indexed() -> [&'static str; 11] {
         CREDENTIALS_BY_END,
         CREDENTIALS_OF_ORIGIN,
         UNNAMED,
+        UNNAMED_AFTER,
         lineages::LINEAGES_WITHOUT,
     ]
 }
-
-/// Rows that one transaction names: some 5 ms of the writer's lock.
-const NAMED_AT_ONCE: usize = 1000;
 
 const HAS_INDEX: &str = "SELECT 1 FROM sqlite_schema WHERE type = 'index' AND name = ?1";
 
@@ -196,10 +179,16 @@ const HOSTS_OF_ORIGIN: &str = hosts!(
     WHERE h.origin IS NOT NULL AND h.origin = ?3 AND h.pattern > ?1 ORDER BY h.pattern"
 );
 
+/// As many as one transaction names in some 5 ms of the writer's lock.
 const UNNAMED: &str = "SELECT pattern FROM hosts INDEXED BY hosts_unnamed
-    WHERE reversed IS NULL AND pattern > '' ORDER BY pattern LIMIT ?1";
+    WHERE reversed IS NULL AND pattern > '' ORDER BY pattern LIMIT 1000";
 
-const NAME: &str = "UPDATE hosts SET reversed = ?2 WHERE pattern = ?1 AND reversed IS NULL";
+/// Needs no index.
+pub(super) const UNNAMED_AFTER: &str = "SELECT pattern FROM hosts
+    WHERE reversed IS NULL AND pattern > ?1 ORDER BY pattern LIMIT 1000";
+
+pub(super) const NAME: &str =
+    "UPDATE hosts SET reversed = ?2 WHERE pattern = ?1 AND reversed IS NULL";
 
 macro_rules! credentials {
     ($index:literal, $which:literal) => {

@@ -144,7 +144,7 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// Returns the statement that builds an index.
+/// Returns the statement that builds an index. Words before its name are options.
 pub(super) fn create_index(name: &str, place: &str) -> String {
     format!("CREATE INDEX {name} ON {place}")
 }

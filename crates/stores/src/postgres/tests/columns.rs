@@ -1,11 +1,12 @@
 //! The columns of version 5 in a store of version 4, and the indexes of lists.
 
+use std::pin::pin;
 use std::time::Instant;
 
-use super::super::schema::create_index;
 use super::super::{lineages, list};
 use super::*;
 use crate::indexes::INDEXES;
+use crate::upgrade::{UpgradeStep, complete};
 use sekisho_certs::origin::Origin;
 use sekisho_certs::record::Site;
 use sekisho_certs::store::{CredentialFilter, HostFilter};
@@ -127,16 +128,65 @@ async fn a_list_says_which_index_it_lacks() {
     refused(listed.unwrap_err(), "lineages_without_certificate");
     // A list without a condition needs none.
     assert_eq!(all_hosts(&store).await.len(), 3);
-    let server = services::Postgres::shared();
-    for (name, place) in INDEXES {
-        server.sql(name_of(&url), &create_index(name, place));
-    }
+    let upgraded = complete(&store, &mut |_| {}).await;
+    assert_eq!(upgraded.unwrap(), INDEXES.len());
+    let again = complete(&store, &mut |step| panic!("{step:?}")).await;
+    assert_eq!(again.unwrap(), INDEXES.len());
     let listed = store.list_hosts(&tenant, None, 9).await.unwrap();
     assert!(listed.hosts.is_empty());
     assert_eq!(store.tenants(None, 9).await.unwrap(), [Tenant::default()]);
     store.list_credentials(&ends, None, 9).await.unwrap();
     let without = store.list_lineages(Listed::Without, None, 9).await;
     assert!(without.unwrap().is_empty());
+}
+
+/// An index whose building broke off is there, and no list uses it.
+#[tokio::test]
+async fn a_broken_index_is_built_again() {
+    let url = database();
+    let store = create(&url);
+    store.head().await.unwrap();
+    let server = services::Postgres::shared();
+    let broken = "UPDATE pg_index SET indisvalid = false
+        WHERE indexrelid = 'sekisho.hosts_by_tenant'::regclass";
+    server.sql(name_of(&url), broken);
+    let error = store.tenants(None, 9).await.unwrap_err();
+    assert!(error.to_string().contains("hosts_by_tenant"), "{error}");
+    let mut built = Vec::new();
+    let mut note = |step: UpgradeStep| match step {
+        UpgradeStep::Builds(_) => {}
+        UpgradeStep::Built(index, _) => built.push(index),
+        UpgradeStep::Named(_) => panic!("all have names"),
+    };
+    complete(&store, &mut note).await.unwrap();
+    assert_eq!(built, ["hosts_by_tenant"]);
+    assert!(store.tenants(None, 9).await.unwrap().is_empty());
+}
+
+/// A transaction that began before an index holds up its end: for the time of a dump,
+/// others read and write, and a second upgrade tells of the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_upgrades_do_not_disturb_each_other() {
+    let url = version_4();
+    let store = existing(&url);
+    store.head().await.unwrap();
+    let holder = tokio_postgres::connect(&url, tokio_postgres::NoTls).await;
+    let (holder, driver) = holder.unwrap();
+    tokio::spawn(driver);
+    let snapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1";
+    holder.batch_execute(snapshot).await.unwrap();
+    let mut note = |_: UpgradeStep| {};
+    let mut first = pin!(complete(&store, &mut note));
+    let waits = tokio::time::timeout(Duration::from_secs(1), &mut first).await;
+    assert!(waits.is_err(), "the snapshot is older");
+    let second = complete(&store, &mut |step| panic!("{step:?}")).await;
+    let error = second.unwrap_err().to_string();
+    assert!(error.contains("another session builds the index"), "{error}");
+    assert!(finds(&store, "a.example").await);
+    let batch = Batch::unchecked(vec![put_host(record("new.example", &[]))]);
+    in_time(store.write(batch)).await.unwrap();
+    holder.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(in_time(first).await.unwrap(), INDEXES.len());
 }
 
 /// A scan of the primary key that leaves out what the filter refuses would read the table.
@@ -180,7 +230,7 @@ async fn each_list_uses_its_index() {
             list::HOSTS_UNDER,
             "('example.h1.', 100, 'example.h1/')",
         ),
-        ("hosts_unnamed", list::UNNAMED, ""),
+        ("hosts_unnamed", list::UNNAMED, "('')"),
         ("hosts_by_tenant", list::HOSTS_OF_TENANT, "('', 100, 't7')"),
         ("hosts_by_tenant", list::TENANTS, "(100)"),
         ("hosts_by_tenant", list::TENANTS_AFTER, "(100, 't7')"),

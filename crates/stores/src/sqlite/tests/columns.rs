@@ -5,7 +5,7 @@ use rusqlite::types::Value;
 use super::versions::version_4;
 use super::*;
 use crate::indexes::INDEXES;
-use crate::sqlite::schema::create_index;
+use crate::upgrade::{UpgradeStep, complete};
 use sekisho_certs::origin::Origin;
 use sekisho_certs::record::Site;
 use sekisho_certs::store::{CredentialFilter, HostFilter};
@@ -120,10 +120,17 @@ async fn a_list_says_which_index_it_lacks() {
     refused(listed.unwrap_err(), "lineages_without_certificate");
     // A list without a condition needs none.
     assert_eq!(all_hosts(&store).await.len(), 3);
-    let raw = folder.raw();
-    for (name, place) in INDEXES {
-        raw.execute_batch(&create_index(name, place)).unwrap();
-    }
+    let (mut named, mut built) = (0, Vec::new());
+    let mut note = |step| match step {
+        UpgradeStep::Named(count) => named = count,
+        UpgradeStep::Built(index, _) => built.push(index),
+        UpgradeStep::Builds(_) => {}
+    };
+    let upgraded = complete(&store, &mut note).await;
+    assert_eq!(upgraded.unwrap(), INDEXES.len());
+    assert_eq!((named, built), (3, INDEXES.map(|(name, _)| name).to_vec()));
+    let again = complete(&store, &mut |step| panic!("{step:?}")).await;
+    assert_eq!(again.unwrap(), INDEXES.len());
     let listed = store.list_hosts(&tenant, None, 9).await.unwrap();
     assert!(listed.hosts.is_empty());
     assert_eq!(store.tenants(None, 9).await.unwrap(), [Tenant::default()]);
