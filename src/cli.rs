@@ -79,7 +79,7 @@ enum Command {
     #[cfg(feature = "hook")]
     #[command(subcommand)]
     Hook(hook::Command),
-    /// Copy the store into another one, or back it up
+    /// Copy the store into another one, back it up, or upgrade it
     #[command(subcommand)]
     Store(store::Command),
     /// Make a CA and hosts, serve them, and verify a request

@@ -2,6 +2,7 @@
 
 mod backup;
 mod copy;
+mod upgrade;
 
 use std::path::Path;
 
@@ -17,16 +18,21 @@ pub(crate) enum Command {
     Copy(copy::Args),
     /// Write a consistent copy into a file, while the store is served
     Backup(backup::Args),
+    /// Build what lists need in a store of an older version, while it is served
+    #[command(after_help = upgrade::EXAMPLES)]
+    Upgrade,
 }
 
 pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
     match command {
         Command::Copy(args) => copy::run(config, &args),
         Command::Backup(args) => backup::run(config, &args),
+        Command::Upgrade => upgrade::run(config),
     }
 }
 
 const EXAMPLES: &str = "\
 Examples:
   sekisho store backup /backup/hosts.db
-  sekisho store copy sqlite:hosts.db postgres://sekisho@db/certs";
+  sekisho store copy sqlite:hosts.db postgres://sekisho@db/certs
+  sekisho store upgrade";

@@ -151,7 +151,7 @@ fn catalog(config: &Config, mode: Mode) -> Result<Arc<dyn Catalog>> {
 }
 
 /// Returns the URL of the store if commands can list and change it.
-fn catalog_url(config: &Config) -> Result<&Url> {
+pub(crate) fn catalog_url(config: &Config) -> Result<&Url> {
     let url = &config.store.url;
     url.is_catalog()
         .then_some(url)

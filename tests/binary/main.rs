@@ -52,6 +52,7 @@ mod stalled_disk;
 mod start;
 mod step_ca;
 mod store_copy;
+mod store_upgrade;
 mod stores;
 mod two_key_types;
 mod usage;

@@ -49,6 +49,7 @@ const COMMANDS: &[&str] = &[
     "store",
     "store copy",
     "store backup",
+    "store upgrade",
 ];
 
 #[test]

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::time::Instant;
 
 use super::super::{lineages, list};
+use super::together::snapshot;
 use super::*;
 use crate::indexes::INDEXES;
 use crate::upgrade::{UpgradeStep, complete};
@@ -170,11 +171,7 @@ async fn two_upgrades_do_not_disturb_each_other() {
     let url = version_4();
     let store = existing(&url);
     store.head().await.unwrap();
-    let holder = tokio_postgres::connect(&url, tokio_postgres::NoTls).await;
-    let (holder, driver) = holder.unwrap();
-    tokio::spawn(driver);
-    let snapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1";
-    holder.batch_execute(snapshot).await.unwrap();
+    let dump = snapshot(&url).await;
     let mut note = |_: UpgradeStep| {};
     let mut first = pin!(complete(&store, &mut note));
     let waits = tokio::time::timeout(Duration::from_secs(1), &mut first).await;
@@ -185,7 +182,7 @@ async fn two_upgrades_do_not_disturb_each_other() {
     assert!(finds(&store, "a.example").await);
     let batch = Batch::unchecked(vec![put_host(record("new.example", &[]))]);
     in_time(store.write(batch)).await.unwrap();
-    holder.batch_execute("COMMIT").await.unwrap();
+    drop(dump);
     assert_eq!(in_time(first).await.unwrap(), INDEXES.len());
 }
 
