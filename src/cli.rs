@@ -9,6 +9,7 @@ mod config;
 mod control;
 mod demo;
 mod edit;
+mod filter;
 #[cfg(feature = "hook")]
 mod hook;
 mod host;

@@ -4,3 +4,4 @@ pub(crate) mod configuration;
 pub(crate) mod failure;
 pub(crate) mod output;
 pub(crate) mod progress;
+mod table;

@@ -131,12 +131,18 @@ impl<'a> View<'a> {
     }
 }
 
-/// Formats a line of a list: names, state, next attempt, last error.
-pub(crate) fn line<S>(lineage: &Lineage<S>, now: i64) -> String {
-    let mut parts = vec![joined(&lineage.names), state(lineage, lineage.due, now)];
-    parts.extend(next(lineage, now).map(|next| format!("next: {next}")));
-    parts.extend(error(lineage));
-    parts.join("  ")
+/// Columns of a list.
+pub(crate) const COLUMNS: [&str; 4] = ["NAMES", "STATE", "NEXT", "LAST ERROR"];
+
+/// Returns the cells of a list, for [`COLUMNS`].
+pub(crate) fn cells<S>(lineage: &Lineage<S>, now: i64) -> Vec<String> {
+    let or_dash = |cell: Option<String>| cell.unwrap_or_else(|| "-".into());
+    vec![
+        joined(&lineage.names),
+        state(lineage, lineage.due, now),
+        or_dash(next(lineage, now)),
+        or_dash(error(lineage)),
+    ]
 }
 
 /// Writes a lineage for people, with values in this column. `credentials` has its

@@ -2,11 +2,12 @@
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 
-use sekisho_certs::HostPattern;
 use sekisho_certs::credential::Date;
+use sekisho_certs::{HostPattern, printable};
 use serde::Serialize;
 
 use crate::terminal::failure::ReaderGone;
+use crate::terminal::table::Table;
 
 /// Buffered standard output, which distinguishes a closed pipe from other
 /// errors.
@@ -35,12 +36,16 @@ impl Write for Output {
     }
 }
 
-/// Streaming list, one item per line: a JSON array or plain lines.
+/// Streaming list, one item per line: a JSON array, plain lines, or rows with columns.
 pub(crate) struct Listing {
     output: Output,
     json: bool,
     /// Text before the next item of the array.
     before: &'static str,
+    /// Rows on a terminal.
+    table: Option<Table>,
+    /// How many items there are, if only that is shown.
+    count: Option<u64>,
 }
 
 impl Listing {
@@ -50,7 +55,30 @@ impl Listing {
             output: Output::new(),
             json,
             before: "[\n",
+            table: None,
+            count: None,
         }
+    }
+
+    /// Makes a list of rows: a table on a terminal, else with tabs between the cells.
+    pub(crate) fn of_rows(json: bool, header: &'static [&'static str]) -> Self {
+        let table = Table::on_terminal(header).filter(|_| !json);
+        Self {
+            table,
+            ..Self::new(json)
+        }
+    }
+
+    /// Shows nothing but the number of items, if that is wanted.
+    pub(crate) fn only_count(self, is_wanted: bool) -> Self {
+        let count = is_wanted.then_some(0);
+        Self { count, ..self }
+    }
+
+    /// Counts an item, and tells whether that is all that is shown of it.
+    pub(crate) fn tally(&mut self) -> bool {
+        self.count = self.count.map(|count| count + 1);
+        self.count.is_some()
     }
 
     /// Begins the array with this text, which ends with `[` and a line break.
@@ -73,8 +101,24 @@ impl Listing {
         Ok(())
     }
 
+    /// Writes an item in JSON, or its cells, which others may have chosen.
+    pub(crate) fn row<T: Serialize>(
+        &mut self,
+        json: impl FnOnce() -> T,
+        cells: impl FnOnce() -> Vec<String>,
+    ) -> io::Result<()> {
+        let cells = || -> Vec<String> { cells().iter().map(|cell| printable(cell)).collect() };
+        match &mut self.table {
+            Some(table) => table.row(cells(), &mut self.output),
+            None => self.push(json, || cells().join("\t")),
+        }
+    }
+
     /// Closes the array, and returns the output for what follows it.
     pub(crate) fn close(mut self) -> io::Result<Output> {
+        if let Some(table) = &mut self.table {
+            table.flush(&mut self.output)?;
+        }
         match self.before {
             _ if !self.json => {}
             NEXT => write!(self.output, "\n]")?,
@@ -84,10 +128,16 @@ impl Listing {
     }
 
     pub(crate) fn end(self) -> io::Result<()> {
-        let is_json = self.json;
-        let mut output = self.close()?;
-        if is_json {
-            writeln!(output)?;
+        let (is_json, count) = (self.json, self.count);
+        let mut output = match count {
+            None => self.close()?,
+            Some(_) => self.output,
+        };
+        match count {
+            None if is_json => writeln!(output)?,
+            None => {}
+            Some(count) if is_json => writeln!(output, "{{\"count\":{count}}}")?,
+            Some(count) => writeln!(output, "{count}")?,
         }
         output.flush()
     }

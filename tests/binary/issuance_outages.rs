@@ -35,7 +35,7 @@ fn a_ca_that_is_down_for_an_hour_costs_new_hosts_that_hour() {
     assert_fails(&fixture, &server, "c.example");
     fixture.assert_served(&server, "a.example");
     let failing = fixture.sandbox.ok(&["cert", "list", "--failing"]);
-    assert!(failing.contains("b.example  failing"), "{failing}");
+    assert!(failing.contains("b.example\tfailing"), "{failing}");
 
     proxy.open();
     // Without a visit: a single order tries the CA, and the other one comes later.

@@ -195,7 +195,7 @@ fn a_failed_order_says_what_to_do() {
     );
     let failing = sandbox.ok(&["cert", "list", "--failing"]);
     assert!(
-        failing.contains("a.example  failing, 1 failure  next: order due at "),
+        failing.contains("a.example\tfailing, 1 failure\torder due at "),
         "{failing}"
     );
     assert!(failing.contains("Failed to connect"), "{failing}");

@@ -194,7 +194,7 @@ fn what_fails_is_listed() {
     let text = sandbox.ok(&["cert", "list", "--failing"]);
     let expected = [1, 2].map(|number| {
         format!(
-            "h{number}.example  failing, 2 failures in a row  next: order due at {LATER_TEXT}  \
+            "h{number}.example\tfailing, 2 failures in a row\torder due at {LATER_TEXT}\t\
              2030-01-01T00:00:00Z: the CA says:\\nno\n"
         )
     });

@@ -27,6 +27,7 @@ mod issuance_outages;
 mod issue;
 mod keys;
 mod lineages;
+mod lists;
 mod log;
 mod metrics;
 mod outages;

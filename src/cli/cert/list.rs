@@ -1,21 +1,25 @@
 //! `sekisho cert list`
 
+use std::collections::HashSet;
+
+use anyhow::ensure;
 use sekisho_certs::{
-    Catalog, Clock, CredentialFilter, Listed, SealedBytes, Sealer, StoredCredential,
+    Catalog, Clock, CredentialFilter, HostFilter, HostName, Lineage, Listed, SealedBytes, Sealer,
+    StoredCredential,
 };
 
 use crate::cli::cert::Leaf;
 use crate::cli::cert::view::{self, View};
+use crate::cli::filter::{FilterArgs, Hosts};
 use crate::cli::lineage;
-use crate::terminal::failure::{Ended, Result};
+use crate::terminal::failure::{Ended, Result, Usage};
 use crate::terminal::output::{Listing, PAGE};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// List the lineages whose last attempt failed, instead
-    #[arg(long)]
-    failing: bool,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// As a JSON array, one element per line
     #[arg(long)]
     json: bool,
@@ -23,27 +27,44 @@ pub(crate) struct Args {
 
 pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
     let catalog = sealer.catalog().as_ref();
-    let mut listing = Listing::new(args.json);
-    match args.failing {
-        true => failing(catalog, &mut listing).await?,
-        false => credentials(catalog, &mut listing).await?,
+    let FilterArgs { state, count, .. } = &args.filter;
+    let which = match (state.failing, state.no_cert) {
+        (true, _) => Some(Listed::Failing),
+        (false, true) => Some(Listed::Without),
+        (false, false) => None,
+    };
+    let header: &[&str] = match which {
+        Some(_) => &lineage::COLUMNS,
+        None => &view::COLUMNS,
+    };
+    let listing = Listing::of_rows(args.json, header);
+    let mut listing = listing.only_count(*count);
+    match which {
+        Some(which) => lineages(catalog, which, &args.filter, &mut listing).await?,
+        None => credentials(catalog, &args.filter, &mut listing).await?,
     }
     listing.end()?;
     Ok(Ended::Done)
 }
 
-async fn credentials(catalog: &dyn Catalog, listing: &mut Listing) -> Result<()> {
+/// Lists credentials: by the hosts that refer to them if the filter names some.
+async fn credentials(
+    catalog: &dyn Catalog,
+    args: &FilterArgs,
+    listing: &mut Listing,
+) -> Result<()> {
+    let source = args.source();
+    let of_source = source.map(CredentialFilter::Origin);
+    let ends = args.ends(Clock::System.now());
+    let all = [ends, of_source].into_iter().flatten();
+    let filters: Vec<_> = all.chain([CredentialFilter::All]).collect();
+    if args.tenant.is_some() || args.under.is_some() {
+        return of_hosts(catalog, args, &filters, listing).await;
+    }
     let mut after = None;
     loop {
-        let listed = catalog.list_credentials(&CredentialFilter::All, after, PAGE);
-        let page = listed.await?;
-        for credential in &page.credentials {
-            let leaf = Leaf::of(credential)?;
-            listing.push(
-                || View::new(credential, &leaf),
-                || view::line(credential, &leaf),
-            )?;
-        }
+        let page = catalog.list_credentials(&filters[0], after, PAGE).await?;
+        write(&page.credentials, &filters, listing)?;
         if page.next.is_none() {
             return Ok(());
         }
@@ -51,32 +72,99 @@ async fn credentials(catalog: &dyn Catalog, listing: &mut Listing) -> Result<()>
     }
 }
 
-async fn failing(catalog: &dyn Catalog, listing: &mut Listing) -> Result<()> {
+async fn of_hosts(
+    catalog: &dyn Catalog,
+    args: &FilterArgs,
+    filters: &[CredentialFilter],
+    listing: &mut Listing,
+) -> Result<()> {
+    let filter = HostFilter {
+        origin: None,
+        ..args.hosts()
+    };
+    let mut hosts = Hosts::after(catalog, filter, None);
+    let mut seen = HashSet::new();
+    while let Some(page) = hosts.next(PAGE).await? {
+        let ids = page.iter().flat_map(|record| record.references.iter());
+        let ids = ids.map(|(_, id)| id).filter(|id| seen.insert(*id));
+        let ids: Vec<_> = ids.collect();
+        ensure!(
+            seen.len() <= MAX_SEEN,
+            "these hosts have more than {MAX_SEEN} certificates; name a tenant or domain with fewer"
+        );
+        write(&catalog.credentials(&ids).await?, filters, listing)?;
+    }
+    Ok(())
+}
+
+/// Lists those of these credentials that each filter admits.
+fn write(
+    credentials: &[StoredCredential<SealedBytes>],
+    filters: &[CredentialFilter],
+    listing: &mut Listing,
+) -> Result<()> {
+    for credential in credentials {
+        if !filters.iter().all(|filter| filter.admits(credential)) || listing.tally() {
+            continue;
+        }
+        let leaf = Leaf::of(credential)?;
+        listing.row(
+            || View::new(credential, &leaf),
+            || view::cells(credential, &leaf),
+        )?;
+    }
+    Ok(())
+}
+
+async fn lineages(
+    catalog: &dyn Catalog,
+    which: Listed,
+    args: &FilterArgs,
+    listing: &mut Listing,
+) -> Result<()> {
+    if args.origin.is_some() {
+        let why = "--origin: what has no certificate, or fails, was brought by no source";
+        return Err(Usage(why.into()).into());
+    }
+    let admits = |one: &Lineage<SealedBytes>| {
+        let under = |name: &HostName| one.names.iter().any(|own| name.holds(own.as_str()));
+        args.tenant.as_ref().is_none_or(|tenant| one.tenant == *tenant)
+            && args.under.as_ref().is_none_or(under)
+    };
     let mut after = None;
     loop {
-        let page = catalog.list_lineages(Listed::Failing, after.as_ref(), PAGE);
-        let page = page.await?;
+        let page = catalog.list_lineages(which, after.as_ref(), PAGE).await?;
         let Some(last) = page.last() else {
             return Ok(());
         };
         after = Some(last.name.clone());
         let now = Clock::System.now();
-        for one in &page {
+        for one in page.iter().filter(|one| admits(one)) {
+            if listing.tally() {
+                continue;
+            }
             let none: &[StoredCredential<SealedBytes>] = &[];
-            listing.push(
+            listing.row(
                 || lineage::View::new(one, none, now),
-                || lineage::line(one, now),
+                || lineage::cells(one, now),
             )?;
         }
     }
 }
 
+/// Credentials whose ids are remembered, so that none is listed twice: some 50 MB.
+const MAX_SEEN: usize = 2_000_000;
+
 const EXAMPLES: &str = "\
-Ids grow with time: what was stored first is listed first. --failing lists by
-name what could not be issued or renewed: state, next attempt, and the last
-error with its time.
+Ids grow with time: what was stored first is listed first, with --expiring and
+--expired what ends first, with --tenant and --under by the hosts. --failing and
+--no-cert list by name what could not be issued or renewed, and what has no
+certificate yet: state, next attempt, and the last error with its time. A terminal
+gets a table, a pipe tabs between the columns.
 
 Examples:
   sekisho cert list
   sekisho cert list --failing
+  sekisho cert list --expiring 30d --count
+  sekisho cert list --under shop.example
   sekisho cert list --json | jq -r '.[] | select(.not_after < \"2027\") | .id'";

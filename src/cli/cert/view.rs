@@ -22,6 +22,8 @@ pub(super) struct View<'a> {
     not_before: String,
     not_after: String,
     version: u64,
+    /// Source that brought it, if nothing changed it since.
+    origin: Option<String>,
     /// The lineage, if there is one; lists leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) lineage: Option<lineage::View<'a>>,
@@ -39,20 +41,23 @@ impl View<'_> {
             not_before: rfc3339(credential.not_before),
             not_after: rfc3339(credential.not_after),
             version: credential.version,
+            origin: credential.origin.as_ref().map(|one| one.source.to_string()),
             lineage: None,
         }
     }
 }
 
-/// Formats a line of a list.
-pub(super) fn line<K>(credential: &StoredCredential<K>, leaf: &Leaf) -> String {
-    format!(
-        "{}  {}  until {}  {}",
-        credential.id,
-        credential.key_type.as_str(),
+/// Columns of a list.
+pub(super) const COLUMNS: [&str; 4] = ["ID", "TYPE", "UNTIL", "NAMES"];
+
+/// Returns the cells of a list, for [`COLUMNS`].
+pub(super) fn cells<K>(credential: &StoredCredential<K>, leaf: &Leaf) -> Vec<String> {
+    vec![
+        credential.id.to_string(),
+        credential.key_type.as_str().into(),
         rfc3339(credential.not_after),
-        joined(&leaf.names)
-    )
+        joined(&leaf.names),
+    ]
 }
 
 /// Writes all fields for people, with the first hosts that refer to the credential. One

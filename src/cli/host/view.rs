@@ -24,6 +24,10 @@ pub(super) struct View<'a> {
     /// Clients may come without a certificate.
     client_ca_optional: bool,
     disabled: bool,
+    /// Page of the suspension; null if the host is not suspended.
+    suspended: Option<Value>,
+    /// Source that brought the host, if nothing changed it since.
+    origin: Option<&'a str>,
     /// Parts of the record that can't be read: it is not served.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
@@ -48,6 +52,8 @@ impl<'a> View<'a> {
             client_ca: record.tls.client_ca.as_deref().map(client_ca::View::all),
             client_ca_optional: record.tls.client_optional,
             disabled: record.disabled,
+            suspended: record.suspended.as_ref().map(site::document),
+            origin: record.origin.as_ref().map(|origin| &*origin.source),
             error: record.unreadable.as_deref(),
             credentials: credentials
                 .map(|(key_type, id)| (key_type.as_str().into(), id.to_string().into()))
@@ -58,24 +64,30 @@ impl<'a> View<'a> {
     }
 }
 
-/// Formats a line of a list: name, tenant, key types, site.
-pub(super) fn line(record: &HostRecord, secrets: bool) -> String {
+/// Columns of a list.
+pub(super) const COLUMNS: [&str; 4] = ["NAME", "TENANT", "TYPES", "SITE"];
+
+/// Returns the cells of a list, for [`COLUMNS`].
+pub(super) fn cells(record: &HostRecord, secrets: bool) -> Vec<String> {
+    let name = output::name(&record.pattern);
+    if let Some(why) = &record.unreadable {
+        return vec![name, "-".into(), "-".into(), format!("not served: {why}")];
+    }
     let types = record.references.iter();
     let types: Vec<_> = types.map(|(key_type, _)| key_type.as_str()).collect();
     let types = match types.is_empty() {
         true => "no certificate".into(),
         false => types.join("+"),
     };
-    let tenant = tenant(record);
     let site = record.site.as_ref().map(|site| site::line(site, secrets));
-    let site = site.unwrap_or_else(|| "default site".into());
-    let disabled = if record.disabled { ", disabled" } else { "" };
-    let name = output::name(&record.pattern);
-    // Texts of sites and errors may have line breaks, and end the line of the list.
-    printable(&match &record.unreadable {
-        Some(why) => format!("{name}  not served: {why}"),
-        None => format!("{name}  {tenant}  {types}  {site}{disabled}"),
-    })
+    let mut site = site.unwrap_or_else(|| "default site".into());
+    if record.disabled {
+        site.push_str(", disabled");
+    }
+    if record.suspended.is_some() {
+        site.push_str(", suspended");
+    }
+    vec![name, tenant(record).into(), types, site]
 }
 
 /// Writes all fields for people.
@@ -109,6 +121,12 @@ pub(super) fn write<K>(
     }
     let disabled = if record.disabled { "yes" } else { "no" };
     writeln!(out, "disabled  {disabled}")?;
+    if let Some(page) = &record.suspended {
+        writeln!(out, "suspended {}", printable(&site::line(page, true)))?;
+    }
+    if let Some(origin) = &record.origin {
+        writeln!(out, "origin    {}", printable(&origin.source))?;
+    }
     for credential in credentials {
         let key_type = credential.key_type.as_str();
         let until = rfc3339(credential.not_after);
