@@ -23,6 +23,7 @@ mod named;
 mod serve;
 mod status;
 mod store;
+mod tenant;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -64,9 +65,12 @@ enum Command {
     /// Show the configuration that is in effect
     #[command(subcommand)]
     Config(config::Command),
-    /// Set, show, list and remove hosts
+    /// Set, show, list, suspend and remove hosts
     #[command(subcommand)]
     Host(host::Command),
+    /// List tenants, suspend and resume their hosts
+    #[command(subcommand)]
+    Tenant(tenant::Command),
     /// Import, order, renew, show, list, revoke, remove and export certificates
     #[command(subcommand)]
     Cert(cert::Command),
@@ -108,6 +112,7 @@ impl Cli {
             Command::Check(args) => check::run(config, &args),
             Command::Config(command) => config::run(config, &command),
             Command::Host(command) => host::run(config, command),
+            Command::Tenant(command) => tenant::run(config, command),
             Command::Cert(command) => cert::run(config, command),
             Command::Acme(command) => acme::run(config, command),
             Command::Key(command) => key::run(config, command),

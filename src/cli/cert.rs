@@ -38,7 +38,7 @@ pub(crate) enum Command {
     Revoke(revoke::Args),
     /// Show the certificates of a host, or one by its id
     Show(show::Args),
-    /// List all credentials
+    /// List credentials, all or those that meet conditions
     List(list::Args),
     /// Drop a host's references; what no host refers to is deleted
     Remove(remove::Args),

@@ -8,6 +8,7 @@ mod running;
 mod set;
 mod show;
 mod site;
+pub(super) mod suspend;
 mod view;
 
 use std::fs::File;
@@ -27,8 +28,12 @@ pub(crate) enum Command {
     Set(Box<set::Args>),
     /// Show one host
     Show(show::Args),
-    /// List hosts in the order of their names
+    /// List hosts, all or those that meet conditions
     List(list::Args),
+    /// Answer requests to a host with a page, and keep its site
+    Suspend(suspend::Args),
+    /// Answer requests to a host by its site again
+    Resume(suspend::ResumeArgs),
     /// Remove a host; a certificate that no host refers to goes with it
     Remove(remove::Args),
 }
@@ -40,6 +45,8 @@ pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
         Command::Set(args) => runtime.block_on(set::run(config, &args)),
         Command::Show(args) => runtime.block_on(show::run(&existing()?, &args)),
         Command::List(args) => runtime.block_on(list::run(&existing()?, &args)),
+        Command::Suspend(args) => runtime.block_on(suspend::suspend(&existing()?, &args)),
+        Command::Resume(args) => runtime.block_on(suspend::resume(&existing()?, &args)),
         Command::Remove(args) => runtime.block_on(remove::run(&existing()?, &args)),
     }
 }
@@ -60,5 +67,6 @@ const EXAMPLES: &str = "\
 Examples:
   sekisho host set shop.example --tenant anna --root /srv/www/shop
   sekisho host show shop.example --json
-  sekisho host list --after shop.example --limit 100
+  sekisho host list --under shop.example
+  sekisho host suspend shop.example
   sekisho host remove shop.example";

@@ -55,5 +55,6 @@ mod step_ca;
 mod store_copy;
 mod store_upgrade;
 mod stores;
+mod tenants;
 mod two_key_types;
 mod usage;

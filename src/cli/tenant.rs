@@ -1,0 +1,43 @@
+//! `sekisho tenant`: the owners of hosts.
+
+mod list;
+mod suspend;
+
+use std::path::Path;
+
+use clap::Subcommand;
+
+use crate::terminal::failure::{Ended, Result};
+use crate::wiring::open;
+
+/// Commands on tenants.
+#[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub(crate) enum Command {
+    /// List the owners of hosts
+    List(list::Args),
+    /// Answer requests to all hosts of a tenant with a page, and keep their sites
+    Suspend(suspend::Args),
+    /// Answer requests to the hosts of a tenant by their sites again
+    Resume(suspend::ResumeArgs),
+}
+
+pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
+    let runtime = open::runtime()?;
+    let existing = || runtime.block_on(open::existing(config));
+    match command {
+        Command::List(args) => runtime.block_on(list::run(&existing()?, &args)),
+        Command::Suspend(args) => runtime.block_on(suspend::suspend(&existing()?, &args)),
+        Command::Resume(args) => runtime.block_on(suspend::resume(&existing()?, &args)),
+    }
+}
+
+const EXAMPLES: &str = "\
+A tenant is a name that host records have ('sekisho host set --tenant'); it needs
+no record of its own.
+
+Examples:
+  sekisho tenant list
+  sekisho host list --tenant anna --count
+  sekisho tenant suspend anna
+  sekisho tenant resume anna";
