@@ -22,12 +22,6 @@ pub struct HostFilter {
 }
 
 impl HostFilter {
-    /// Tells whether all hosts are shown.
-    #[must_use]
-    pub fn is_all(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// Tells whether this host is shown.
     #[must_use]
     pub fn admits(&self, record: &HostRecord) -> bool {
@@ -218,10 +212,8 @@ mod tests {
         assert_eq!(filter.leading(), Leading::Tenant(&tenant));
         filter.tenant = None;
         assert_eq!(filter.leading(), Leading::Origin("/srv"));
-        assert!(!filter.is_all());
         filter.origin = None;
         assert_eq!(filter.leading(), Leading::All);
-        assert!(filter.is_all());
     }
 
     #[test]
