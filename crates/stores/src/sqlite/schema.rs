@@ -127,18 +127,9 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
         return Ok(());
     };
     let done = usize::try_from(version - 1).unwrap_or(0);
-    for migration in MIGRATIONS.iter().skip(done) {
-        match migration {
-            Migration::Sql(texts) => {
-                let mut texts = texts.iter();
-                texts.try_for_each(|sql| transaction.execute_batch(sql))?;
-            }
-            Migration::Columns(tables) => {
-                let mut tables = tables.iter();
-                tables
-                    .try_for_each(|(table, columns)| add_columns(&transaction, table, columns))?;
-            }
-        }
+    for step in MIGRATIONS.iter().skip(done) {
+        step.iter()
+            .try_for_each(|sql| transaction.execute_batch(sql))?;
     }
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()
@@ -149,30 +140,6 @@ pub(super) fn create_index(name: &str, place: &str) -> String {
     format!("CREATE INDEX {name} ON {place}")
 }
 
-/// Adds columns without defaults to a table, as `ALTER TABLE` does. That statement then
-/// reads all rows of a STRICT table to check them, seconds to minutes of a writer's lock for
-/// 2,000,000 hosts. Rows that lack the columns have NULL there: nothing is to be checked.
-/// The steps are those of <https://sqlite.org/lang_altertable.html>, "Making Other Kinds Of
-/// Table Schema Changes".
-fn add_columns(transaction: &Transaction<'_>, table: &str, columns: &str) -> rusqlite::Result<()> {
-    let text = "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?1";
-    let made: String = transaction.query_row(text, [table], |row| row.get(0))?;
-    let (definition, options) = made.rsplit_once(')').ok_or(Error::InvalidQuery)?;
-    // A comment may end the last line of the definition.
-    let made = format!("{definition}\n, {columns}){options}");
-    let version = "schema_version";
-    let number: i64 = transaction.pragma_query_value(None, version, |row| row.get(0))?;
-    transaction.execute_batch("PRAGMA writable_schema = ON")?;
-    let text = "UPDATE sqlite_schema SET sql = ?2 WHERE type = 'table' AND name = ?1";
-    transaction.execute(text, [table, &made])?;
-    // Other connections then read the schema again.
-    transaction.pragma_update(None, version, number + 1)?;
-    transaction.execute_batch("PRAGMA writable_schema = RESET")?;
-    // Reads the schema: a text that is none must not be committed.
-    let read = format!("SELECT * FROM {table} LIMIT 0");
-    transaction.prepare(&read).map(drop)
-}
-
 /// How soon a refused switch to WAL is tried again: about what one takes.
 const SWITCH_PAUSE: Duration = Duration::from_millis(1);
 
@@ -180,27 +147,36 @@ const SWITCH_PAUSE: Duration = Duration::from_millis(1);
 /// steps keep it: new columns have defaults, and statements name their columns.
 const COMPATIBLE: i32 = 2;
 
-/// Brings the tables from one version to the next.
-enum Migration {
-    Sql(&'static [&'static str]),
-    /// Columns to add to tables of any size.
-    Columns(&'static [(&'static str, &'static str)]),
-}
-
-/// The migration from the version of its place, counted from 1. None builds an index:
-/// `sekisho store upgrade` does.
-const MIGRATIONS: [Migration; VERSION as usize - 1] = [
-    Migration::Sql(&[MARKS]),
-    Migration::Sql(&[NO_RENEWALS, lineages::TABLES]),
-    Migration::Sql(&[lineages::ISSUED_BY]),
-    Migration::Columns(&[
-        (
-            "hosts",
-            "reversed TEXT, origin TEXT, origin_version INTEGER, suspended TEXT",
-        ),
-        ("credentials", "origin TEXT, origin_version INTEGER"),
-    ]),
+/// Each brings the tables from the version of its place, counted from 1, to
+/// the next. None builds an index: `sekisho store upgrade` does.
+const MIGRATIONS: [&[&str]; VERSION as usize - 1] = [
+    &[MARKS],
+    &[NO_RENEWALS, lineages::TABLES],
+    &[lineages::ISSUED_BY],
+    &[LISTS],
 ];
+
+/// Adds columns without defaults, as `ALTER TABLE` does. That statement then reads all rows
+/// of a STRICT table to check them, seconds to minutes of a writer's lock for 2,000,000 hosts.
+/// Rows that lack the columns have NULL there: nothing is to be checked. The steps are those
+/// of <https://sqlite.org/lang_altertable.html>, "Making Other Kinds Of Table Schema Changes".
+/// A text that is no table fails at the end, and is not committed.
+const LISTS: &str = "
+PRAGMA writable_schema = ON;
+-- A comment may end the last line of a definition.
+UPDATE sqlite_schema SET sql = replace(sql, ') STRICT', char(10)
+    || ', reversed TEXT, origin TEXT, origin_version INTEGER, suspended TEXT) STRICT')
+    WHERE type = 'table' AND name = 'hosts';
+UPDATE sqlite_schema SET sql = replace(sql, ') STRICT', char(10)
+    || ', origin TEXT, origin_version INTEGER) STRICT')
+    WHERE type = 'table' AND name = 'credentials';
+-- Increments the number by which other connections know that they must read the schema again.
+CREATE VIEW step AS SELECT 1;
+DROP VIEW step;
+PRAGMA writable_schema = RESET;
+SELECT reversed, origin, origin_version, suspended FROM hosts LIMIT 0;
+SELECT origin, origin_version FROM credentials LIMIT 0;
+";
 
 const MARKS: &str = "
 -- version 1 writes changes without naming columns: it is refused from now on
