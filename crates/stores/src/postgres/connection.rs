@@ -31,8 +31,6 @@ pub(super) struct Dialer {
     pub(super) is_foreign: bool,
     /// Learnt at the first contact; whatever is reached later must have it.
     pub(super) catalog: OnceLock<CatalogId>,
-    /// Of migrations that this process has tried.
-    blocked: schema::Blocked,
 }
 
 impl Dialer {
@@ -42,7 +40,6 @@ impl Dialer {
             options: options.clone(),
             is_foreign: false,
             catalog: OnceLock::new(),
-            blocked: schema::Blocked::default(),
             url: url.clone(),
         })
     }
@@ -77,7 +74,7 @@ impl Dialer {
     /// server process that does not know it.
     async fn dial_catalog(&self) -> Step<Connection> {
         let mut connection = self.connect(|_| {}).await?;
-        let found = schema::settle(&connection, self.options.mode, &self.blocked).await?;
+        let found = schema::settle(&connection, self.options.mode).await?;
         connection.log = Some(found.log);
         if !self.url.pgbouncer {
             let prepared = connection.client.prepare_typed(find::FIND, find::TYPES);

@@ -1,17 +1,11 @@
 //! The tables, their versions, and what tells a store of ours from none.
 
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
-
-use tokio_postgres::error::SqlState;
-
 use super::Mode;
 use super::connection::Connection;
 use super::fault::{Fault, Step};
 use super::lineages;
 use super::rows;
 use crate::indexes::INDEXES;
-use sekisho_certs::lock;
 use sekisho_certs::random;
 use sekisho_certs::store::{CatalogId, LogId};
 
@@ -46,7 +40,7 @@ pub(super) async fn header(on: &Connection) -> Step<Option<Header>> {
 
 /// Makes sure that there are tables of this version, and returns whose they are. Older
 /// tables are migrated, newer ones refused.
-pub(super) async fn settle(on: &Connection, mode: Mode, blocked: &Blocked) -> Step<Header> {
+pub(super) async fn settle(on: &Connection, mode: Mode) -> Step<Header> {
     match header(on).await? {
         Some(header) if header.version >= VERSION && header.compatible <= VERSION => Ok(header),
         Some(header) if header.version > VERSION => Err(newer(header)),
@@ -56,9 +50,7 @@ pub(super) async fn settle(on: &Connection, mode: Mode, blocked: &Blocked) -> St
                 .into(),
         )),
         _ => {
-            blocked.check()?;
-            let migrated = migrate(on, MIGRATIONS).await;
-            migrated.map_err(|fault| blocked.note(fault))?;
+            migrate(on, MIGRATIONS).await?;
             header(on).await?.ok_or_else(Fault::no_meta)
         }
     }
@@ -75,10 +67,10 @@ pub(super) async fn migrate(on: &Connection, migrations: &[&str]) -> Step<()> {
         on.run("ROLLBACK").await?;
         return Err(there.map_or_else(Fault::no_meta, newer));
     };
-    on.run(SHORT_LOCKS).await?;
     if there.is_some() && !missing.is_empty() {
         // In the order of writers, which lock the counter before they read tables.
         on.query(COUNTER, &[]).await?;
+        on.run(SHORT_LOCKS).await?;
     }
     for migration in missing {
         on.run(migration).await?;
@@ -100,42 +92,6 @@ pub(super) async fn migrate(on: &Connection, migrations: &[&str]) -> Step<()> {
 pub(super) fn create_index(name: &str, place: &str) -> String {
     let place = place.replace("(tenant", "(tenant COLLATE \"C\"");
     format!("CREATE INDEX {name} ON sekisho.{place}")
-}
-
-/// Time at which a migration last gave way to others who had the tables in use.
-#[derive(Debug, Default)]
-pub(super) struct Blocked(Mutex<Option<Instant>>);
-
-impl Blocked {
-    /// Refuses another attempt for [`MIGRATION_PAUSE`]: lookups of servers of the version
-    /// before wait while one waits for its lock.
-    fn check(&self) -> Step<()> {
-        match *lock(&self.0) {
-            Some(at) if at.elapsed() < MIGRATION_PAUSE => Err(Self::fault()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Notes that a lock was not to be had, and words it.
-    fn note(&self, fault: Fault) -> Fault {
-        let is_lock =
-            |error: &tokio_postgres::Error| error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE);
-        match fault {
-            Fault::Sql(error) if is_lock(&error) => {
-                *lock(&self.0) = Some(Instant::now());
-                Self::fault()
-            }
-            other => other,
-        }
-    }
-
-    fn fault() -> Fault {
-        Fault::Away(
-            "the tables must get columns, and another session has kept one for more than 1 s; \
-             the next attempt comes in 5 s"
-                .into(),
-        )
-    }
 }
 
 fn newer(header: Header) -> Fault {
@@ -160,13 +116,11 @@ const FIRST: &str = "INSERT INTO sekisho.meta (one, version, catalog, log, numbe
 const SET_VERSION: &str = "UPDATE sekisho.meta SET version = $1";
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
     SET LOCAL client_min_messages = warning";
-/// A migration waits for those who use a table, such as a dump, and each lookup that comes
-/// later waits behind it.
-const SHORT_LOCKS: &str = "SET LOCAL lock_timeout = '1s'";
 const COUNTER: &str = "SELECT number FROM sekisho.meta FOR UPDATE";
-/// Between two attempts of a process to migrate: lookups wait a second of six at most for
-/// each table.
-const MIGRATION_PAUSE: Duration = Duration::from_secs(5);
+/// A migration waits for those who read a table, such as a dump, and each lookup that comes
+/// later waits behind it: less long than a lookup may hang. The next connection of the process
+/// tries again.
+const SHORT_LOCKS: &str = "SET LOCAL lock_timeout = '200ms'";
 
 /// "sekisho" as a number: advisory locks are shared by all programs on the
 /// database.
