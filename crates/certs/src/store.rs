@@ -28,7 +28,7 @@ pub use self::document::{Document, DocumentId, DocumentKind};
 pub use self::error::StoreError;
 pub use self::follower::{FeedState, Follower};
 pub use self::list::{
-    CredentialFilter, CredentialPage, HostFilter, HostPage, Leading, reversed, reversed_below,
+    CredentialFilter, CredentialPage, HostFilter, HostPage, names_below, reversed,
 };
 pub use self::seen::{Noted, Seen};
 pub use self::write::{Precondition, Reseal, SecretOf, Write};
@@ -102,8 +102,8 @@ pub trait ChangeLog: Debug + Send + Sync + 'static {
 ///   an origin only if its version is the record's. Sealing again keeps it.
 /// - Lists are in the byte order of the pattern or the id, paged by key, and
 ///   may be read while others write: what stood there throughout is listed
-///   exactly once. Where [`Leading::Under`] leads, hosts are in the order of their
-///   [`reversed`] patterns.
+///   exactly once. Hosts may be in the order of their names
+///   ([`HostFilter::is_by_name`]).
 /// - A page of hosts or credentials takes at most `limit` rows, of which the filter
 ///   may admit none: only a page without `next` is the last.
 ///

@@ -35,24 +35,12 @@ pub(crate) type Step<T, R> = Result<T, Fault<<R as CatalogRow>::Error>>;
 macro_rules! host_columns {
     () => {
         "h.tenant, h.site_format, h.site, h.tls, h.disabled, h.version, \
-         h.ecdsa, h.ed25519, h.rsa, h.suspended"
+         h.ecdsa, h.ed25519, h.rsa, h.suspended, h.origin, h.origin_version"
     };
 }
 pub(crate) use host_columns;
-
-/// Columns of a host in lists: [`host_columns`], its pattern and its origin, which no lookup
-/// needs.
-macro_rules! listed_host_columns {
-    () => {
-        concat!(
-            $crate::catalog_row::host_columns!(),
-            ", h.pattern, h.origin, h.origin_version"
-        )
-    };
-}
-pub(crate) use listed_host_columns;
 /// Number of [`host_columns`]. The first one is never NULL.
-pub(crate) const HOST_COLUMNS: usize = 10;
+pub(crate) const HOST_COLUMNS: usize = 12;
 
 /// Reads a record from [`host_columns`] beginning at `first`. Another program or a later
 /// version may have written any tenant and policy. What can't be read makes the record
@@ -92,16 +80,11 @@ pub(crate) fn host<R: CatalogRow>(
     })
 }
 
-/// Reads a record from [`host_columns`] beginning at `first`, with its pattern after them.
-#[cfg(feature = "postgres")]
-pub(crate) fn found_host<R: CatalogRow>(row: &R, first: usize) -> Step<HostRecord, R> {
-    host(row, first, pattern(row, first + HOST_COLUMNS)?)
-}
-
-/// Reads a record from [`listed_host_columns`].
+/// Reads a record from [`host_columns`], with its pattern after them, and its origin. Lookups
+/// need none: a cached copy must equal the answer of the store.
 pub(crate) fn listed_host<R: CatalogRow>(row: &R) -> Step<HostRecord, R> {
     let mut record = host(row, 0, pattern(row, HOST_COLUMNS)?)?;
-    record.origin = origin(row, HOST_COLUMNS + 1, record.version);
+    record.origin = origin(row, 10, record.version);
     Ok(record)
 }
 
@@ -162,23 +145,10 @@ pub(crate) fn references<R: CatalogRow>(row: &R, first: usize) -> Step<Reference
 macro_rules! credential_columns {
     () => {
         "c.version, c.leaf, i.chain, c.key_id, c.nonce, c.key, c.not_before, c.not_after, \
-         c.id, c.key_type"
+         c.id, c.key_type, c.origin, c.origin_version"
     };
 }
 pub(crate) use credential_columns;
-/// Number of [`credential_columns`].
-const CREDENTIAL_COLUMNS: usize = 10;
-
-/// Columns of a credential in lists: [`credential_columns`] and its origin.
-macro_rules! listed_credential_columns {
-    () => {
-        concat!(
-            $crate::catalog_row::credential_columns!(),
-            ", c.origin, c.origin_version"
-        )
-    };
-}
-pub(crate) use listed_credential_columns;
 
 /// Reads a credential from [`credential_columns`] beginning at `first`; its id and the
 /// type of its key are known already.
@@ -194,32 +164,26 @@ pub(crate) fn credential<R: CatalogRow>(
             .ok_or_else(|| Fault::Value(format!("the issuers of {id} are cut")))?;
         chain.extend(issuers);
     }
+    let version = number(row, first)?;
     Ok(StoredCredential {
         id,
-        version: number(row, first)?,
+        version,
         key_type,
         chain,
         key: sealed(row, first + 3)?,
         not_before: integer(row, first + 6)?,
         not_after: integer(row, first + 7)?,
-        origin: None,
+        origin: origin(row, first + 10, version),
     })
 }
 
 /// Reads a credential from [`credential_columns`] beginning at `first`.
-pub(crate) fn found_credential<R: CatalogRow>(
+pub(crate) fn listed_credential<R: CatalogRow>(
     row: &R,
     first: usize,
 ) -> Step<StoredCredential<SealedBytes>, R> {
     let id = CredentialId::from_u64(number(row, first + 8)?);
     credential(row, first, id, key_type(row, first + 9)?)
-}
-
-/// Reads a credential from [`listed_credential_columns`].
-pub(crate) fn listed_credential<R: CatalogRow>(row: &R) -> Step<StoredCredential<SealedBytes>, R> {
-    let mut credential = found_credential(row, 0)?;
-    credential.origin = origin(row, CREDENTIAL_COLUMNS, credential.version);
-    Ok(credential)
 }
 
 /// Columns of a document.

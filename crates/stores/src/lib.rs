@@ -19,7 +19,6 @@ mod fault;
 pub mod files;
 #[cfg(feature = "http")]
 pub mod http;
-mod indexes;
 mod lineage_row;
 mod lists;
 mod log_row;
@@ -50,5 +49,4 @@ pub mod worker;
 
 pub use open::{OpenStore, exists, open, probe, upgrade};
 pub use options::{Mode, Options};
-pub use upgrade::UpgradeStep;
 pub use url::Url;

@@ -22,7 +22,7 @@ use crate::postgres::{self, Postgres};
 #[cfg(feature = "redis")]
 use crate::redis::Redis;
 use crate::sqlite::Sqlite;
-use crate::upgrade::{UpgradeStep, complete};
+use crate::upgrade::complete;
 use crate::url::{Kind, Url};
 
 /// An open store.
@@ -86,8 +86,8 @@ pub async fn exists(url: &Url, runtime: &Handle) -> Result<bool> {
 }
 
 /// Completes a catalog that an older program made, while servers serve: hosts get the names
-/// by which lists find them below a domain, and lists their indexes. Returns how many indexes
-/// there are then. If it is stopped, the next call goes on.
+/// by which lists find them below a domain, and lists their indexes. Says what it does. If it
+/// is stopped, the next call goes on.
 ///
 /// # Errors
 /// If the store can't be reached or written, if another session builds the same index, or if
@@ -95,14 +95,14 @@ pub async fn exists(url: &Url, runtime: &Handle) -> Result<bool> {
 pub async fn upgrade(
     url: &Url,
     runtime: &Handle,
-    progress: &mut dyn FnMut(UpgradeStep),
-) -> Result<usize> {
+    say: &mut dyn FnMut(String),
+) -> Result<()> {
     match &url.0 {
-        Kind::Sqlite(path) => complete(&Sqlite::open(path, Mode::Existing)?, progress).await,
+        Kind::Sqlite(path) => complete(&Sqlite::open(path, Mode::Existing)?, say).await,
         #[cfg(feature = "postgres")]
         Kind::Postgres(url) => {
             let store = Postgres::new(url, &postgres::Options::default(), runtime)?;
-            complete(&store, progress).await
+            complete(&store, say).await
         }
         Kind::Files(_) => Err(no_catalog(url)),
         #[cfg(feature = "http")]

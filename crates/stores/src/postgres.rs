@@ -20,14 +20,13 @@ mod rows;
 mod schema;
 mod script_database;
 mod tls;
-mod upgrade;
 mod url;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::AtomicU16;
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -39,8 +38,10 @@ use self::fault::Step;
 use self::listen::Watch;
 use self::params::{Owned, Param, column};
 use self::pool::Pool;
-use crate::catalog_row::{self, listed_credential, listed_host, signed};
+use crate::catalog_row::{self, listed_credential, listed_host, signed, tenant};
 use crate::lineage_row;
+use crate::lists;
+use crate::upgrade::require_index;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
@@ -65,8 +66,6 @@ pub struct Postgres {
     pool: Arc<Pool>,
     /// Begun by the first who follows the log: commands do not.
     watch: OnceLock<Watch>,
-    /// A bit for each of [`INDEXES`](crate::indexes::INDEXES) that was found to be there.
-    indexes: AtomicU16,
 }
 
 impl Postgres {
@@ -77,11 +76,8 @@ impl Postgres {
     /// If the file of trusted authorities can't be used.
     pub fn new(url: &Url, options: &Options, runtime: &Handle) -> Result<Self> {
         let pool = Arc::new(Pool::new(url, options, runtime)?);
-        Ok(Self {
-            pool,
-            watch: OnceLock::new(),
-            indexes: AtomicU16::new(0),
-        })
+        let watch = OnceLock::new();
+        Ok(Self { pool, watch })
     }
 
     /// Returns whether the database holds a store, of any version.
@@ -100,13 +96,14 @@ impl Postgres {
     /// Reads all rows of one statement.
     fn list<T: Send + 'static>(
         &self,
-        text: &'static str,
+        text: impl Into<Cow<'static, str>>,
         params: Owned,
         row: fn(&Row) -> Step<T>,
     ) -> BoxFuture<'_, Result<Vec<T>>> {
+        let text = text.into();
         let list = async move |on: Arc<Connection>| {
             let params = column(&params, |one| -> &dyn Param { &**one });
-            on.list(text, &params, row).await
+            on.list(&text, &params, row).await
         };
         Box::pin(self.pool.call(self.options().read, list))
     }
@@ -219,7 +216,11 @@ impl Catalog for Postgres {
         after: Option<&'a HostPattern>,
         limit: usize,
     ) -> BoxFuture<'a, Result<HostPage>> {
-        Box::pin(self.page_hosts(filter, after, limit))
+        Box::pin(async move {
+            let list = lists::hosts(filter, after, limit);
+            let read = self.page(list, listed_host).await?;
+            Ok(HostPage::of(read, filter, limit))
+        })
     }
 
     fn tenants<'a>(
@@ -227,7 +228,7 @@ impl Catalog for Postgres {
         after: Option<&'a Tenant>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Tenant>>> {
-        Box::pin(self.page_tenants(after, limit))
+        Box::pin(self.page(lists::tenants(after, limit), tenant))
     }
 
     fn hosts_of<'a>(
@@ -250,7 +251,9 @@ impl Catalog for Postgres {
         ids: &'a [CredentialId],
     ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
         let ids = Box::new(column(ids, |id| signed(id.as_u64())));
-        self.list(read::CREDENTIALS, vec![ids], listed_credential)
+        self.list(read::CREDENTIALS, vec![ids], |row| {
+            listed_credential(row, 0)
+        })
     }
 
     fn list_credentials<'a>(
@@ -259,7 +262,11 @@ impl Catalog for Postgres {
         after: Option<(i64, CredentialId)>,
         limit: usize,
     ) -> BoxFuture<'a, Result<CredentialPage>> {
-        Box::pin(self.page_credentials(filter, after, limit))
+        Box::pin(async move {
+            let list = lists::credentials(filter, after, limit);
+            let read = self.page(list, |row| listed_credential(row, 0)).await?;
+            Ok(CredentialPage::of(read, filter, limit))
+        })
     }
 
     fn document<'a>(
@@ -341,7 +348,10 @@ impl Catalog for Postgres {
             Listed::Failing => ("", lineages::LIST_FAILING),
             Listed::Without => ("lineages_without_certificate", lineages::LIST_WITHOUT),
         };
-        Box::pin(self.page(index, text, params, lineage_row::read))
+        Box::pin(async move {
+            require_index(self, index).await?;
+            self.list(text, params, lineage_row::read).await
+        })
     }
 
     fn count_lineages(&self) -> BoxFuture<'_, Result<u64>> {

@@ -23,7 +23,6 @@ pub(crate) mod rows;
 mod schema;
 mod slot;
 pub(crate) mod statements;
-mod upgrade;
 mod watch;
 mod write;
 
@@ -40,17 +39,17 @@ use rusqlite::{Params, Row};
 
 use self::file::StoreFile;
 use self::inline::InlineReaders;
-use self::read::{
-    DOCUMENT, DOCUMENTS, HOST, HOSTS_OF, LISTED_CREDENTIAL, NEXT_KIND, StoreConnection,
-};
+use self::read::{CREDENTIAL, DOCUMENT, DOCUMENTS, HOST, HOSTS_OF, NEXT_KIND, StoreConnection};
 use self::rows::Step;
 use self::slot::{Role, Slot};
 use self::watch::Watch;
-use crate::catalog_row::{self, listed_credential, listed_host};
+use crate::catalog_row::{self, listed_credential, listed_host, tenant};
 use crate::fault::unavailable;
 use crate::lineage_row;
+use crate::lists;
 pub use crate::options::Mode;
 use crate::threads::Threads;
+use crate::upgrade::require_index;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
@@ -241,7 +240,11 @@ impl Catalog for Sqlite {
         after: Option<&'a HostPattern>,
         limit: usize,
     ) -> BoxFuture<'a, Result<HostPage>> {
-        Box::pin(self.page_hosts(filter, after, limit))
+        Box::pin(async move {
+            let list = lists::hosts(filter, after, limit);
+            let read = self.page(list, |row| listed_host(row)).await?;
+            Ok(HostPage::of(read, filter, limit))
+        })
     }
 
     fn tenants<'a>(
@@ -249,7 +252,7 @@ impl Catalog for Sqlite {
         after: Option<&'a Tenant>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Tenant>>> {
-        Box::pin(self.page_tenants(after, limit))
+        Box::pin(self.page(lists::tenants(after, limit), |row| tenant(row)))
     }
 
     fn hosts_of<'a>(
@@ -271,7 +274,7 @@ impl Catalog for Sqlite {
         ids: &'a [CredentialId],
     ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
         let ids: Vec<_> = ids.iter().map(|id| [id.as_u64()]).collect();
-        self.list_each(LISTED_CREDENTIAL, ids, |row| listed_credential(row))
+        self.list_each(CREDENTIAL, ids, |row| listed_credential(row, 0))
     }
 
     fn list_credentials<'a>(
@@ -280,7 +283,11 @@ impl Catalog for Sqlite {
         after: Option<(i64, CredentialId)>,
         limit: usize,
     ) -> BoxFuture<'a, Result<CredentialPage>> {
-        Box::pin(self.page_credentials(filter, after, limit))
+        Box::pin(async move {
+            let list = lists::credentials(filter, after, limit);
+            let read = self.page(list, |row| listed_credential(row, 0)).await?;
+            Ok(CredentialPage::of(read, filter, limit))
+        })
     }
 
     fn document<'a>(
@@ -356,7 +363,10 @@ impl Catalog for Sqlite {
             Listed::Failing => ("", lineages::FAILING_LINEAGES),
             Listed::Without => ("lineages_without_certificate", lineages::LINEAGES_WITHOUT),
         };
-        self.page(index, text, values, |row| lineage_row::read(row))
+        Box::pin(async move {
+            require_index(self, index).await?;
+            self.list(text, values, |row| lineage_row::read(row)).await
+        })
     }
 
     fn count_lineages(&self) -> BoxFuture<'_, Result<u64>> {

@@ -35,36 +35,12 @@ impl HostFilter {
             && (!self.suspended || record.suspended.is_some())
     }
 
-    /// Returns the condition whose index a catalog reads: the first one that is there, in
-    /// the order of [`Leading`].
+    /// Tells whether hosts are in the order of their [`reversed`] patterns: below a domain,
+    /// unless an index of fewer hosts leads.
     #[must_use]
-    pub fn leading(&self) -> Leading<'_> {
-        let under = self.under.as_ref().map(Leading::Under);
-        let tenant = self.tenant.as_ref().map(Leading::Tenant);
-        let origin = self.origin.as_deref().map(Leading::Origin);
-        match (self.suspended, self.without_certificate) {
-            (true, _) => Leading::Suspended,
-            (false, true) => Leading::WithoutCertificate,
-            (false, false) => under.or(tenant).or(origin).unwrap_or(Leading::All),
-        }
+    pub fn is_by_name(&self) -> bool {
+        self.under.is_some() && !self.suspended && !self.without_certificate
     }
-}
-
-/// Condition whose index a list of hosts reads, the one that usually admits fewest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leading<'a> {
-    /// Hosts that are suspended.
-    Suspended,
-    /// Hosts that refer to no credential.
-    WithoutCertificate,
-    /// Hosts of this name and below it.
-    Under(&'a HostName),
-    /// Hosts of this tenant.
-    Tenant(&'a Tenant),
-    /// Hosts that this source brought.
-    Origin(&'a str),
-    /// All hosts.
-    All,
 }
 
 /// Page of a list of hosts.
@@ -169,15 +145,13 @@ pub fn reversed(pattern: &HostPattern) -> String {
     text
 }
 
-/// Returns where the names of a domain begin among the [`reversed`] ones, and the first
-/// text after them: '/' is the byte after '.'.
+/// Returns the texts between which the names of a domain are among the [`reversed`] ones:
+/// '~' comes after all that a name may have, and '/' is the byte after '.'.
 #[must_use]
-pub fn reversed_below(name: &HostName) -> (String, String) {
-    let first = reversed(&name.into());
-    let mut after = first.clone();
-    after.pop();
-    after.push('/');
-    (first, after)
+pub fn names_below(name: &HostName) -> (String, String) {
+    let mut first = reversed(&name.into());
+    first.pop();
+    (format!("{first}-~"), first + "/")
 }
 
 #[cfg(test)]
@@ -191,29 +165,25 @@ mod tests {
     }
 
     #[test]
-    fn each_condition_leads_in_its_turn() {
-        let (tenant, under) = (
-            Tenant::parse("anna").unwrap(),
-            HostName::parse("b.example").unwrap(),
-        );
-        let mut filter = HostFilter {
-            tenant: Some(tenant.clone()),
-            under: Some(under.clone()),
-            without_certificate: true,
+    fn an_index_of_fewer_hosts_leads_before_that_of_names() {
+        let filter = HostFilter {
+            under: Some(HostName::parse("b.example").unwrap()),
+            tenant: Some(Tenant::parse("anna").unwrap()),
             origin: Some("/srv".into()),
-            suspended: true,
+            ..HostFilter::default()
         };
-        assert_eq!(filter.leading(), Leading::Suspended);
-        filter.suspended = false;
-        assert_eq!(filter.leading(), Leading::WithoutCertificate);
-        filter.without_certificate = false;
-        assert_eq!(filter.leading(), Leading::Under(&under));
-        filter.under = None;
-        assert_eq!(filter.leading(), Leading::Tenant(&tenant));
-        filter.tenant = None;
-        assert_eq!(filter.leading(), Leading::Origin("/srv"));
-        filter.origin = None;
-        assert_eq!(filter.leading(), Leading::All);
+        assert!(filter.is_by_name());
+        let suspended = HostFilter {
+            suspended: true,
+            ..filter.clone()
+        };
+        let without_certificate = HostFilter {
+            without_certificate: true,
+            ..filter
+        };
+        for other in [suspended, without_certificate, HostFilter::default()] {
+            assert!(!other.is_by_name(), "{other:?}");
+        }
     }
 
     #[test]
@@ -269,8 +239,8 @@ mod tests {
     #[test]
     fn names_below_a_domain_stand_together() {
         let domain = HostName::parse("shop.example").unwrap();
-        let (first, after) = reversed_below(&domain);
-        assert_eq!((&*first, &*after), ("example.shop.", "example.shop/"));
+        let (before, end) = names_below(&domain);
+        assert_eq!((&*before, &*end), ("example.shop-~", "example.shop/"));
         for (pattern, is_below) in [
             ("shop.example", true),
             ("*.shop.example", true),
@@ -284,7 +254,7 @@ mod tests {
         ] {
             let pattern = HostPattern::parse(pattern).unwrap();
             let text = reversed(&pattern);
-            let stands = first <= text && text < after;
+            let stands = before < text && text < end;
             assert_eq!(stands, is_below, "{text}");
             assert_eq!(domain.holds(pattern.as_str()), is_below, "{pattern}");
         }

@@ -21,12 +21,13 @@ pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answe
     if get::<Option<&str>>(first, HOST)?.is_none() {
         return Ok(answer);
     }
-    let record = catalog_row::found_host(first, HOST)?;
+    let pattern = catalog_row::pattern(first, HOST + HOST_COLUMNS)?;
+    let record = catalog_row::host(first, HOST, pattern)?;
     precondition::readable(&record)?;
     let mut credentials = Vec::with_capacity(1);
     for row in &rows {
         if get::<Option<i64>>(row, CREDENTIAL)?.is_some() {
-            credentials.push(catalog_row::found_credential(row, CREDENTIAL)?);
+            credentials.push(catalog_row::listed_credential(row, CREDENTIAL)?);
         }
     }
     for (key_type, id) in record.references.iter() {

@@ -1,165 +1,115 @@
-//! Lists of hosts, of their owners and of credentials: one statement for each condition that
-//! may lead.
+//! Lists, and what an older program's tables lack for them, which is made up for while servers
+//! read and write.
 
-use std::sync::atomic::Ordering;
-
+use tokio::time::timeout;
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::fault::Step;
-use super::params::Owned;
-use super::read::{LIST_CREDENTIALS, LIST_HOSTS};
+use super::connection::Dialer;
+use super::fault::{Fault, Step};
+use super::params::{Owned, Param};
 use super::rows::get;
-use crate::catalog_row::{
-    self, listed_credential, listed_credential_columns, listed_host, listed_host_columns, tenant,
-    unnamed_host,
-};
-use crate::indexes::{INDEXES, lacking};
-use crate::lists;
-use crate::upgrade::Upgrade;
-use sekisho_certs::credential::CredentialId;
-use sekisho_certs::host::HostPattern;
-use sekisho_certs::record::Tenant;
-use sekisho_certs::store::{
-    CredentialFilter, CredentialPage, HostFilter, HostPage, Leading, Result,
-};
+use super::schema::create_index;
+use crate::catalog_row::unnamed_host;
+use crate::lists::{self, List, Value};
+use crate::upgrade::{Upgrade, require_index};
+use sekisho_certs::store::{BoxFuture, Result, StoreError};
 
 impl Postgres {
-    pub(super) async fn page_hosts(
-        &self,
-        filter: &HostFilter,
-        after: Option<&HostPattern>,
-        limit: usize,
-    ) -> Result<HostPage> {
-        let leading = filter.leading();
-        let (index, text) = match leading {
-            Leading::Suspended => ("hosts_suspended", HOSTS_SUSPENDED),
-            Leading::WithoutCertificate => ("hosts_without_certificate", HOSTS_WITHOUT_CERTIFICATE),
-            Leading::Under(_) => ("hosts_by_name", HOSTS_UNDER),
-            Leading::Tenant(_) => ("hosts_by_tenant", HOSTS_OF_TENANT),
-            Leading::Origin(_) => ("hosts_by_origin", HOSTS_OF_ORIGIN),
-            Leading::All => ("", LIST_HOSTS),
-        };
-        if let Leading::Under(_) = leading {
-            self.name_hosts(index).await?;
-        }
-        let (start, value) = lists::range(leading, after);
-        let mut params: Owned = vec![Box::new(start), Box::new(catalog_row::limit(limit))];
-        if let Some(value) = value {
-            params.push(Box::new(value));
-        }
-        let read = self.page(index, text, params, listed_host).await?;
-        Ok(HostPage::of(read, filter, limit))
-    }
-
-    pub(super) async fn page_tenants(
-        &self,
-        after: Option<&Tenant>,
-        limit: usize,
-    ) -> Result<Vec<Tenant>> {
-        let mut params: Owned = vec![Box::new(catalog_row::limit(limit))];
-        if let Some(after) = after {
-            params.push(Box::new(after.as_str().to_owned()));
-        }
-        let text = after.map_or(TENANTS, |_| TENANTS_AFTER);
-        self.page("hosts_by_tenant", text, params, tenant).await
-    }
-
-    pub(super) async fn page_credentials(
-        &self,
-        filter: &CredentialFilter,
-        after: Option<(i64, CredentialId)>,
-        limit: usize,
-    ) -> Result<CredentialPage> {
-        let (end, id) = lists::credential_start(filter, after);
-        let mut params: Owned = vec![Box::new(id), Box::new(catalog_row::limit(limit))];
-        let (index, text) = match filter {
-            CredentialFilter::All => ("", LIST_CREDENTIALS),
-            CredentialFilter::Ends { until, .. } => {
-                params.push(Box::new(end));
-                params.push(Box::new(*until));
-                ("credentials_by_end", CREDENTIALS_BY_END)
-            }
-            CredentialFilter::Origin(source) => {
-                params.push(Box::new(source.to_string()));
-                ("credentials_by_origin", CREDENTIALS_OF_ORIGIN)
-            }
-        };
-        let read = self.page(index, text, params, listed_credential).await?;
-        Ok(CredentialPage::of(read, filter, limit))
-    }
-
-    /// Reads the rows of a statement, unless it lacks its index and would read the whole
-    /// table. The statement of an empty name needs none.
+    /// Reads a page of a list, unless it lacks its index and would read the whole table.
     pub(super) async fn page<T: Send + 'static>(
         &self,
-        index: &'static str,
-        text: &'static str,
-        params: Owned,
+        list: List,
         row: fn(&Row) -> Step<T>,
     ) -> Result<Vec<T>> {
-        let place = INDEXES.iter().position(|one| one.0 == index);
-        let bit = place.map_or(0, |place| 1 << place);
-        // Relaxed: a thread that sees the bit late asks the database once more.
-        if self.indexes.load(Ordering::Relaxed) & bit != bit {
-            let name: Owned = vec![Box::new(format!("sekisho.{index}"))];
-            let is_there = self.one(HAS_INDEX, name, |row| get::<bool>(row, 0));
-            if is_there.await? != Some(true) {
-                return Err(lacking(index));
-            }
-            self.indexes.fetch_or(bit, Ordering::Relaxed);
-        }
-        self.list(text, params, row).await
+        require_index(self, list.index).await?;
+        self.rows(list, row).await
     }
 
-    /// Gives the rows of older programs the name by which lists below a domain find them.
-    async fn name_hosts(&self, index: &'static str) -> Result<()> {
-        loop {
-            let all: Owned = vec![Box::new(String::new())];
-            let unnamed = self.page(index, UNNAMED, all, unnamed_host).await?;
-            if unnamed.is_empty() {
-                return Ok(());
+    fn rows<T: Send + 'static>(
+        &self,
+        list: List,
+        row: fn(&Row) -> Step<T>,
+    ) -> BoxFuture<'_, Result<Vec<T>>> {
+        let text = translate(&list);
+        let params = list.values.into_iter().map(|value| -> Box<dyn Param + Send> {
+            match value {
+                Value::Text(text) => Box::new(text),
+                Value::Number(number) => Box::new(number),
             }
-            self.name(unnamed).await?;
-        }
+        });
+        self.list(text, params.collect(), row)
     }
 }
 
-/// An index whose making broke off is there, and not valid.
-const HAS_INDEX: &str = "SELECT EXISTS (SELECT FROM pg_index
-    WHERE indexrelid = to_regclass($1) AND indisvalid)";
-
-macro_rules! hosts {
-    ($which:literal) => {
-        concat!(
-            "SELECT ",
-            listed_host_columns!(),
-            " FROM sekisho.hosts h WHERE ",
-            $which,
-            " LIMIT $2"
-        )
-    };
+/// Writes a statement in PostgreSQL's dialect. Tenants have the database's order there, and
+/// lists compare bytes.
+pub(super) fn translate(list: &List) -> String {
+    let text = list.text.replace(&format!(" INDEXED BY {}", list.index), "");
+    let text = text.replace("h.tenant", r#"h.tenant COLLATE "C""#);
+    text.replace("main.", "sekisho.").replace('?', "$")
 }
 
-pub(super) const HOSTS_SUSPENDED: &str =
-    hosts!("h.suspended IS NOT NULL AND h.pattern > $1 ORDER BY h.pattern");
+impl Upgrade for Postgres {
+    async fn indexes(&self) -> Result<Vec<String>> {
+        let indexes = self.list(INDEXES, Vec::new(), |row| get::<String>(row, 0));
+        indexes.await
+    }
 
-pub(super) const HOSTS_WITHOUT_CERTIFICATE: &str = hosts!(
-    "h.ecdsa IS NULL AND h.ed25519 IS NULL AND h.rsa IS NULL AND h.pattern > $1
-    ORDER BY h.pattern"
-);
+    async fn unnamed(&self, after: String) -> Result<Vec<(String, String)>> {
+        self.rows(lists::unnamed(after), unnamed_host).await
+    }
 
-pub(super) const HOSTS_UNDER: &str =
-    hosts!("h.reversed IS NOT NULL AND h.reversed >= $1 AND h.reversed < $3 ORDER BY h.reversed");
+    async fn name(&self, hosts: Vec<(String, String)>) -> Result<()> {
+        let (patterns, names): (Vec<_>, Vec<_>) = hosts.into_iter().unzip();
+        let params: Owned = vec![Box::new(patterns), Box::new(names)];
+        self.list(NAME, params, |_| Ok(())).await.map(drop)
+    }
 
-pub(super) const HOSTS_OF_TENANT: &str =
-    hosts!(r#"h.tenant COLLATE "C" = $3 AND h.pattern > $1 ORDER BY h.pattern"#);
+    async fn build(&self, index: &'static str) -> Result<()> {
+        let dialer = &self.pool.dialer;
+        let built = build(dialer, index).await;
+        built.map_err(|fault| fault.at(&dialer.url))
+    }
+}
 
-pub(super) const HOSTS_OF_ORIGIN: &str =
-    hosts!("h.origin IS NOT NULL AND h.origin = $3 AND h.pattern > $1 ORDER BY h.pattern");
+/// Builds an index beside readers and writers, on a connection of its own: the statement
+/// takes minutes, and waits for each transaction of the database that began before it.
+async fn build(dialer: &Dialer, index: &str) -> Step<()> {
+    let bound = dialer.options.connect;
+    let connected = timeout(bound, dialer.connect(|_| {})).await;
+    let on = connected.map_err(|_| Fault::Away(format!("no connection within {bound:?}")))??;
+    if !dialer.url.pgbouncer {
+        on.run(NO_LIMITS).await?;
+    }
+    let name = index.split(' ').next().unwrap_or(index);
+    let broken = on.list(BROKEN, &[&name], |row| get::<bool>(row, 0)).await?;
+    match broken.first() {
+        None => {}
+        Some(true) => {
+            let why = format!("another session builds the index {name}; wait for its end");
+            return Err(StoreError::Refused(why.into()).into());
+        }
+        Some(false) => {
+            let text = format!("DROP INDEX CONCURRENTLY sekisho.{name}");
+            on.run(&text).await?;
+        }
+    }
+    let text = create_index("CONCURRENTLY IF NOT EXISTS ", index);
+    on.run(&text).await
+}
 
-pub(super) const UNNAMED: &str = "SELECT pattern FROM sekisho.hosts
-    WHERE reversed IS NULL AND pattern > $1 ORDER BY pattern LIMIT 1000";
+const INDEXES: &str = "SELECT c.relname::text FROM pg_index i
+    JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'sekisho' AND i.indisvalid";
+
+/// Tells of an index that is not whole whether a session builds it.
+const BROKEN: &str = "SELECT EXISTS (
+        SELECT FROM pg_stat_progress_create_index p WHERE p.index_relid = i.indexrelid)
+    FROM pg_index i WHERE i.indexrelid = to_regclass('sekisho.' || $1) AND NOT i.indisvalid";
+
+/// A role may have limits, which are meant for lookups.
+const NO_LIMITS: &str = "SET statement_timeout = 0; SET lock_timeout = 0";
 
 /// Locks in the order of the patterns, as writers do: two that lock several never wait for
 /// each other.
@@ -172,43 +122,3 @@ UPDATE sekisho.hosts h SET reversed = n.name
 FROM unnest($1::text[], $2::text[]) AS n (pattern, name)
 JOIN locked ON locked.pattern = n.pattern
 WHERE h.pattern = n.pattern";
-
-macro_rules! credentials {
-    ($which:literal) => {
-        concat!(
-            "SELECT ",
-            listed_credential_columns!(),
-            " FROM sekisho.credentials c LEFT JOIN sekisho.issuers i ON i.id = c.issuer
-          WHERE ",
-            $which,
-            " LIMIT $2"
-        )
-    };
-}
-
-pub(super) const CREDENTIALS_BY_END: &str =
-    credentials!("(c.not_after, c.id) > ($3, $1) AND c.not_after < $4 ORDER BY c.not_after, c.id");
-
-pub(super) const CREDENTIALS_OF_ORIGIN: &str =
-    credentials!("c.origin IS NOT NULL AND c.origin = $3 AND c.id > $1 ORDER BY c.id");
-
-/// Goes from owner to owner, however many hosts each has.
-macro_rules! tenants {
-    ($first:literal) => {
-        concat!(
-            r#"
-WITH RECURSIVE t(tenant) AS (
-    SELECT min(tenant COLLATE "C") FROM sekisho.hosts WHERE tenant COLLATE "C" "#,
-            $first,
-            r#" UNION ALL
-    SELECT (SELECT min(h.tenant COLLATE "C") FROM sekisho.hosts h
-        WHERE h.tenant COLLATE "C" > t.tenant) FROM t WHERE t.tenant IS NOT NULL
-)
-SELECT tenant FROM t WHERE tenant IS NOT NULL LIMIT $1"#
-        )
-    };
-}
-
-pub(super) const TENANTS: &str = tenants!(">= ''");
-
-pub(super) const TENANTS_AFTER: &str = tenants!("> $2");

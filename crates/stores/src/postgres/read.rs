@@ -2,18 +2,12 @@
 
 use std::time::Duration;
 
-use crate::catalog_row::{document_columns, listed_credential_columns, listed_host_columns};
+use crate::catalog_row::{credential_columns, document_columns, host_columns};
 
 pub(super) const HOSTS: &str = concat!(
     "SELECT ",
-    listed_host_columns!(),
-    " FROM sekisho.hosts h WHERE h.pattern = ANY ($1)"
-);
-
-pub(super) const LIST_HOSTS: &str = concat!(
-    "SELECT ",
-    listed_host_columns!(),
-    " FROM sekisho.hosts h WHERE h.pattern > $1 ORDER BY h.pattern LIMIT $2"
+    host_columns!(),
+    ", h.pattern FROM sekisho.hosts h WHERE h.pattern = ANY ($1)"
 );
 
 /// At most one of the columns holds an id, since a credential has one type.
@@ -25,16 +19,9 @@ pub(super) const HOSTS_OF: &str =
 
 pub(super) const CREDENTIALS: &str = concat!(
     "SELECT ",
-    listed_credential_columns!(),
+    credential_columns!(),
     " FROM sekisho.credentials c LEFT JOIN sekisho.issuers i ON i.id = c.issuer
           WHERE c.id = ANY ($1)"
-);
-
-pub(super) const LIST_CREDENTIALS: &str = concat!(
-    "SELECT ",
-    listed_credential_columns!(),
-    " FROM sekisho.credentials c LEFT JOIN sekisho.issuers i ON i.id = c.issuer
-          WHERE c.id > $1 ORDER BY c.id LIMIT $2"
 );
 
 /// Seconds since the Unix epoch: the given ones, else the database's.

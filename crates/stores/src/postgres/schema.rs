@@ -5,7 +5,7 @@ use super::connection::Connection;
 use super::fault::{Fault, Step};
 use super::lineages;
 use super::rows;
-use crate::indexes::INDEXES;
+use crate::upgrade::INDEXES;
 use sekisho_certs::random;
 use sekisho_certs::store::{CatalogId, LogId};
 
@@ -78,8 +78,8 @@ pub(super) async fn migrate(on: &Connection, migrations: &[&str]) -> Step<()> {
     if there.is_none() {
         on.query(FIRST, &[&&random::<16>()[..], &&random::<16>()[..]])
             .await?;
-        for (name, place) in INDEXES {
-            on.run(&create_index(name, place)).await?;
+        for index in INDEXES {
+            on.run(&create_index("", index)).await?;
         }
     }
     let version = migrations.len() as i64;
@@ -87,11 +87,12 @@ pub(super) async fn migrate(on: &Connection, migrations: &[&str]) -> Step<()> {
     on.run("COMMIT").await
 }
 
-/// Returns the statement that builds an index; words before its name are options. A tenant
-/// has the database's order, and lists compare bytes.
-pub(super) fn create_index(name: &str, place: &str) -> String {
-    let place = place.replace("(tenant", "(tenant COLLATE \"C\"");
-    format!("CREATE INDEX {name} ON sekisho.{place}")
+/// Returns the statement that builds an index, with options before its name. A tenant has the
+/// database's order, and lists compare bytes.
+pub(super) fn create_index(options: &str, index: &str) -> String {
+    let index = index.replace("(tenant", r#"(tenant COLLATE "C""#);
+    let index = index.replace(" ON ", " ON sekisho.");
+    format!("CREATE INDEX {options}{index}")
 }
 
 fn newer(header: Header) -> Fault {

@@ -175,16 +175,11 @@ fn put_one(sql: &Transaction<'_>, lineage: &Lineage<SealedBytes>) -> rusqlite::R
 
 macro_rules! select {
     ($which:literal) => {
-        select!("", $which)
-    };
-    ($index:literal, $which:literal) => {
         concat!(
             "SELECT ",
             lineage_row::columns!(),
             "
-FROM lineages l ",
-            $index,
-            " LEFT JOIN lineage_claims c ON c.name = l.name AND c.until_ms > ?1
+FROM lineages l LEFT JOIN lineage_claims c ON c.name = l.name AND c.until_ms > ?1
 WHERE ",
             $which
         )
@@ -200,10 +195,8 @@ pub(super) const LINEAGES: &str = select!("l.name > ?2 ORDER BY l.name LIMIT ?3"
 pub(super) const FAILING_LINEAGES: &str =
     select!("l.attempts > 0 AND l.name > ?2 ORDER BY l.name LIMIT ?3");
 
-pub(super) const LINEAGES_WITHOUT: &str = select!(
-    "INDEXED BY lineages_without_certificate",
-    "l.credential IS NULL AND l.name > ?2 ORDER BY l.name LIMIT ?3"
-);
+pub(super) const LINEAGES_WITHOUT: &str =
+    select!("l.credential IS NULL AND l.name > ?2 ORDER BY l.name LIMIT ?3");
 
 pub(super) const COUNT: &str = "SELECT count(*) FROM lineages";
 

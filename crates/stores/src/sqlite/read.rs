@@ -11,9 +11,7 @@ use super::find::find;
 use super::lineages;
 use super::rows::Step;
 use super::statements::list;
-use crate::catalog_row::{
-    credential_columns, document_columns, listed_credential_columns, listed_host_columns,
-};
+use crate::catalog_row::{credential_columns, document_columns, host_columns};
 use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::HostName;
 use sekisho_certs::store::{Answer, Result};
@@ -96,8 +94,8 @@ impl fmt::Debug for StoreConnection {
 
 pub(super) const HOST: &str = concat!(
     "SELECT ",
-    listed_host_columns!(),
-    " FROM hosts h WHERE h.pattern = ?1"
+    host_columns!(),
+    ", h.pattern FROM hosts h WHERE h.pattern = ?1"
 );
 
 /// At most one of the columns holds an id, since a credential has one type.
@@ -107,17 +105,9 @@ pub(super) const HOSTS_OF: &str = "
     UNION ALL SELECT pattern FROM hosts WHERE rsa = ?1 AND pattern > ?2
     ORDER BY pattern LIMIT ?3";
 
-/// Reads what a handshake needs of a credential.
 pub(super) const CREDENTIAL: &str = concat!(
     "SELECT ",
     credential_columns!(),
-    " FROM credentials c LEFT JOIN issuers i ON i.id = c.issuer WHERE c.id = ?1"
-);
-
-/// Reads a credential with its origin.
-pub(super) const LISTED_CREDENTIAL: &str = concat!(
-    "SELECT ",
-    listed_credential_columns!(),
     " FROM credentials c LEFT JOIN issuers i ON i.id = c.issuer WHERE c.id = ?1"
 );
 
@@ -144,11 +134,11 @@ pub(super) fn indexed() -> [&'static str; 13] {
         HOST,
         HOSTS_OF,
         CREDENTIAL,
-        LISTED_CREDENTIAL,
         DOCUMENT,
         DOCUMENTS,
         NEXT_KIND,
         lineages::LINEAGE,
+        lineages::LINEAGES_WITHOUT,
         lineages::LINEAGES_OF,
         lineages::LINEAGES,
         lineages::FAILING_LINEAGES,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, Error, ErrorCode, Transaction, TransactionBehavior, params};
 
 use super::{documents, lineages};
-use crate::indexes::INDEXES;
+use crate::upgrade::INDEXES;
 use sekisho_certs::random;
 use sekisho_certs::store::CatalogId;
 
@@ -88,8 +88,8 @@ pub(super) fn create(connection: &mut Connection, busy_timeout: Duration) -> rus
     transaction.execute_batch(TABLES)?;
     transaction.execute_batch(lineages::TABLES)?;
     transaction.execute_batch(lineages::ISSUED_BY)?;
-    for (name, place) in INDEXES {
-        transaction.execute_batch(&create_index(name, place))?;
+    for index in INDEXES {
+        transaction.execute_batch(&format!("CREATE INDEX {index}"))?;
     }
     transaction.execute(
         "INSERT INTO meta (one, catalog, log, number, forgotten, token, compatible)
@@ -133,11 +133,6 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     }
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()
-}
-
-/// Returns the statement that builds an index. Words before its name are options.
-pub(super) fn create_index(name: &str, place: &str) -> String {
-    format!("CREATE INDEX {name} ON {place}")
 }
 
 /// How soon a refused switch to WAL is tried again: about what one takes.

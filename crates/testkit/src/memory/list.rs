@@ -7,7 +7,7 @@ use sekisho_certs::credential::CredentialId;
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::Tenant;
 use sekisho_certs::store::{
-    CredentialFilter, CredentialPage, HostFilter, HostPage, Leading, reversed,
+    CredentialFilter, CredentialPage, HostFilter, HostPage, reversed,
 };
 
 impl State {
@@ -17,13 +17,9 @@ impl State {
         after: Option<&HostPattern>,
         limit: usize,
     ) -> HostPage {
-        let place = |pattern: &HostPattern| match filter.leading() {
-            Leading::Under(_) => reversed(pattern),
-            Leading::Suspended
-            | Leading::WithoutCertificate
-            | Leading::Tenant(_)
-            | Leading::Origin(_)
-            | Leading::All => pattern.to_string(),
+        let place = |pattern: &HostPattern| match filter.is_by_name() {
+            true => reversed(pattern),
+            false => pattern.to_string(),
         };
         let after = after.map(place);
         let records = self.hosts.values().filter(|one| filter.admits(one));

@@ -3,11 +3,12 @@
 use std::pin::pin;
 use std::time::Instant;
 
-use super::super::{lineages, list};
+use super::super::lineages;
+use super::super::list::translate;
 use super::together::snapshot;
 use super::*;
-use crate::indexes::INDEXES;
-use crate::upgrade::{UpgradeStep, complete};
+use crate::lists::{List, Value};
+use crate::upgrade::complete;
 use sekisho_certs::origin::Origin;
 use sekisho_certs::record::Site;
 use sekisho_certs::store::{CredentialFilter, HostFilter};
@@ -125,10 +126,12 @@ async fn a_list_says_which_index_it_lacks() {
     refused(listed.unwrap_err(), "lineages_without_certificate");
     // A list without a condition needs none.
     assert_eq!(all_hosts(&store).await.len(), 3);
-    let upgraded = complete(&store, &mut |_| {}).await;
-    assert_eq!(upgraded.unwrap(), INDEXES.len());
-    let again = complete(&store, &mut |step| panic!("{step:?}")).await;
-    assert_eq!(again.unwrap(), INDEXES.len());
+    let mut said = Vec::new();
+    complete(&store, &mut |text| said.push(text)).await.unwrap();
+    assert_eq!((said.len(), &*said[0]), (11, "3 hosts named"));
+    said.clear();
+    complete(&store, &mut |text| said.push(text)).await.unwrap();
+    assert_eq!(said, ["the store is complete: 9 indexes"]);
     let listed = store.list_hosts(&tenant, None, 9).await.unwrap();
     assert!(listed.hosts.is_empty());
     assert_eq!(store.tenants(None, 9).await.unwrap(), [Tenant::default()]);
@@ -149,14 +152,10 @@ async fn a_broken_index_is_built_again() {
     server.sql(name_of(&url), broken);
     let error = store.tenants(None, 9).await.unwrap_err();
     assert!(error.to_string().contains("hosts_by_tenant"), "{error}");
-    let mut built = Vec::new();
-    let mut note = |step: UpgradeStep| match step {
-        UpgradeStep::Builds(_) => {}
-        UpgradeStep::Built(index, _) => built.push(index),
-        UpgradeStep::Named(_) => panic!("all have names"),
-    };
-    complete(&store, &mut note).await.unwrap();
-    assert_eq!(built, ["hosts_by_tenant"]);
+    let mut said = Vec::new();
+    complete(&store, &mut |text| said.push(text)).await.unwrap();
+    let built = ["building hosts_by_tenant", "the store is complete: 9 indexes"];
+    assert_eq!(said, built);
     assert!(store.tenants(None, 9).await.unwrap().is_empty());
 }
 
@@ -168,18 +167,18 @@ async fn two_upgrades_do_not_disturb_each_other() {
     let store = existing(&url);
     store.head().await.unwrap();
     let dump = snapshot(&url).await;
-    let mut note = |_: UpgradeStep| {};
-    let mut first = pin!(complete(&store, &mut note));
+    let mut say = |_: String| {};
+    let mut first = pin!(complete(&store, &mut say));
     let waits = tokio::time::timeout(Duration::from_secs(1), &mut first).await;
     assert!(waits.is_err(), "the snapshot is older");
-    let second = complete(&store, &mut |step| panic!("{step:?}")).await;
+    let second = complete(&store, &mut |_| {}).await;
     let error = second.unwrap_err().to_string();
     assert!(error.contains("another session builds the index"), "{error}");
     assert!(finds(&store, "a.example").await);
     let batch = Batch::unchecked(vec![put_host(record("new.example", &[]))]);
     in_time(store.write(batch)).await.unwrap();
     drop(dump);
-    assert_eq!(in_time(first).await.unwrap(), INDEXES.len());
+    in_time(first).await.unwrap();
 }
 
 /// A scan of the primary key that leaves out what the filter refuses would read the table.
@@ -207,50 +206,29 @@ async fn each_list_uses_its_index() {
         FROM generate_series(1, 20000) n;
         ANALYZE sekisho.hosts, sekisho.credentials, sekisho.lineages";
     server.sql(name_of(&url), filled);
-    for (index, statement, values) in [
-        (
-            "hosts_suspended",
-            list::HOSTS_SUSPENDED,
-            "('h1.example', 100)",
-        ),
-        (
-            "hosts_without_certificate",
-            list::HOSTS_WITHOUT_CERTIFICATE,
-            "('h1.example', 100)",
-        ),
-        (
-            "hosts_by_name",
-            list::HOSTS_UNDER,
-            "('example.h1.', 100, 'example.h1/')",
-        ),
-        ("hosts_unnamed", list::UNNAMED, "('')"),
-        ("hosts_by_tenant", list::HOSTS_OF_TENANT, "('', 100, 't7')"),
-        ("hosts_by_tenant", list::TENANTS, "(100)"),
-        ("hosts_by_tenant", list::TENANTS_AFTER, "(100, 't7')"),
-        (
-            "hosts_by_origin",
-            list::HOSTS_OF_ORIGIN,
-            "('', 100, '/srv')",
-        ),
-        (
-            "credentials_by_end",
-            list::CREDENTIALS_BY_END,
-            "(-1, 100, 5000, 6000)",
-        ),
-        (
-            "credentials_by_origin",
-            list::CREDENTIALS_OF_ORIGIN,
-            "(-1, 100, '/srv')",
-        ),
-        (
-            "lineages_without_certificate",
-            lineages::LIST_WITHOUT,
-            "(NULL, '', 100)",
-        ),
-    ] {
-        let sql = format!("PREPARE it AS {statement}; EXPLAIN EXECUTE it {values}");
+    let mut lists: Vec<_> = lists::each()
+        .iter()
+        .map(|list| (list.index, translate(list), literals(list)))
+        .collect();
+    let text = lineages::LIST_WITHOUT.to_owned();
+    lists.push((
+        "lineages_without_certificate",
+        text,
+        "NULL, '', 100".into(),
+    ));
+    for (index, statement, values) in lists {
+        let sql = format!("PREPARE it AS {statement}; EXPLAIN EXECUTE it ({values})");
         let plan = server.sql(name_of(&url), &sql);
         assert!(plan.contains(index), "{statement}\n{plan}");
         assert!(!plan.contains("Seq Scan on hosts"), "{statement}\n{plan}");
     }
+}
+
+/// Returns the parameters of a list as SQL.
+pub(super) fn literals(list: &List) -> String {
+    let values = list.values.iter().map(|value| match value {
+        Value::Text(text) => format!("'{text}'"),
+        Value::Number(number) => number.to_string(),
+    });
+    values.collect::<Vec<_>>().join(", ")
 }

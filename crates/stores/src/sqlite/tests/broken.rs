@@ -7,7 +7,7 @@ use std::task::Poll;
 use rusqlite::StatementStatus;
 
 use super::*;
-use crate::sqlite::find;
+use crate::sqlite::{find, read};
 use sekisho_certs::seal::Sealer;
 use sekisho_certs::seal::{KeyRing, MasterKey};
 use sekisho_certs::store::Document;
@@ -274,17 +274,20 @@ async fn no_file_holds_a_key_in_the_clear() {
     assert!(seen);
 }
 
+/// Returns the statements of all reads.
+fn reads() -> impl Iterator<Item = String> {
+    let fixed = find::indexed().into_iter().chain(read::indexed());
+    let lists = lists::each().into_iter().map(|list| list.text);
+    fixed.map(str::to_owned).chain(lists)
+}
+
 /// A call that scans would take a million times as long with a million hosts.
 #[test]
 fn no_read_scans_a_table() {
     let folder = Folder::new();
     drop(folder.create());
     let raw = folder.raw();
-    let reads = find::indexed()
-        .into_iter()
-        .chain(crate::sqlite::read::indexed())
-        .chain(crate::sqlite::list::indexed());
-    for sql in reads {
+    for sql in reads() {
         let mut plan = raw.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let parameters = plan.parameter_count();
         let rows = plan.query_map(
@@ -316,13 +319,9 @@ fn no_read_is_planned_twice() {
     drop(folder.create());
     let options = Options::default();
     let (_, mut reader) = StoreFile::open(&folder.path(), Mode::Existing, &options).unwrap();
-    for sql in find::indexed()
-        .into_iter()
-        .chain(crate::sqlite::read::indexed())
-        .chain(crate::sqlite::list::indexed())
-    {
+    for sql in reads() {
         let planned = reader.run(|connection| {
-            let mut statement = connection.prepare_cached(sql)?;
+            let mut statement = connection.prepare_cached(&sql)?;
             for round in 0..5 {
                 let values = (0..statement.parameter_count()).map(|_| round);
                 let mut rows = statement.query(rusqlite::params_from_iter(values))?;

@@ -4,8 +4,7 @@ use rusqlite::types::Value;
 
 use super::versions::version_4;
 use super::*;
-use crate::indexes::INDEXES;
-use crate::upgrade::{UpgradeStep, complete};
+use crate::upgrade::complete;
 use sekisho_certs::origin::Origin;
 use sekisho_certs::record::Site;
 use sekisho_certs::store::{CredentialFilter, HostFilter};
@@ -120,23 +119,33 @@ async fn a_list_says_which_index_it_lacks() {
     refused(listed.unwrap_err(), "lineages_without_certificate");
     // A list without a condition needs none.
     assert_eq!(all_hosts(&store).await.len(), 3);
-    let (mut named, mut built) = (0, Vec::new());
-    let mut note = |step| match step {
-        UpgradeStep::Named(count) => named = count,
-        UpgradeStep::Built(index, _) => built.push(index),
-        UpgradeStep::Builds(_) => {}
-    };
-    let upgraded = complete(&store, &mut note).await;
-    assert_eq!(upgraded.unwrap(), INDEXES.len());
-    assert_eq!((named, built), (3, INDEXES.map(|(name, _)| name).to_vec()));
-    let again = complete(&store, &mut |step| panic!("{step:?}")).await;
-    assert_eq!(again.unwrap(), INDEXES.len());
+    let mut said = Vec::new();
+    complete(&store, &mut |text| said.push(text)).await.unwrap();
+    assert_eq!(said.len(), 11);
+    assert_eq!(said[0], "3 hosts named");
+    assert_eq!(said[1], "building hosts_by_tenant");
+    assert_eq!(said[10], "the store is complete: 9 indexes");
+    said.clear();
+    complete(&store, &mut |text| said.push(text)).await.unwrap();
+    assert_eq!(said, ["the store is complete: 9 indexes"]);
     let listed = store.list_hosts(&tenant, None, 9).await.unwrap();
     assert!(listed.hosts.is_empty());
     assert_eq!(store.tenants(None, 9).await.unwrap(), [Tenant::default()]);
     store.list_credentials(&ends, None, 9).await.unwrap();
     let without = store.list_lineages(Listed::Without, None, 9).await;
     assert!(without.unwrap().is_empty());
+}
+
+/// Each list below a domain looks first for hosts without names.
+#[test]
+fn hosts_without_names_are_found_by_their_index() {
+    let folder = Folder::new();
+    drop(folder.create());
+    let text = lists::unnamed(String::new()).text;
+    let plan = format!("EXPLAIN QUERY PLAN {text}");
+    let step = folder.raw().query_row(&plan, ("", 9), |row| row.get(3));
+    let step: String = step.unwrap();
+    assert!(step.contains("hosts_unnamed"), "{step}");
 }
 
 /// The statement by which a program of version 4 writes a host.
