@@ -1,15 +1,11 @@
 //! Filters of lists: which hosts or certificates a command shows.
 
-mod hosts;
-
 use std::sync::Arc;
 
 use sekisho_certs::{CredentialFilter, HostFilter, HostName, Origin, Tenant};
 use sekisho_server::value::Unit;
 
-pub(crate) use hosts::Hosts;
-
-/// Conditions, each of which must be met.
+/// Conditions, each of which must be met. Of the states one can be asked for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FilterArgs {
     /// Only those of this tenant; '' is the operator
@@ -21,29 +17,21 @@ pub(crate) struct FilterArgs {
     /// Only those that this source brought and nothing changed since
     #[arg(long, value_name = "SOURCE", value_parser = Origin::parse)]
     pub(crate) origin: Option<Origin>,
-    #[command(flatten)]
-    pub(crate) state: StateArgs,
+    /// Only those with a certificate that ends within this time, such as 30d
+    #[arg(long, value_name = "TIME", value_parser = seconds, group = "state")]
+    expiring: Option<i64>,
+    /// Only those with a certificate that has ended
+    #[arg(long, group = "state")]
+    expired: bool,
+    /// Only those whose last attempt to issue or renew a certificate failed
+    #[arg(long, group = "state")]
+    pub(crate) failing: bool,
+    /// Only those without a certificate
+    #[arg(long, group = "state")]
+    pub(crate) no_cert: bool,
     /// Print only how many there are
     #[arg(long)]
     pub(crate) count: bool,
-}
-
-/// States, of which one can be asked for.
-#[derive(Debug, clap::Args)]
-#[group(multiple = false)]
-pub(crate) struct StateArgs {
-    /// Only those with a certificate that ends within this time, such as 30d
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
-    expiring: Option<i64>,
-    /// Only those with a certificate that has ended
-    #[arg(long)]
-    expired: bool,
-    /// Only those whose last attempt to issue or renew a certificate failed
-    #[arg(long)]
-    pub(crate) failing: bool,
-    /// Only those without a certificate
-    #[arg(long)]
-    pub(crate) no_cert: bool,
 }
 
 impl FilterArgs {
@@ -52,7 +40,7 @@ impl FilterArgs {
         HostFilter {
             tenant: self.tenant.clone(),
             under: self.under.clone(),
-            without_certificate: self.state.no_cert,
+            without_certificate: self.no_cert,
             origin: self.source(),
             suspended: false,
         }
@@ -60,7 +48,7 @@ impl FilterArgs {
 
     /// Returns the certificates by whose end is asked, if that is.
     pub(crate) fn ends(&self, now: i64) -> Option<CredentialFilter> {
-        let expiring = self.state.expiring.map(|time| CredentialFilter::Ends {
+        let expiring = self.expiring.map(|time| CredentialFilter::Ends {
             from: now,
             until: now.saturating_add(time),
         });
@@ -68,7 +56,7 @@ impl FilterArgs {
             from: 0,
             until: now,
         };
-        expiring.or(self.state.expired.then_some(expired))
+        expiring.or(self.expired.then_some(expired))
     }
 
     /// Returns the name of the source.

@@ -1,6 +1,6 @@
 //! Writes standard output: text for people, JSON for programs.
 
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 use sekisho_certs::credential::Date;
 use sekisho_certs::{HostPattern, printable};
@@ -60,25 +60,15 @@ impl Listing {
         }
     }
 
-    /// Makes a list of rows: a table on a terminal, else with tabs between the cells.
-    pub(crate) fn of_rows(json: bool, header: &'static [&'static str]) -> Self {
-        let table = Table::on_terminal(header).filter(|_| !json);
+    /// Makes a list of rows, a table on a terminal, else with tabs between the cells. It may
+    /// show nothing but their number.
+    pub(crate) fn of_rows(json: bool, header: &[&str], only_count: bool) -> Self {
+        let is_table = !json && io::stdout().is_terminal();
         Self {
-            table,
+            table: is_table.then(|| Table::new(header)),
+            count: only_count.then_some(0),
             ..Self::new(json)
         }
-    }
-
-    /// Shows nothing but the number of items, if that is wanted.
-    pub(crate) fn only_count(self, is_wanted: bool) -> Self {
-        let count = is_wanted.then_some(0);
-        Self { count, ..self }
-    }
-
-    /// Counts an item, and tells whether that is all that is shown of it.
-    pub(crate) fn tally(&mut self) -> bool {
-        self.count = self.count.map(|count| count + 1);
-        self.count.is_some()
     }
 
     /// Begins the array with this text, which ends with `[` and a line break.
@@ -107,6 +97,10 @@ impl Listing {
         json: impl FnOnce() -> T,
         cells: impl FnOnce() -> Vec<String>,
     ) -> io::Result<()> {
+        if let Some(count) = &mut self.count {
+            *count += 1;
+            return Ok(());
+        }
         let cells = || -> Vec<String> { cells().iter().map(|cell| printable(cell)).collect() };
         match &mut self.table {
             Some(table) => table.row(cells(), &mut self.output),
@@ -127,17 +121,18 @@ impl Listing {
         Ok(self.output)
     }
 
-    pub(crate) fn end(self) -> io::Result<()> {
-        let (is_json, count) = (self.json, self.count);
-        let mut output = match count {
-            None => self.close()?,
-            Some(_) => self.output,
-        };
-        match count {
-            None if is_json => writeln!(output)?,
-            None => {}
-            Some(count) if is_json => writeln!(output, "{{\"count\":{count}}}")?,
-            Some(count) => writeln!(output, "{count}")?,
+    pub(crate) fn end(mut self) -> io::Result<()> {
+        let is_json = self.json;
+        if let Some(count) = self.count {
+            match is_json {
+                true => writeln!(self.output, "{{\"count\":{count}}}")?,
+                false => writeln!(self.output, "{count}")?,
+            }
+            return self.output.flush();
+        }
+        let mut output = self.close()?;
+        if is_json {
+            writeln!(output)?;
         }
         output.flush()
     }

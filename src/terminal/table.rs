@@ -1,90 +1,62 @@
 //! Rows in columns, for a list on a terminal.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::mem;
-
-use rustix::termios::tcgetwinsize;
 
 /// Table whose columns are as wide as its first rows need.
 pub(super) struct Table {
-    header: &'static [&'static str],
-    /// Columns of the terminal; longer lines are cut.
-    columns: usize,
-    /// Rows before the widths are known.
+    /// Rows before the widths are known, the header first.
     first: Vec<Vec<String>>,
     /// Widths of the columns; none before the first line.
     widths: Vec<usize>,
 }
 
 impl Table {
-    /// Makes a table if standard output is a terminal.
-    pub(super) fn on_terminal(header: &'static [&'static str]) -> Option<Self> {
-        let stdout = io::stdout();
-        // Some terminals don't tell their size, and say 0.
-        let columns = || match tcgetwinsize(&stdout) {
-            Ok(size) if size.ws_col > 0 => size.ws_col.into(),
-            _ => usize::MAX,
-        };
-        stdout.is_terminal().then(|| Self::new(header, columns()))
-    }
-
-    fn new(header: &'static [&'static str], columns: usize) -> Self {
+    pub(super) fn new(header: &[&str]) -> Self {
         Self {
-            header,
-            columns,
-            first: Vec::new(),
+            first: vec![header.iter().map(ToString::to_string).collect()],
             widths: Vec::new(),
         }
     }
 
     /// Writes a row, or keeps it until the widths are known. Its cells are printable.
     pub(super) fn row(&mut self, cells: Vec<String>, out: &mut impl Write) -> io::Result<()> {
-        if !self.widths.is_empty() {
-            return writeln!(out, "{}", self.line(&cells));
-        }
         self.first.push(cells);
-        match self.first.len() {
-            FIRST => self.flush(out),
-            _ => Ok(()),
+        match self.widths.is_empty() && self.first.len() <= FIRST {
+            true => Ok(()),
+            false => self.flush(out),
         }
     }
 
-    /// Writes the rows that were kept, below the header.
+    /// Writes the rows that were kept, unless there is none but the header.
     pub(super) fn flush(&mut self, out: &mut impl Write) -> io::Result<()> {
-        let first = mem::take(&mut self.first);
-        if first.is_empty() {
-            return Ok(());
+        let rows = mem::take(&mut self.first);
+        if self.widths.is_empty() && rows.len() > 1 {
+            let widest = |at: usize| {
+                let column = rows.iter().filter_map(|row| row.get(at));
+                column.map(|cell| cell.chars().count()).max().unwrap_or(0)
+            };
+            self.widths = (0..rows[0].len()).map(widest).collect();
         }
-        let header: Vec<_> = self.header.iter().map(ToString::to_string).collect();
-        let widest = |at: usize| {
-            let column = first.iter().chain([&header]).filter_map(|row| row.get(at));
-            column.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        self.widths = (0..header.len()).map(widest).collect();
-        writeln!(out, "{BOLD}{}{PLAIN}", self.line(&header))?;
-        let mut rows = first.iter();
-        rows.try_for_each(|row| writeln!(out, "{}", self.line(row)))
-    }
-
-    fn line(&self, cells: &[String]) -> String {
-        let cells = cells.iter().zip(&self.widths);
-        let padded = cells.map(|(cell, &width)| format!("{cell:<width$}"));
-        let line = padded.collect::<Vec<_>>().join("  ");
-        line.trim_end().chars().take(self.columns).collect()
+        for row in rows.iter().filter(|_| !self.widths.is_empty()) {
+            let cells = row.iter().zip(&self.widths);
+            let cells = cells.map(|(cell, &width)| format!("{cell:<width$}"));
+            let line = cells.collect::<Vec<_>>().join("  ");
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        Ok(())
     }
 }
 
 /// Rows that set the widths: more than a screen.
 const FIRST: usize = 100;
-const BOLD: &str = "\x1b[1m";
-const PLAIN: &str = "\x1b[0m";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn written(rows: &[[&str; 3]], columns: usize) -> String {
-        let mut table = Table::new(&["NAME", "TENANT", "SITE"], columns);
+    fn written(rows: &[[&str; 3]]) -> String {
+        let mut table = Table::new(&["NAME", "TENANT", "SITE"]);
         let mut out = Vec::new();
         for row in rows {
             let cells = row.iter().map(ToString::to_string).collect();
@@ -95,27 +67,23 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_below_each_other_and_lines_are_cut() {
+    fn columns_stand_below_each_other() {
         let rows = [
             ["a.example", "-", "root /srv/a"],
             ["bücher.example", "anna", "status 503"],
         ];
-        let wide = "\x1b[1mNAME            TENANT  SITE\x1b[0m\n\
-                    a.example       -       root /srv/a\n\
-                    bücher.example  anna    status 503\n";
-        assert_eq!(written(&rows, usize::MAX), wide);
-        let narrow = "\x1b[1mNAME            TENA\x1b[0m\n\
-                      a.example       -   \n\
-                      bücher.example  anna\n";
-        assert_eq!(written(&rows, 20), narrow);
-        assert_eq!(written(&[], 80), "");
+        let table = "NAME            TENANT  SITE\n\
+                     a.example       -       root /srv/a\n\
+                     bücher.example  anna    status 503\n";
+        assert_eq!(written(&rows), table);
+        assert_eq!(written(&[]), "");
     }
 
     #[test]
     fn later_rows_keep_the_widths_of_the_first() {
         let mut rows = vec![["a.example", "-", "x"]; FIRST];
         rows.push(["long-name.example", "-", "x"]);
-        let text = written(&rows, 80);
+        let text = written(&rows);
         assert_eq!(text.lines().count(), FIRST + 2);
         assert_eq!(text.lines().last().unwrap(), "long-name.example  -       x");
     }

@@ -10,7 +10,7 @@ use sekisho_certs::{
 
 use crate::cli::cert::Leaf;
 use crate::cli::cert::view::{self, View};
-use crate::cli::filter::{FilterArgs, Hosts};
+use crate::cli::filter::FilterArgs;
 use crate::cli::lineage;
 use crate::terminal::failure::{Ended, Result, Usage};
 use crate::terminal::output::{Listing, PAGE};
@@ -26,22 +26,17 @@ pub(crate) struct Args {
 }
 
 pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
-    let catalog = sealer.catalog().as_ref();
-    let FilterArgs { state, count, .. } = &args.filter;
-    let which = match (state.failing, state.no_cert) {
+    let (catalog, filter) = (sealer.catalog().as_ref(), &args.filter);
+    let which = match (filter.failing, filter.no_cert) {
         (true, _) => Some(Listed::Failing),
         (false, true) => Some(Listed::Without),
         (false, false) => None,
     };
-    let header: &[&str] = match which {
-        Some(_) => &lineage::COLUMNS,
-        None => &view::COLUMNS,
-    };
-    let listing = Listing::of_rows(args.json, header);
-    let mut listing = listing.only_count(*count);
+    let header = which.map_or(view::COLUMNS, |_| lineage::COLUMNS);
+    let mut listing = Listing::of_rows(args.json, &header, filter.count);
     match which {
-        Some(which) => lineages(catalog, which, &args.filter, &mut listing).await?,
-        None => credentials(catalog, &args.filter, &mut listing).await?,
+        Some(which) => lineages(catalog, which, filter, &mut listing).await?,
+        None => credentials(catalog, filter, &mut listing).await?,
     }
     listing.end()?;
     Ok(Ended::Done)
@@ -82,10 +77,11 @@ async fn of_hosts(
         origin: None,
         ..args.hosts()
     };
-    let mut hosts = Hosts::after(catalog, filter, None);
-    let mut seen = HashSet::new();
-    while let Some(page) = hosts.next(PAGE).await? {
-        let ids = page.iter().flat_map(|record| record.references.iter());
+    let (mut after, mut seen) = (None, HashSet::new());
+    loop {
+        let page = catalog.list_hosts(&filter, after.as_ref(), PAGE).await?;
+        let ids = page.hosts.iter();
+        let ids = ids.flat_map(|record| record.references.iter());
         let ids = ids.map(|(_, id)| id).filter(|id| seen.insert(*id));
         let ids: Vec<_> = ids.collect();
         ensure!(
@@ -93,8 +89,11 @@ async fn of_hosts(
             "these hosts have more than {MAX_SEEN} certificates; name a tenant or domain with fewer"
         );
         write(&catalog.credentials(&ids).await?, filters, listing)?;
+        if page.next.is_none() {
+            return Ok(());
+        }
+        after = page.next;
     }
-    Ok(())
 }
 
 /// Lists those of these credentials that each filter admits.
@@ -103,10 +102,9 @@ fn write(
     filters: &[CredentialFilter],
     listing: &mut Listing,
 ) -> Result<()> {
-    for credential in credentials {
-        if !filters.iter().all(|filter| filter.admits(credential)) || listing.tally() {
-            continue;
-        }
+    let is_shown =
+        |one: &&StoredCredential<SealedBytes>| filters.iter().all(|filter| filter.admits(one));
+    for credential in credentials.iter().filter(is_shown) {
         let leaf = Leaf::of(credential)?;
         listing.row(
             || View::new(credential, &leaf),
@@ -140,9 +138,6 @@ async fn lineages(
         after = Some(last.name.clone());
         let now = Clock::System.now();
         for one in page.iter().filter(|one| admits(one)) {
-            if listing.tally() {
-                continue;
-            }
             let none: &[StoredCredential<SealedBytes>] = &[];
             listing.row(
                 || lineage::View::new(one, none, now),

@@ -16,7 +16,7 @@ pub(crate) struct Args {
 
 pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
     let catalog = sealer.catalog();
-    let mut listing = Listing::of_rows(args.json, &["TENANT"]);
+    let mut listing = Listing::of_rows(args.json, &["TENANT"], false);
     let mut after = None;
     loop {
         let page = catalog.tenants(after.as_ref(), PAGE).await?;
