@@ -16,6 +16,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use clap::Subcommand;
+use sekisho_certs::HostPattern;
 
 use crate::terminal::failure::{Ended, Result};
 use crate::wiring::open;
@@ -33,7 +34,11 @@ pub(crate) enum Command {
     /// Answer requests to a host with a page, and keep its site
     Suspend(suspend::Args),
     /// Answer requests to a host by its site again
-    Resume(suspend::ResumeArgs),
+    #[command(after_help = suspend::RESUME)]
+    Resume {
+        /// The host, as it was stored
+        name: HostPattern,
+    },
     /// Remove a host; a certificate that no host refers to goes with it
     Remove(remove::Args),
 }
@@ -45,8 +50,10 @@ pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
         Command::Set(args) => runtime.block_on(set::run(config, &args)),
         Command::Show(args) => runtime.block_on(show::run(&existing()?, &args)),
         Command::List(args) => runtime.block_on(list::run(&existing()?, &args)),
-        Command::Suspend(args) => runtime.block_on(suspend::suspend(&existing()?, &args)),
-        Command::Resume(args) => runtime.block_on(suspend::resume(&existing()?, &args)),
+        Command::Suspend(suspend::Args { name, page }) => {
+            runtime.block_on(suspend::run(&existing()?, &name, Some(&page)))
+        }
+        Command::Resume { name } => runtime.block_on(suspend::run(&existing()?, &name, None)),
         Command::Remove(args) => runtime.block_on(remove::run(&existing()?, &args)),
     }
 }

@@ -6,6 +6,7 @@ mod suspend;
 use std::path::Path;
 
 use clap::Subcommand;
+use sekisho_certs::Tenant;
 
 use crate::terminal::failure::{Ended, Result};
 use crate::wiring::open;
@@ -19,7 +20,12 @@ pub(crate) enum Command {
     /// Answer requests to all hosts of a tenant with a page, and keep their sites
     Suspend(suspend::Args),
     /// Answer requests to the hosts of a tenant by their sites again
-    Resume(suspend::ResumeArgs),
+    #[command(after_help = suspend::RESUME)]
+    Resume {
+        /// The tenant; '' is the operator
+        #[arg(value_name = "T", value_parser = Tenant::parse)]
+        tenant: Tenant,
+    },
 }
 
 pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
@@ -28,7 +34,7 @@ pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
     match command {
         Command::List(args) => runtime.block_on(list::run(&existing()?, &args)),
         Command::Suspend(args) => runtime.block_on(suspend::suspend(&existing()?, &args)),
-        Command::Resume(args) => runtime.block_on(suspend::resume(&existing()?, &args)),
+        Command::Resume { tenant } => runtime.block_on(suspend::resume(&existing()?, &tenant)),
     }
 }
 

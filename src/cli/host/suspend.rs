@@ -1,5 +1,6 @@
 //! `sekisho host suspend` and `resume`
 
+use std::mem;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
@@ -15,16 +16,9 @@ use crate::terminal::failure::{Ended, Result, Usage};
 #[command(after_help = SUSPEND)]
 pub(crate) struct Args {
     /// The host, as it was stored
-    name: HostPattern,
+    pub(super) name: HostPattern,
     #[command(flatten)]
-    page: PageArgs,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = RESUME)]
-pub(crate) struct ResumeArgs {
-    /// The host, as it was stored
-    name: HostPattern,
+    pub(super) page: PageArgs,
 }
 
 /// Page of a suspension.
@@ -64,30 +58,25 @@ impl PageArgs {
     }
 }
 
-pub(super) async fn suspend(sealer: &Sealer, args: &Args) -> Result<Ended> {
-    set(sealer, &args.name, Some(&args.page.read()?)).await
-}
-
-pub(super) async fn resume(sealer: &Sealer, args: &ResumeArgs) -> Result<Ended> {
-    set(sealer, &args.name, None).await
-}
-
-async fn set(sealer: &Sealer, name: &HostPattern, page: Option<&Site>) -> Result<Ended> {
+/// Suspends a host with a page, or resumes it with none.
+pub(super) async fn run(
+    sealer: &Sealer,
+    name: &HostPattern,
+    page: Option<&PageArgs>,
+) -> Result<Ended> {
+    let page = page.map(PageArgs::read).transpose()?;
     edit(sealer, name, async |stored| match stored {
-        Some(record) => Ok(with_page(record, page)),
+        Some(record) => Ok(with_page(record, page.as_ref()).map_or(Edit::Keep, Edit::Put)),
         None => bail!("there is no host {name}; 'sekisho host list' shows which there are"),
     })
     .await?;
     Ok(Ended::Done)
 }
 
-/// Returns the edit that suspends a host with a page, or resumes it with none.
-pub(crate) fn with_page(mut record: HostRecord, page: Option<&Site>) -> Edit {
-    if record.suspended.as_ref() == page {
-        return Edit::Keep;
-    }
-    record.suspended = page.cloned();
-    Edit::Put(record)
+/// Returns a record with this page of a suspension, or without one; none if it is so.
+pub(crate) fn with_page(mut record: HostRecord, page: Option<&Site>) -> Option<HostRecord> {
+    let before = mem::replace(&mut record.suspended, page.cloned());
+    (before.as_ref() != page).then_some(record)
 }
 
 const TEXT: &str = "This site is suspended.\n";
@@ -104,6 +93,6 @@ Examples:
   sekisho host suspend shop.example
   sekisho host suspend shop.example --status 451 --text blocked.txt";
 
-const RESUME: &str = "\
+pub(super) const RESUME: &str = "\
 Examples:
   sekisho host resume shop.example";

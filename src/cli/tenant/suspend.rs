@@ -2,9 +2,8 @@
 
 use anyhow::ensure;
 use sekisho_certs::store::{Precondition, Write};
-use sekisho_certs::{HostFilter, HostRecord, Sealer, Secret, Site, StoreError, Tenant};
+use sekisho_certs::{HostFilter, Sealer, Site, Tenant};
 
-use crate::cli::edit::Edit;
 use crate::cli::host::suspend::{PageArgs, with_page};
 use crate::terminal::failure::{Ended, Result, Usage};
 
@@ -21,14 +20,6 @@ pub(crate) struct Args {
     yes: bool,
 }
 
-#[derive(Debug, clap::Args)]
-#[command(after_help = RESUME)]
-pub(crate) struct ResumeArgs {
-    /// The tenant; '' is the operator
-    #[arg(value_name = "T", value_parser = Tenant::parse)]
-    tenant: Tenant,
-}
-
 pub(super) async fn suspend(sealer: &Sealer, args: &Args) -> Result<Ended> {
     if args.tenant.as_str().is_empty() && !args.yes {
         let why = "'' is the operator: --yes suspends all hosts without a tenant";
@@ -40,8 +31,8 @@ pub(super) async fn suspend(sealer: &Sealer, args: &Args) -> Result<Ended> {
     Ok(Ended::Done)
 }
 
-pub(super) async fn resume(sealer: &Sealer, args: &ResumeArgs) -> Result<Ended> {
-    let changed = set(sealer, &args.tenant, None).await?;
+pub(super) async fn resume(sealer: &Sealer, tenant: &Tenant) -> Result<Ended> {
+    let changed = set(sealer, tenant, None).await?;
     println!("{changed} hosts resumed");
     Ok(Ended::Done)
 }
@@ -58,21 +49,22 @@ async fn set(sealer: &Sealer, tenant: &Tenant, page: Option<&Site>) -> Result<us
     loop {
         let listed = sealer.catalog().list_hosts(&filter, after.as_ref(), AT_ONCE);
         let listed = listed.await?;
+        let count = listed.hosts.len();
         // What can't be read is not served, and no write takes it.
-        let readable = listed.hosts.iter().filter(|one| one.unreadable.is_none());
-        let writes: Vec<_> = readable.filter_map(|one| write(one, page)).collect();
-        let count = writes.len();
-        if count > 0 {
-            match sealer.write(writes).await {
-                // Others write these hosts, too.
-                Err(StoreError::Conflict(_)) if conflicts < MAX_CONFLICTS => {
-                    conflicts += 1;
-                    continue;
-                }
-                written => written?,
-            };
+        let readable = listed.hosts.into_iter().filter(|one| one.unreadable.is_none());
+        let writes = readable.filter_map(|record| {
+            let expect = Precondition::Version(record.version);
+            Some(Write::PutHost(with_page(record, page)?, expect))
+        });
+        let writes: Vec<_> = writes.collect();
+        let written = writes.len();
+        if !sealer.try_write(writes).await? {
+            // Others write these hosts, too.
+            conflicts += 1;
+            ensure!(conflicts <= MAX_CONFLICTS, "the hosts kept changing; try again");
+            continue;
         }
-        (found, changed) = (found + listed.hosts.len(), changed + count);
+        (found, changed) = (found + count, changed + written);
         let Some(next) = listed.next else { break };
         after = Some(next);
     }
@@ -84,15 +76,6 @@ async fn set(sealer: &Sealer, tenant: &Tenant, page: Option<&Site>) -> Result<us
     Ok(changed)
 }
 
-/// Returns the write of a record with this page; none if it has that.
-fn write(record: &HostRecord, page: Option<&Site>) -> Option<Write<Secret>> {
-    let expect = Precondition::Version(record.version);
-    match with_page(record.clone(), page) {
-        Edit::Put(record) => Some(Write::PutHost(record, expect)),
-        Edit::Keep | Edit::Remove => None,
-    }
-}
-
 /// Hosts of one transaction, which takes some 50 ms.
 const AT_ONCE: usize = 500;
 /// Pages that are read again; more conflicts mean that another program writes the hosts
@@ -100,18 +83,15 @@ const AT_ONCE: usize = 500;
 const MAX_CONFLICTS: usize = 100;
 
 const SUSPEND: &str = "\
-Requests get the page, also on connections that are open; sites stay in the
-records, certificates are served and renewed. Nothing that a tenant may write, and
-no 'host set', lifts it. Hosts that are made later are not suspended. Servers of an
-older version serve the sites on: upgrade them first. If it is stopped or killed,
-run it again.
+Does to each host of the tenant what 'sekisho host suspend' does to one. Hosts that
+are made later are not suspended. If it is stopped or killed, run it again.
 
 Examples:
   sekisho tenant suspend anna
   sekisho tenant suspend anna --status 402 --text unpaid.txt
   sekisho host list --suspended --tenant anna";
 
-const RESUME: &str = "\
+pub(super) const RESUME: &str = "\
 Lifts suspensions of single hosts of the tenant, too.
 
 Examples:
