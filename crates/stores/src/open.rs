@@ -92,11 +92,7 @@ pub async fn exists(url: &Url, runtime: &Handle) -> Result<bool> {
 /// # Errors
 /// If the store can't be reached or written, if another session builds the same index, or if
 /// the store is no catalog.
-pub async fn upgrade(
-    url: &Url,
-    runtime: &Handle,
-    say: &mut dyn FnMut(String),
-) -> Result<()> {
+pub async fn upgrade(url: &Url, runtime: &Handle, say: &mut dyn FnMut(String)) -> Result<()> {
     match &url.0 {
         Kind::Sqlite(path) => complete(&Sqlite::open(path, Mode::Existing)?, say).await,
         #[cfg(feature = "postgres")]
