@@ -135,15 +135,16 @@ impl<'a> Target<'a> {
         let credentials = self.source.open_credentials(credentials).await?;
         let hosts = catalog.hosts(&patterns).await?;
         let gone = gone(&ids, &credentials);
+        // Origins hold for the versions that the target gives.
         writes.extend(credentials.into_iter().map(|one| {
             let mut one = one.into_sealable();
-            one.origin = one.origin.map(anew);
+            one.origin = one.origin.map(|it| Origin::new(it.source));
             Write::PutCredential(one, Precondition::Any)
         }));
         let there: HashSet<_> = hosts.iter().map(|one| one.pattern.clone()).collect();
         let puts = hosts.into_iter().filter(|one| !refers(one, &gone));
         writes.extend(puts.map(|mut one| {
-            one.origin = one.origin.map(anew);
+            one.origin = one.origin.map(|it| Origin::new(it.source));
             Write::PutHost(one, Precondition::Any)
         }));
         let removed = patterns.into_iter().filter(|one| !there.contains(one));
@@ -218,11 +219,6 @@ impl<'a> Target<'a> {
         let all: BTreeSet<_> = referred.chain(items.iter().cloned()).collect();
         Ok(all.into_iter().collect())
     }
-}
-
-/// Lets an origin hold for the version that the target gives.
-fn anew(origin: Origin) -> Origin {
-    Origin::new(origin.source)
 }
 
 fn gone<K>(ids: &[CredentialId], stored: &[StoredCredential<K>]) -> HashSet<CredentialId> {

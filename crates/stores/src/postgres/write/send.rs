@@ -15,7 +15,6 @@ use crate::catalog_row::{self, signed, suspension_text};
 use crate::log_row;
 use crate::plan::{self, MIN_PRUNED, Plan};
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
-use sekisho_certs::origin::Origin;
 use sekisho_certs::random;
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::store::{Document, Reseal, SecretOf, What, reversed};
@@ -106,8 +105,8 @@ async fn credentials(on: &Connection, plan: &Plan) -> Step<()> {
                 &column(&keys, |key| &key.bytes[..]),
                 &column(&puts, |one| one.not_before),
                 &column(&puts, |one| one.not_after),
-                &column(&puts, |one| source(one.origin.as_ref())),
-                &column(&puts, |one| source_version(one.origin.as_ref())),
+                &column(&puts, |one| one.origin.as_ref().map(|it| &*it.source)),
+                &column(&puts, |one| one.origin.as_ref().map(|it| signed(it.version))),
             ],
         ),
     )
@@ -145,22 +144,14 @@ async fn hosts(on: &Connection, plan: &Plan) -> Step<()> {
                 &rsa,
                 &column(&puts, |one| signed(one.version)),
                 &column(&puts, |one| reversed(&one.pattern)),
-                &column(&puts, |one| source(one.origin.as_ref())),
-                &column(&puts, |one| source_version(one.origin.as_ref())),
+                &column(&puts, |one| one.origin.as_ref().map(|it| &*it.source)),
+                &column(&puts, |one| one.origin.as_ref().map(|it| signed(it.version))),
                 &suspensions,
             ],
         ),
     )
     .await?;
     Ok(())
-}
-
-fn source(origin: Option<&Origin>) -> Option<&str> {
-    origin.map(|origin| &*origin.source)
-}
-
-fn source_version(origin: Option<&Origin>) -> Option<i64> {
-    origin.map(|origin| signed(origin.version))
 }
 
 /// Tells whether all rows were written that were to be new.
