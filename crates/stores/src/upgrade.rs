@@ -54,7 +54,8 @@ pub(crate) async fn require_index(store: &impl Upgrade, index: &str) -> Result<(
     }
     if !store.indexes().await?.iter().any(|one| one == index) {
         let text = format!(
-            "this list needs the index {index}; 'sekisho store upgrade' builds it while servers serve"
+            "this list needs the index {index}; 'sekisho store upgrade' builds it while servers \
+             serve"
         );
         return Err(StoreError::Refused(text.into()));
     }
