@@ -4,9 +4,13 @@
 //! A challenge is a document of the catalog that is not announced: any server
 //! answers one that another server was given.
 
+mod txt;
+
 use std::collections::HashMap;
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex};
+
+pub use self::txt::Txt;
 
 use crate::clock::Clock;
 use crate::credential::Secret;
@@ -45,6 +49,9 @@ pub trait ChallengeSource: Debug + Send + Sync + 'static {
         &'a self,
         id: &'a DocumentId,
     ) -> BoxFuture<'a, Result<Option<Document<Secret>>>>;
+
+    /// Lists the texts of DNS-01 that are there. More than 10,000 are an error.
+    fn texts(&self) -> BoxFuture<'_, Result<Vec<Txt>>>;
 }
 
 impl ChallengeSource for Sealer {
@@ -53,6 +60,10 @@ impl ChallengeSource for Sealer {
         id: &'a DocumentId,
     ) -> BoxFuture<'a, Result<Option<Document<Secret>>>> {
         Box::pin(self.document(id))
+    }
+
+    fn texts(&self) -> BoxFuture<'_, Result<Vec<Txt>>> {
+        Box::pin(Txt::list(self))
     }
 }
 

@@ -20,7 +20,7 @@ use sekisho_certs::seal::{KeyRing, OpenKey, Sealer};
 use sekisho_certs::store::{
     Answer, BoxFuture, Document, DocumentId, Found, Result, Store, StoreError,
 };
-use sekisho_certs::{ChallengeSource, SealedBytes, Secret};
+use sekisho_certs::{ChallengeSource, SealedBytes, Secret, Txt};
 
 /// Store with the caches before and behind it.
 #[derive(Debug)]
@@ -142,6 +142,15 @@ impl ChallengeSource for Tiers {
             match &self.origin {
                 Origin::Catalog(sealer) => self.bounded(sealer.document(id)).await,
                 Origin::Plain(..) => Ok(None),
+            }
+        })
+    }
+
+    fn texts(&self) -> BoxFuture<'_, Result<Vec<Txt>>> {
+        Box::pin(async move {
+            match &self.origin {
+                Origin::Catalog(sealer) => self.bounded(sealer.texts()).await,
+                Origin::Plain(..) => Ok(Vec::new()),
             }
         })
     }

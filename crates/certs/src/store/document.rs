@@ -21,6 +21,8 @@ impl DocumentKind {
     pub const TLS_ALPN_01: Self = Self::new("challenge-tls-alpn-01");
     /// Challenges by token, answered over plain HTTP (RFC 8555, section 8.3).
     pub const HTTP_01: Self = Self::new("challenge-http-01");
+    /// Texts by name, answered by the zones that servers serve (RFC 8555, section 8.4).
+    pub const DNS_01: Self = Self::new("challenge-dns-01");
     /// Buckets of the limits of CAs.
     pub const ACME_QUOTA: Self = Self::new("acme-quota");
     /// [Leases](crate::Lease) by name.
@@ -39,6 +41,7 @@ impl DocumentKind {
     pub fn is_announced(&self) -> bool {
         let unannounced = [
             Self::ACME_QUOTA,
+            Self::DNS_01,
             Self::HTTP_01,
             Self::LEASE,
             Self::TLS_ALPN_01,

@@ -231,6 +231,17 @@ async fn challenges_and_lookups_leave_a_dead_catalog_alone() {
 async fn a_plain_store_has_no_challenges() {
     let challenges = Challenges::of(Arc::new(tiers().1), Clock::System);
     assert_eq!(challenges.answer(HTTP, "token").await.unwrap(), None);
+    assert!(tiers().1.texts().await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn texts_are_read_within_the_deadline() {
+    let (switch, tiers, _) = challenged().await;
+    let held = switch.documents.write().await;
+    let error = tiers.texts().await.unwrap_err();
+    assert!(matches!(error, StoreError::TimedOut(after) if after == STORE_TIMEOUT));
+    drop(held);
+    assert!(tiers.texts().await.unwrap().is_empty());
 }
 
 const HTTP: ChallengeKind = ChallengeKind::Http01;

@@ -193,6 +193,7 @@ impl Catalog for Switch {
     ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
         Box::pin(async move {
             let inner = self.inner();
+            let _open = self.documents.read().await;
             self.call(inner.list_documents(kind, after, limit)).await
         })
     }
