@@ -15,6 +15,9 @@
 //!  observe      the access log and the metrics
 //! ```
 //!
+//! `zone`, the name server of challenges' zones, imports none of the others, and none
+//! imports it: it runs on a thread of its own.
+//!
 //! # The way of a request
 //!
 //! The files, and those of crate `certs` that the lookup calls:
@@ -122,6 +125,7 @@ mod run;
 pub mod site;
 mod tls;
 mod upstream;
+mod zone;
 
 /// Entry points for the fuzz targets; cargo-fuzz sets `cfg(fuzzing)`.
 #[cfg(fuzzing)]
@@ -149,3 +153,4 @@ pub use run::{admin, shutdown};
 pub use site::body::Body;
 pub use site::value;
 pub use upstream::{LoadRoots, LoopId, unused_connections};
+pub use zone::{NameServer, ZoneSockets};

@@ -1,0 +1,87 @@
+//! Questions in connections (RFC 7766), which CAs use if their address is forged.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sekisho_certs::Prefix;
+use sekisho_dns::authority::Transport;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::Shared;
+use super::udp::MAX_QUESTION;
+
+/// Serves connections until the sender of `stops` is gone, and the open ones to their next
+/// answer.
+pub(super) async fn serve(
+    shared: Arc<Shared>,
+    listener: TcpListener,
+    mut stops: watch::Receiver<()>,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stops.changed() => break,
+        };
+        while connections.try_join_next().is_some() {}
+        let Ok((stream, peer)) = accepted else {
+            // Without descriptors, it would fail again at once.
+            sleep(PAUSE).await;
+            continue;
+        };
+        let Some(permit) = shared.connections.try_enter(Prefix::from(peer.ip())) else {
+            continue;
+        };
+        let (shared, stops) = (Arc::clone(&shared), stops.clone());
+        connections.spawn(async move {
+            // A client that goes away is no event.
+            let _ = timeout(CONNECTION, converse(&shared, stream, stops)).await;
+            drop(permit);
+        });
+    }
+    while connections.join_next().await.is_some() {}
+}
+
+/// Answers the questions of a connection one after the other.
+async fn converse(
+    shared: &Shared,
+    mut stream: TcpStream,
+    mut stops: watch::Receiver<()>,
+) -> io::Result<()> {
+    let (peer, local) = (stream.peer_addr()?.ip(), stream.local_addr()?.ip());
+    loop {
+        let question = tokio::select! {
+            question = timeout(IDLE, receive(&mut stream)) => question??,
+            _ = stops.changed() => return Ok(()),
+        };
+        let answer = shared.answer(&question, Transport::Tcp, peer, Some(local));
+        let Some(answer) = answer.await else {
+            return Ok(());
+        };
+        let length = u16::try_from(answer.len()).map_err(io::Error::other)?;
+        let message = [&length.to_be_bytes()[..], &answer[..]].concat();
+        timeout(IDLE, stream.write_all(&message)).await??;
+    }
+}
+
+async fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let length = usize::from(stream.read_u16().await?);
+    if length > MAX_QUESTION {
+        return Err(io::Error::other("no question is that long"));
+    }
+    let mut question = vec![0; length];
+    stream.read_exact(&mut question).await?;
+    Ok(question)
+}
+
+/// Time without a question, or for an answer to be taken.
+const IDLE: Duration = Duration::from_secs(10);
+/// Time of a connection.
+const CONNECTION: Duration = Duration::from_secs(60);
+/// Pause after a failure.
+const PAUSE: Duration = Duration::from_millis(100);
