@@ -50,7 +50,7 @@ impl<'a> Issuance<'a> {
     pub(crate) fn check(&self, certificates: &[&[HostPattern]], wishes: &WishArgs) -> Result<()> {
         wishes.check(&self.settings)?;
         let (order, dns) = (self.settings.solvers.clone(), self.settings.dns.clone());
-        let solvers = Solvers::new(order, dns);
+        let solvers = Solvers::new(order, dns, self.settings.served.clone());
         for names in certificates {
             for name in *names {
                 orderable(name).map_err(|why| Usage(format!("{name}: {why}")))?;

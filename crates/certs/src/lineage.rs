@@ -188,7 +188,8 @@ pub enum ToClaim {
 
 /// What one server's configuration has of all that lineages need. Servers of one
 /// catalog may differ. It suffices for a lineage if it has the CA that the lineage wishes
-/// for, and a challenge that proves all of its names: a wildcard has that of a zone alone.
+/// for, and a challenge that proves all of its names: a wildcard has that of a zone alone,
+/// or of a server that can prove any name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Able {
     /// Names of its CAs, which lineages may wish for.
@@ -197,6 +198,8 @@ pub struct Able {
     pub without_dns: bool,
     /// Zones whose records it can write: these names, and all below them.
     pub zones: Vec<HostName>,
+    /// True if it can prove any name by a zone that it serves itself.
+    pub everywhere: bool,
 }
 
 /// Seconds past its due date after which any server takes a lineage, one that can't

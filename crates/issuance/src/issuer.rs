@@ -183,7 +183,7 @@ impl Issuer {
     ) -> Result<Self, SettingError> {
         let (contact, agree) = (settings.contact, settings.agree);
         let authorities = Authorities::new(settings.cas)?;
-        let solvers = Solvers::new(settings.solvers, settings.dns);
+        let solvers = Solvers::new(settings.solvers, settings.dns, settings.served);
         let able = Able {
             cas: authorities
                 .all()
@@ -192,6 +192,7 @@ impl Issuer {
                 .collect(),
             without_dns: solvers.without_dns(),
             zones: solvers.zones(),
+            everywhere: solvers.serves(),
         };
         Ok(Self {
             authorities,

@@ -4,7 +4,7 @@ use crate::acme::{CaSettings, ChallengeType, ExternalAccount, KeyKind};
 use crate::admission;
 use crate::quota::Quotas;
 pub use crate::setting_error::SettingError;
-pub use crate::solver::DnsZone;
+pub use crate::solver::{DnsZone, Served};
 
 /// Settings of an issuer, `[acme]`.
 #[derive(Clone, Debug)]
@@ -27,6 +27,8 @@ pub struct Settings {
     pub solvers: Vec<ChallengeType>,
     /// Zones in which records of DNS-01 can be written.
     pub dns: Vec<DnsZone>,
+    /// Zone that servers of the catalog answer for.
+    pub served: Option<Served>,
 }
 
 /// CA with what is particular to it, `[acme.ca.NAME]`.

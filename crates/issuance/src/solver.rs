@@ -1,12 +1,14 @@
 //! Ways to prove control of a name to a CA (RFC 8555, section 8).
 
 pub mod dns01;
+mod served;
 
 use sekisho_certs::{HostName, HostPattern};
 
 use crate::acme::ChallengeType;
 use crate::setting_error::SettingError;
 use dns01::{Dns01, Waiting, Waits};
+pub use served::{Delegation, Served};
 use tokio::sync::watch;
 
 /// Zone with the way to write its records, `[acme.dns."ZONE"]`.
@@ -24,13 +26,19 @@ pub struct Solvers {
     order: Vec<ChallengeType>,
     /// The longest first.
     zones: Vec<(HostName, Dns01)>,
+    /// Zone of this catalog's servers, for names that no other zone holds.
+    served: Option<Served>,
     waits: Waits,
 }
 
 impl Solvers {
     /// Writes and asks nothing.
     #[must_use]
-    pub fn new(order: Vec<ChallengeType>, zones: Vec<DnsZone>) -> Self {
+    pub fn new(
+        order: Vec<ChallengeType>,
+        zones: Vec<DnsZone>,
+        served: Option<Served>,
+    ) -> Self {
         let waits = Waits::default();
         let dns = |one: DnsZone| (one.zone, Dns01::new(one.solver, waits.clone()));
         let mut zones: Vec<_> = zones.into_iter().map(dns).collect();
@@ -38,12 +46,15 @@ impl Solvers {
         Self {
             order,
             zones,
+            served,
             waits,
         }
     }
 
     /// Returns the challenges that can prove all of these names, the first to be tried
-    /// first: `wish`, a challenge's name, before the configured order.
+    /// first: `wish`, a challenge's name, before the configured order. The served zone is
+    /// of use where nothing else is, or by a wish: a host without the CNAME would cost one
+    /// more failed order each time.
     ///
     /// # Errors
     /// Says what to configure if there is none.
@@ -54,6 +65,11 @@ impl Solvers {
     ) -> Result<Vec<ChallengeType>, String> {
         let proves = |kind: &ChallengeType| names.iter().all(|name| self.proves(*kind, name));
         let mut kinds: Vec<_> = self.order.iter().copied().filter(proves).collect();
+        let dns = ChallengeType::Dns01;
+        let is_served = self.serves() && names.iter().all(|name| self.holds(name));
+        if is_served && (kinds.is_empty() || wish == Some(dns.as_str())) && !kinds.contains(&dns) {
+            kinds.push(dns);
+        }
         // A stable sort: the others keep their order.
         kinds.sort_by_key(|kind| Some(kind.as_str()) != wish);
         if !kinds.is_empty() {
@@ -81,6 +97,24 @@ impl Solvers {
         let is_tried = self.order.contains(&ChallengeType::Dns01);
         let zones = self.zones.iter().filter(|_| is_tried);
         zones.map(|(zone, _)| zone.clone()).collect()
+    }
+
+    /// Tells whether the served zone can prove any name.
+    pub(crate) fn serves(&self) -> bool {
+        self.served.is_some() && self.order.contains(&ChallengeType::Dns01)
+    }
+
+    /// Returns the zone that servers of this catalog answer for.
+    pub(crate) fn served(&self) -> Option<&Served> {
+        self.served.as_ref()
+    }
+
+    /// Tells whether DNS-01 can prove this name, by whichever zone.
+    fn holds(&self, name: &HostPattern) -> bool {
+        let bare = name.wildcard_parent().unwrap_or(name.as_str());
+        // Its own names have no CNAMEs.
+        let is_in = |served: &Served| served.zone.holds(bare);
+        self.dns(name).is_some() || self.served.as_ref().is_some_and(|served| !is_in(served))
     }
 
     /// Tells whether there is a challenge that needs no zone.
@@ -147,7 +181,7 @@ mod tests {
             ChallengeType::Http01,
             ChallengeType::Dns01,
         ];
-        Solvers::new(order.to_vec(), zones.iter().map(zone).collect())
+        Solvers::new(order.to_vec(), zones.iter().map(zone).collect(), None)
     }
 
     fn of(zones: &[&str], names: &[&str], wish: Option<&str>) -> Result<String, String> {
@@ -178,6 +212,41 @@ mod tests {
             (&[], &["a.example"], Some("dns-01"), usual),
         ] {
             assert_eq!(of(zones, names, wish).unwrap(), expected, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn a_served_zone_proves_what_nothing_else_does() {
+        let served = Served {
+            zone: HostName::parse("dcv.example.net").unwrap(),
+            resolver: sekisho_dns::Resolver::new(&[]),
+        };
+        let solvers = Solvers {
+            served: Some(served),
+            ..solvers(&["a.example"])
+        };
+        let usual = "tls-alpn-01 http-01";
+        for (names, wish, expected) in [
+            (&["b.example"][..], None, Some(usual)),
+            (
+                &["b.example"],
+                Some("dns-01"),
+                Some("dns-01 tls-alpn-01 http-01"),
+            ),
+            (&["*.b.example", "a.example"], None, Some("dns-01")),
+            (&["*.dcv.example.net"], None, None),
+            (&["dcv.example.net"], Some("dns-01"), Some(usual)),
+        ] {
+            let names: Vec<_> = names
+                .iter()
+                .map(|name| HostPattern::parse(name).unwrap())
+                .collect();
+            let joined = |kinds: Vec<ChallengeType>| {
+                let kinds: Vec<_> = kinds.iter().map(|kind| kind.as_str()).collect();
+                kinds.join(" ")
+            };
+            let kinds = solvers.of(&names, wish).ok().map(joined);
+            assert_eq!(kinds.as_deref(), expected, "{names:?}");
         }
     }
 

@@ -52,7 +52,7 @@ macro_rules! catalog_contract {
             its_holder_prolongs_and_releases_it;
             due: the_due_are_claimed_in_their_turns, a_backlog_is_claimed_in_turns,
             what_is_not_due_hides_no_turn, what_another_can_get_is_left_to_it,
-            what_is_left_to_others_hides_nothing;
+            who_can_prove_everywhere_takes_all, what_is_left_to_others_hides_nothing;
             lineages: every_field_of_a_lineage_comes_back, one_holder_claims_a_lineage_at_a_time, a_named_claim_is_prolonged_by_its_holder,
             a_fence_holds_only_with_its_claim, lineages_are_listed_by_name,
             an_order_is_sealed_again, challenges_are_no_changes;

@@ -48,6 +48,7 @@ pub(crate) fn check(
         reuse_key: raw.reuse_key,
         solvers: solvers(raw.solvers.as_deref(), problems),
         dns: Vec::new(),
+        served: None,
     };
     let zones = dns::check(&raw.dns, base, problems);
     Acme {

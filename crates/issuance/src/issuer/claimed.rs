@@ -254,6 +254,7 @@ pub(super) mod tests {
             reuse_key: false,
             solvers: vec![ChallengeType::Http01],
             dns: Vec::new(),
+            served: None,
         };
         let challenges = Arc::new(Challenges::new(sealer.clone(), Clock::System));
         let issuer = Issuer::new(settings, sealer.clone(), challenges, Clock::System).unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sekisho_certs::store::Precondition;
-use sekisho_certs::{ChallengeKind, Challenges, HostPattern, KeyAuthorization, StoreError};
+use sekisho_certs::{ChallengeKind, Challenges, HostPattern, KeyAuthorization, StoreError, Txt};
 use tokio::time::{sleep, timeout};
 
 use super::attempt::Attempt;
@@ -116,14 +116,22 @@ impl Attempt<'_> {
     /// Writes TXT records. What is to be removed is saved before it is there.
     async fn present(&mut self, open: &[(&str, &Challenge)]) -> Result<(), Failure> {
         let mut records = Vec::new();
+        let catalog = self.issuer.sealer.catalog().id().await?;
         for (name, challenge) in open {
             let pattern = HostPattern::parse(name);
             let pattern = pattern.map_err(|error| Failure::Setting(error.to_string()))?;
-            let Some(dns) = self.issuer.solvers.dns(&pattern) else {
-                let why = format!("[acme.dns] has no zone for {name}");
-                return Err(Failure::Setting(why));
+            let (solvers, value) = (&self.issuer.solvers, &challenge.txt);
+            let presented = match (solvers.dns(&pattern), solvers.served()) {
+                (Some(dns), _) => dns.locate(&pattern, value).await?,
+                (None, Some(served)) => {
+                    let at = served.delegation(&pattern, &self.lineage.tenant, catalog);
+                    served.locate(&pattern, &at, value).await?
+                }
+                (None, None) => {
+                    let why = format!("[acme.dns] has no zone for {name}");
+                    return Err(Failure::Setting(why));
+                }
             };
-            let presented = dns.locate(&pattern, &challenge.txt).await?;
             records.push(Record {
                 name: pattern.as_str().to_owned(),
                 presented,
@@ -131,6 +139,13 @@ impl Attempt<'_> {
         }
         self.state.note_records(&records);
         self.save().await?;
+        let expires = self.now() + EXPIRY;
+        let texts = records.iter().filter_map(|record| self.text(record));
+        let texts: Vec<_> = texts.map(|text| text.write(expires)).collect();
+        if !texts.is_empty() {
+            // No wait: servers read the catalog after each question.
+            self.issuer.sealer.write(texts).await?;
+        }
         let present = records.iter().map(|record| async {
             match self.dns(record) {
                 Some(dns) => dns.present(&record.presented).await,
@@ -147,15 +162,18 @@ impl Attempt<'_> {
         let lineage = &self.lineage.name;
         let challenges = &self.issuer.challenges;
         let published = self.published.drain(..);
-        let writes: Vec<_> = published
+        let mut writes: Vec<_> = published
             .map(|(kind, key)| challenges.remove(kind, &key))
             .collect();
+        let texts = self.state.records.iter().filter_map(|one| self.text(one));
+        writes.extend(texts.map(|text| text.remove()));
         if !writes.is_empty()
             && let Err(error) = self.issuer.sealer.write(writes).await
         {
             tracing::debug!(%lineage, %error, "answers of challenges stay until they expire");
         }
-        let records = std::mem::take(&mut self.state.records);
+        let mut records = std::mem::take(&mut self.state.records);
+        records.retain(|record| self.text(record).is_none());
         let removals = records.into_iter().map(|record| self.remove(record));
         let left = futures_util::future::join_all(removals).await;
         self.state.records = left.into_iter().flatten().collect();
@@ -179,7 +197,16 @@ impl Attempt<'_> {
         Some(record)
     }
 
+    /// Returns the text of a record in the zone that servers of this catalog answer for. It
+    /// expires by itself.
+    fn text(&self, record: &Record) -> Option<Txt> {
+        self.issuer.solvers.served()?.text(&record.presented)
+    }
+
     fn dns(&self, record: &Record) -> Option<&crate::solver::dns01::Dns01> {
+        if self.text(record).is_some() {
+            return None;
+        }
         let name = HostPattern::parse(&record.name).ok()?;
         self.issuer.solvers.dns(&name)
     }

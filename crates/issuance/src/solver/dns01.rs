@@ -32,6 +32,7 @@ use tokio::time::timeout;
 
 pub use error::{Error, Fault};
 pub use exec::Exec;
+pub(crate) use locate::end_of_cnames;
 pub use propagation::Waiting;
 pub use rfc2136::Rfc2136;
 use sekisho_dns::{PORT, Resolver};

@@ -106,6 +106,7 @@ impl Fixture {
             reuse_key: false,
             solvers: vec![acme::ChallengeType::Http01],
             dns: Vec::new(),
+            served: None,
         }
     }
 

@@ -49,6 +49,7 @@ pub(super) async fn claim(
                     &able.cas,
                     &able.without_dns,
                     &zones,
+                    &able.everywhere,
                 ],
             )
         }
@@ -100,7 +101,7 @@ macro_rules! able {
     () => {
         "(l.due <= (SELECT now - $7 FROM claim) OR (
         SELECT (n.ca IS NULL OR n.ca = ANY ($8::text[]))
-            AND ($9::bool AND strpos(n.names, '*') = 0 OR NOT EXISTS (
+            AND ($11::bool OR $9::bool AND strpos(n.names, '*') = 0 OR NOT EXISTS (
                 SELECT FROM unnest(string_to_array(n.names, ' ')) one
                 WHERE NOT EXISTS (SELECT FROM unnest($10::text[]) zone
                     WHERE one = zone OR right(one, length(zone) + 1) = '.' || zone)))

@@ -93,7 +93,8 @@ fn due(sql: &Transaction<'_>, limit: usize, able: &Able, now_ms: i64) -> Step<BT
         now - UNTAKEN,
         cas,
         able.without_dns,
-        zones
+        zones,
+        able.everywhere
     ];
     let mut chosen: BTreeSet<Chosen> = list(sql, LONGEST_DUE, values, row)?.into_iter().collect();
     if catalog_row::limit(chosen.len()) == most {
@@ -220,7 +221,7 @@ macro_rules! free {
 macro_rules! able {
     () => {
         "(l.due <= ?5 OR (SELECT (n.ca IS NULL OR instr(?6, char(10) || n.ca || char(10)) > 0)
-            AND (?7 AND instr(n.names, '*') = 0 OR NOT EXISTS (
+            AND (?9 OR ?7 AND instr(n.names, '*') = 0 OR NOT EXISTS (
                 SELECT 1 FROM json_each('[\"' || replace(n.names, ' ', '\",\"') || '\"]') one
                 WHERE NOT EXISTS (SELECT 1 FROM json_each(?8) zone
                     WHERE one.value = zone.value

@@ -112,6 +112,7 @@ pub async fn what_another_can_get_is_left_to_it(fixture: Fixture) {
         cas: cas.iter().map(|ca| (*ca).to_owned()).collect(),
         without_dns,
         zones: zones.iter().map(|name| zone(name)).collect(),
+        everywhere: false,
     };
     assert!(
         claim_able(&fixture, "none", able(&[], false, &[]))
@@ -146,6 +147,25 @@ pub async fn what_another_can_get_is_left_to_it(fixture: Fixture) {
             "three.example"
         ]
     );
+}
+
+pub async fn who_can_prove_everywhere_takes_all(fixture: Fixture) {
+    let now = fixture.now();
+    let mut other = Lineage::new(Tenant::default(), [pattern("c.example")]).unwrap();
+    other.wishes.ca = Some("other".to_owned());
+    (other.due, other.turn) = (Some(now), 3);
+    let writes = vec![
+        due("*.a.example", Some(now), 1),
+        due("b.example", Some(now), 2),
+        put(other),
+    ];
+    write(&fixture, writes).await.unwrap();
+    let able = Able {
+        everywhere: true,
+        ..Able::default()
+    };
+    let claimed = claim_able(&fixture, "all", able).await;
+    assert_eq!(claimed, ["*.a.example", "b.example"]);
 }
 
 /// However many are left to others, one behind them is claimed.

@@ -110,6 +110,7 @@ fn suffices(able: &Able, lineage: &Lineage<SealedBytes>) -> bool {
         able.zones.iter().any(holds)
     };
     wish.is_none_or(|ca| able.cas.contains(ca))
-        && (able.without_dns && lineage.names.iter().all(is_single)
+        && (able.everywhere
+            || able.without_dns && lineage.names.iter().all(is_single)
             || lineage.names.iter().all(is_zoned))
 }

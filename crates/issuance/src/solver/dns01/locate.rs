@@ -11,11 +11,15 @@ use sekisho_dns::Resolver;
 
 /// Returns the name of the record and of its zone.
 pub(super) async fn find(resolver: &Resolver, name: &HostPattern) -> Result<(Name, Name), Fault> {
-    let host = name.wildcard_parent().unwrap_or(name.as_str());
-    let name = parse(&format!("{LABEL}.{host}."))?;
-    let fqdn = end_of_chain(resolver, name).await?;
+    let fqdn = end_of_cnames(resolver, name).await?;
     let zone = zone_of(resolver, &fqdn).await?;
     Ok((fqdn, zone))
+}
+
+/// Returns the name to which CNAMEs of the challenge's name lead; that name without any.
+pub(crate) async fn end_of_cnames(resolver: &Resolver, name: &HostPattern) -> Result<Name, Fault> {
+    let host = name.wildcard_parent().unwrap_or(name.as_str());
+    end_of_chain(resolver, parse(&format!("{LABEL}.{host}."))?).await
 }
 
 /// Parses a name that ends with a dot.

@@ -37,7 +37,8 @@ async fn every_read_uses_an_index() {
         (lineages::HELD, "NULL, ARRAY['h1.example']"),
         (
             claims::CLAIM_DUE,
-            "NULL, 'holder', 10, 10, 40, 100, 600, ARRAY['ca'], true, ARRAY['zone.example']",
+            "NULL, 'holder', 10, 10, 40, 100, 600, ARRAY['ca'], true, ARRAY['zone.example'], \
+             false",
         ),
         (claims::CLAIM_NAMED, "5, 'holder', 10, ARRAY['h1.example']"),
     ];
