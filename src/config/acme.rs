@@ -4,6 +4,7 @@ mod ca;
 mod check;
 mod dns;
 mod raw;
+mod serve;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,11 +15,12 @@ use http::Uri;
 use sekisho_certs::{Clock, HostName, Secret};
 use sekisho_dns::Resolver;
 use sekisho_issuance::acme::ExternalAccount;
-use sekisho_issuance::settings::{DnsZone, SettingError, Settings};
+use sekisho_issuance::settings::{DnsZone, Served, SettingError, Settings};
 use sekisho_issuance::solver::dns01::{self, Exec, Rfc2136, TsigKey, Webhook, Writer};
 
 pub(super) use check::{check, waits};
 pub(super) use raw::RawAcme;
+pub(crate) use serve::Serve;
 
 use super::SecretSource;
 
@@ -30,6 +32,8 @@ pub(crate) struct Acme {
     /// External account of each CA in `settings`.
     external: Vec<Option<External>>,
     zones: Vec<Zone>,
+    /// Zone that every server of the catalog answers for.
+    pub(crate) serve: Option<Serve>,
 }
 
 /// `eab_id` and `eab_key` of a CA.
@@ -92,6 +96,10 @@ impl Acme {
             let zone = one.zone.clone();
             settings.dns.push(DnsZone { zone, solver });
         }
+        settings.served = self.serve.as_ref().map(|serve| Served {
+            zone: serve.zone.clone(),
+            resolver,
+        });
         Ok(settings)
     }
 

@@ -30,7 +30,10 @@ impl Config {
     /// CAs.
     #[must_use]
     pub(crate) fn own_addresses(&self) -> OwnAddresses {
+        let served = self.acme.iter().flat_map(|acme| &acme.serve);
+        let served = served.flat_map(|serve| &serve.addresses);
         let listeners = self.listen.https.iter().chain(&self.listen.http);
+        let listeners = listeners.chain(served);
         let listeners = listeners.copied().map(OwnAddress::Listener);
         let admin = self.listen.admin.as_ref().map(|admin| match admin {
             Address::Tcp(address) => OwnAddress::Listener(*address),

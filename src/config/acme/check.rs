@@ -50,11 +50,12 @@ pub(crate) fn check(
         dns: Vec::new(),
         served: None,
     };
-    let zones = dns::check(&raw.dns, base, problems);
+    let (zones, serve) = dns::check(&raw.dns, base, problems);
     Acme {
         settings,
         external,
         zones,
+        serve,
     }
 }
 

@@ -8,6 +8,7 @@ use sekisho_issuance::solver::dns01::Check;
 use sekisho_stores::url::path_below;
 
 use super::raw::RawZone;
+use super::serve::{self, Serve};
 use super::{DnsMethod, Zone};
 use crate::config::keys::{ZONE, key};
 use crate::config::locate::Problem;
@@ -15,11 +16,19 @@ use crate::config::name_server::name_server;
 use crate::config::problems::Problems;
 use crate::config::secret::SecretSource;
 
+/// Checks the zones, of which at most one is served.
 pub(super) fn check(
     tables: &BTreeMap<String, RawZone>,
     base: &Path,
     problems: &mut Problems,
-) -> Vec<Zone> {
+) -> (Vec<Zone>, Option<Serve>) {
+    let mut served = tables.iter().filter(|(_, raw)| raw.serve.is_some());
+    let serve = served.next();
+    let serve = serve.and_then(|(name, raw)| serve::check(name, raw, problems));
+    for (name, _) in served {
+        let text = "another zone is served already; one has the names of all hosts";
+        problems.add(Problem::at(&["acme", "dns", name, "serve"], text));
+    }
     let zone = |(name, raw): (&String, &RawZone)| {
         let place = ["acme", "dns", name.as_str(), "propagation_timeout"];
         let wait = key(ZONE, "propagation_timeout").time(raw.propagation_timeout.as_ref());
@@ -34,7 +43,8 @@ pub(super) fn check(
             check,
         })
     };
-    tables.iter().filter_map(zone).collect()
+    let written = tables.iter().filter(|(_, raw)| raw.serve.is_none());
+    (written.filter_map(zone).collect(), serve)
 }
 
 /// Reads which servers are asked for a record.
@@ -53,7 +63,7 @@ fn checked(zone: &str, raw: &RawZone) -> Result<Check, Problem> {
 }
 
 /// Takes a name in the one form that other messages repeat.
-fn parsed(name: &str) -> Result<HostName, String> {
+pub(super) fn parsed(name: &str) -> Result<HostName, String> {
     let zone = HostName::parse(name).map_err(|error| format!("{name:?} is no zone: {error}"))?;
     if zone.as_str() != name {
         return Err(format!("write this zone as \"{zone}\""));
@@ -93,7 +103,7 @@ fn method(zone: &str, raw: &RawZone, base: &Path, problems: &mut Problems) -> Op
         _ => {
             let is_told = |key| problems.is_told(&place(key));
             if !["exec", "webhook", "rfc2136"].into_iter().any(is_told) {
-                let text = "write exactly one of exec, webhook and rfc2136";
+                let text = "write exactly one of exec, webhook, rfc2136 and serve";
                 problems.add(Problem::at(&["acme", "dns", zone], text));
             }
             None
@@ -106,6 +116,7 @@ fn belongs(zone: &str, raw: &RawZone, problems: &mut Problems) {
     let (user, password) = (raw.user.is_some(), raw.password.is_some());
     let (webhook, rfc2136) = (raw.webhook.is_some(), raw.rfc2136.is_some());
     for (key, is_given, other, has_other) in [
+        ("name_servers", !raw.name_servers.is_empty(), "serve", false),
         ("tsig", raw.tsig.is_some(), "rfc2136", rfc2136),
         ("ca", raw.ca.is_some(), "webhook", webhook),
         ("user", user, "webhook", webhook),

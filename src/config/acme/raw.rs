@@ -66,4 +66,6 @@ pub(crate) struct RawZone {
     pub(crate) propagation_timeout: Option<String>,
     pub(crate) check: Option<bool>,
     pub(crate) servers: Vec<String>,
+    pub(crate) serve: Option<Vec<String>>,
+    pub(crate) name_servers: Vec<String>,
 }

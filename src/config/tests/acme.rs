@@ -1,5 +1,6 @@
 //! Tests what `[acme]` gives.
 
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 
 use sekisho_issuance::acme::{ChallengeType, KeyKind};
@@ -94,6 +95,32 @@ fn quotas_of_lets_encrypt_keep_its_exemptions() {
         ..Quotas::default()
     };
     assert_eq!(issuance(&text).cas[0].quotas, quotas);
+}
+
+#[test]
+fn a_zone_is_served_with_its_name_servers() {
+    let serve = |keys: &str| {
+        let text = format!("{MINIMAL}{SMALL}[acme.dns.\"dcv.example\"]\n{keys}");
+        let config = parse(&text).unwrap();
+        let settings = config.issuance().unwrap().unwrap();
+        assert_eq!(settings.served.unwrap().zone.as_str(), "dcv.example");
+        assert!(settings.dns.is_empty());
+        config.acme.unwrap().serve.unwrap()
+    };
+    let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+    let own = serve("serve = [\"0.0.0.0:53\", \"192.0.2.1\", \"[2001:db8::1]:5353\"]\n");
+    let addresses = ["0.0.0.0:53", "192.0.2.1:53", "[2001:db8::1]:5353"];
+    assert_eq!(own.addresses, addresses.map(|text| text.parse().unwrap()));
+    let ips = vec![ip("192.0.2.1"), ip("2001:db8::1")];
+    assert_eq!(own.name_servers, [("ns.dcv.example".to_owned(), ips)]);
+    let named = "serve = [\"0.0.0.0:53\"]\nname_servers = [\"ns1.dcv.example=192.0.2.1, 192.0.2.2\", \
+                 \"NS.other.example\"]\n";
+    let ips = vec![ip("192.0.2.1"), ip("192.0.2.2")];
+    let expected = [
+        ("ns1.dcv.example".to_owned(), ips),
+        ("ns.other.example".to_owned(), Vec::new()),
+    ];
+    assert_eq!(serve(named).name_servers, expected);
 }
 
 /// Writes a configuration with secrets in files, and returns its folder.

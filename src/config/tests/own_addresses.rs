@@ -53,6 +53,14 @@ fn listeners_stores_and_caches_are_no_upstreams() {
             &["http://10.0.0.2:6434"],
         ),
         (
+            format!(
+                "{sqlite}[acme]\nagree = true\ncas = [\"letsencrypt\"]\n\
+                 [acme.dns.\"dcv.example\"]\nserve = [\"10.0.0.5\"]\n"
+            ),
+            &["http://10.0.0.5:53"],
+            &["http://10.0.0.5:54"],
+        ),
+        (
             "store.url = \"postgres:///d?host=/run/postgresql\"\n".into(),
             &["unix:/run/postgresql/.s.PGSQL.5432"],
             &["unix:/run/apps/a.sock"],

@@ -189,7 +189,39 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[acme.dns.\"a.example\"]",
-        ":6: [acme] dns.\"a.example\": write exactly one of exec, webhook and rfc2136",
+        ":6: [acme] dns.\"a.example\": write exactly one of exec, webhook, rfc2136 and serve",
+    ),
+    (
+        "[acme.dns.\"a.example\"]\nexec = \"/a\"\nserve = [\"0.0.0.0:53\"]",
+        ":6: [acme] dns.\"a.example\": write exactly one of exec, webhook, rfc2136 and serve",
+    ),
+    (
+        "[acme.dns.\"a.example\"]\nserve = []",
+        ":7: [acme] dns.\"a.example\".serve: must not be empty; write serve =",
+    ),
+    (
+        "[acme.dns.\"a.example\"]\nserve = [\"localhost:53\"]",
+        ":7: [acme] dns.\"a.example\".serve[0]: \"localhost:53\" is no address",
+    ),
+    (
+        "[acme.dns.\"a.example\"]\nserve = [\"0.0.0.0:53\"]\ncheck = false",
+        ":8: [acme] dns.\"a.example\".check: only with exec, webhook or rfc2136",
+    ),
+    (
+        "[acme.dns.\"a.example\"]\nserve = [\"0.0.0.0:53\"]\nname_servers = [\"ns.b.example=192.0.2.1\"]",
+        ":8: [acme] dns.\"a.example\".name_servers[0]: ns.b.example is not in this zone",
+    ),
+    (
+        "[acme.dns.\"a.example\"]\nserve = [\"0.0.0.0:53\"]\nname_servers = [\"ns.a.example=here\"]",
+        ":8: [acme] dns.\"a.example\".name_servers[0]: \"here\" is no IP address",
+    ),
+    (
+        "[acme.dns.\"a.example\"]\nexec = \"/a\"\nname_servers = [\"ns.b.example\"]",
+        ":8: [acme] dns.\"a.example\".name_servers: only together with serve",
+    ),
+    (
+        "[acme.dns.\"a.example\"]\nserve = [\"0.0.0.0:53\"]\n[acme.dns.\"b.example\"]\nserve = [\"[::]:53\"]",
+        ":9: [acme] dns.\"b.example\".serve: another zone is served already",
     ),
     (
         "[acme.dns.\"a.example\"]\nexec = \"/a\"\nwebhook = \"https://h\"",
