@@ -54,4 +54,4 @@ pub(crate) use older::OlderProcesses;
 pub(crate) use record::Record;
 pub(crate) use run::{Ends, Handover, Outcome, Request};
 pub(crate) use signals::Signals;
-pub(crate) use take::{Predecessor, Taken};
+pub(crate) use take::{Predecessor, Taken, ZoneSocket};

@@ -19,6 +19,7 @@ use super::channel::{Channel, Link, MAX_DESCRIPTORS, MAX_TAIL};
 use super::launch::{Launcher, Program};
 use super::message::{Complete, Message, ProcessState};
 use super::notify;
+use super::take::ZoneSocket;
 use crate::terminal::failure::Result;
 
 /// What a new process gets.
@@ -27,6 +28,8 @@ pub(crate) struct Estate {
     pub(crate) listeners: Vec<(SocketAddr, OwnedFd)>,
     /// Socket of the admin listener, with its address as configured.
     pub(crate) admin: Option<(String, OwnedFd)>,
+    /// Sockets of the name server.
+    pub(crate) zones: Vec<ZoneSocket>,
     /// The disk cache, whose file only one process may have.
     pub(crate) disk_cache: Option<Arc<DiskCache>>,
     /// Returns the ticket keys.
@@ -153,6 +156,10 @@ async fn offer(
     if let Some((address, socket)) = &estate.admin {
         let address = address.clone();
         carry(link, Message::Admin { address }, socket.as_fd()).await?;
+    }
+    for (address, [udp, tcp]) in &estate.zones {
+        let message = Message::Zone { address: *address };
+        link.send(&message, &[], &[udp.as_fd(), tcp.as_fd()]).await?;
     }
     if let Some(disk) = &estate.disk_cache
         && let Ok(lock) = disk.lock_descriptor()

@@ -19,6 +19,9 @@ pub(crate) enum Message {
     /// To the new process: the socket of the admin listener, with its address as
     /// configured. Carries the descriptor.
     Admin { address: String },
+    /// To the new process: sockets of a name server's address as configured. Carries the
+    /// descriptors of UDP and TCP.
+    Zone { address: SocketAddr },
     /// To the new process: the lock of the disk cache. Carries the descriptor.
     DiskCache,
     /// To the new process: a link to an older process. Carries the descriptor.
@@ -133,5 +136,8 @@ mod tests {
         };
         assert_eq!(began, Some(5));
         assert_eq!(parse(r#"{"is": "dance"}"#.into()), Message::Unknown);
+        let zone = parse(r#"{"is": "zone", "address": "0.0.0.0:53"}"#.into());
+        let address = "0.0.0.0:53".parse().expect("an address");
+        assert_eq!(zone, Message::Zone { address });
     }
 }

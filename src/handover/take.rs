@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs::File;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context, bail};
@@ -18,12 +18,16 @@ use super::message::{Complete, Message, ProcessState};
 use crate::process;
 use crate::terminal::failure::{self, Result};
 
+/// Sockets of a name server, UDP and TCP, with their address as it was configured.
+pub(crate) type ZoneSocket = (SocketAddr, [OwnedFd; 2]);
+
 /// What the process before gave over.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     pub(crate) listeners: Inherited,
     /// Socket of the admin listener, with its address as it was configured.
     pub(crate) admin: Option<(String, OwnedFd)>,
+    pub(crate) zones: Vec<ZoneSocket>,
     pub(crate) disk_cache: Option<OwnedFd>,
     pub(crate) ticket_keys: Option<Zeroizing<Vec<u8>>>,
     /// Names that clients ask for most.
@@ -100,6 +104,7 @@ impl Taken {
                 }
             }
             Message::Admin { address } => self.admin = Some((address, next()?)),
+            Message::Zone { address } => self.zones.push((address, [next()?, next()?])),
             Message::DiskCache => self.disk_cache = Some(next()?),
             Message::Older(state) => self.older.push((state, Link::of(next()?))),
             Message::TicketKeys => self.ticket_keys = Some(received.tail),

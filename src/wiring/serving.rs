@@ -9,6 +9,7 @@ mod status;
 mod succession;
 mod tasks;
 mod upstreams;
+mod zone;
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -42,6 +43,7 @@ use crate::wiring::serving::metrics::registry;
 use crate::wiring::serving::status::Status;
 use crate::wiring::serving::succession::Succession;
 use crate::wiring::serving::tasks::Tasks;
+use crate::wiring::serving::zone::ZoneServing;
 
 /// Server whose sockets are bound, and its background tasks.
 pub(crate) struct Serving {
@@ -49,6 +51,7 @@ pub(crate) struct Serving {
     background: Runtime,
     server: Server,
     issuance: Option<Arc<Issuance>>,
+    zone: Option<ZoneServing>,
     ring: Arc<Ring>,
     access_log: Option<Arc<AccessLog>>,
     tasks: Tasks,
@@ -106,8 +109,15 @@ impl Serving {
             load_roots: upstreams::roots,
             on_worker: worker::register,
         };
+        let mut zone = ZoneServing::build(config, &opened, &mut taken)?;
+        succession.zones = zone.as_mut().map_or_else(Vec::new, ZoneServing::take_copies);
+        let optional = metrics::Optional {
+            issuance: issuance.as_deref(),
+            zone: zone.as_ref(),
+            hook: hook.as_ref(),
+        };
         let record = &succession.record;
-        let registry = registry(&opened, &parts, issuance.as_deref(), hook.as_ref(), record);
+        let registry = registry(&opened, &parts, &optional, record);
         let (lookup, responder) = (parts.lookup.clone(), parts.responder.clone());
         let status = Status::new(config, &parts, &opened, record);
         let sources = sources(config, &parts, registry, &shutdown, status, &succession);
@@ -116,7 +126,7 @@ impl Serving {
             .map_err(bind_error::with_hint)?;
         let admin = admin(config, sources, &mut taken, &mut succession);
         let admin = background.block_on(admin)?;
-        own_addresses.bind(bound(&server, admin.as_ref()));
+        own_addresses.bind(bound(&server, admin.as_ref(), zone.as_ref()));
         let listener = admin.as_ref().map(|(listener, _)| listener);
         succession.keep_sockets(config, &server, listener)?;
         // The workers, which handle clients' bytes, start after this: they
@@ -128,6 +138,7 @@ impl Serving {
             background,
             server,
             issuance,
+            zone,
             ring,
             access_log,
             tasks: Tasks {
@@ -309,14 +320,19 @@ async fn admin(
 
 /// Lists the addresses that the server listens on, with the ports that the
 /// system chose.
-fn bound(server: &Server, admin: Option<&(Listener, Admin)>) -> Vec<SocketAddr> {
+fn bound(
+    server: &Server,
+    admin: Option<&(Listener, Admin)>,
+    zone: Option<&ZoneServing>,
+) -> Vec<SocketAddr> {
     let addresses = server.addresses();
     let admin = admin.and_then(|(listener, _)| match listener.address() {
         Ok(Address::Tcp(address)) => Some(address),
         _ => None,
     });
     let all = addresses.https.iter().chain(&addresses.http).copied();
-    all.chain(admin).collect()
+    let zone = zone.into_iter().flat_map(|zone| zone.addresses.iter().copied());
+    all.chain(admin).chain(zone).collect()
 }
 
 fn joined(addresses: &[impl ToString]) -> String {

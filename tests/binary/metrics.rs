@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use sekisho_testkit::RedisServer;
-use sekisho_testkit::services::Postgres;
+use sekisho_testkit::services::{Postgres, free_ports};
 
 use crate::acme::ACME;
 use crate::redis_cache;
@@ -12,15 +12,17 @@ use crate::sandbox::ca;
 
 #[test]
 fn the_documentation_lists_every_metric() {
-    // With PostgreSQL, a Redis cache before it and issuance, a server has all its
+    // With PostgreSQL, a Redis cache before it, issuance and a zone, a server has all its
     // parts.
     let redis = RedisServer::start();
     let database = Postgres::start();
     let sandbox = redis_cache::sandbox(&database.database(), &redis);
     let config = fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
+    let [port] = free_ports();
+    let zone = format!("[acme.dns.\"dcv.test\"]\nserve = [\"127.0.0.1:{port}\"]\n");
     sandbox.write_private(
         "sekisho.toml",
-        &format!("{config}[log]\naccess = \"access.log\"\n{ACME}{HOOK}"),
+        &format!("{config}[log]\naccess = \"access.log\"\n{ACME}{zone}{HOOK}"),
     );
     sandbox.write("handshake.luau", "function handshake(tls) end");
     sandbox.write("root.pem", &ca().root_pem());

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use sekisho_server::Phase;
+use sekisho_server::{Phase, Shutdown};
 use sekisho_server::admin::ListenerHandle;
 use sekisho_stores::disk_cache::DiskCache;
 use tokio::time::timeout;
 
 use super::issuance::Issuance;
+use super::zone::ZoneServing;
 use super::{Serving, succession, tasks};
 use crate::config::Config;
 use crate::handover::{Ends, Estate, Handover, Outcome, Signals, Watchdog};
@@ -50,6 +51,7 @@ impl Serving {
             reopen
         });
         let (tasks, issuance, succession) = (self.tasks, self.issuance, self.succession);
+        let (zone, zone_stops) = (self.zone, self.shutdown.clone());
         self.background.block_on(async {
             let answered = tasks
                 .admin
@@ -65,6 +67,7 @@ impl Serving {
             let estate = Estate {
                 listeners: succession.listeners,
                 admin: succession.admin,
+                zones: succession.zones,
                 disk_cache: self.disk,
                 ticket_keys: Box::new(move || ring.keys()),
                 hot_names: Arc::new(move || succession::hottest(&asked)),
@@ -95,7 +98,7 @@ impl Serving {
                 reopen,
                 warm: Some(Box::pin(warm)),
                 begin: Some(Box::new(move || {
-                    begin(beginning.as_deref(), file);
+                    begin(beginning.as_deref(), zone, zone_stops, file);
                     succession::note_changes(noted, before, record);
                 })),
                 drain: config.limits.drain,
@@ -112,7 +115,7 @@ impl Serving {
 
     /// Serves until it is shut down, and never hands over.
     pub(crate) fn run(self) -> Result<()> {
-        begin(self.issuance.as_deref(), None);
+        begin(self.issuance.as_deref(), self.zone, self.shutdown.clone(), None);
         self.background.block_on(async {
             drop(self.tasks.start());
             self.server.run(self.shutdown).await
@@ -124,13 +127,22 @@ impl Serving {
     }
 }
 
-/// Begins what only one process may do: orders, and to remove the admin listener's file.
-fn begin(issuance: Option<&Issuance>, file: Option<ListenerHandle>) {
+/// Begins what only one process may do: orders, answers to DNS questions, and to remove the
+/// admin listener's file.
+fn begin(
+    issuance: Option<&Issuance>,
+    zone: Option<ZoneServing>,
+    shutdown: Shutdown,
+    file: Option<ListenerHandle>,
+) {
     if let Some(file) = file {
         file.take_file();
     }
     if let Some(Err(error)) = issuance.map(Issuance::start) {
         tracing::error!(%error, "no certificate is ordered or renewed");
+    }
+    if let Some(Err(error)) = zone.map(|zone| zone.start(shutdown)) {
+        tracing::error!(%error, "no question about challenges is answered");
     }
     // The start ends here.
     process::give_up_code_of_the_start();

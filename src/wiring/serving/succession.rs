@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::Config;
 use crate::handover::{
-    Control, Launcher, OlderProcesses, Predecessor, Program, Record, Request, Taken,
+    Control, Launcher, OlderProcesses, Predecessor, Program, Record, Request, Taken, ZoneSocket,
 };
 use crate::process;
 use crate::terminal::failure::Result;
@@ -39,6 +39,7 @@ pub(super) struct Succession {
     pub(super) requests: mpsc::Receiver<Request>,
     pub(super) listeners: Vec<(SocketAddr, OwnedFd)>,
     pub(super) admin: Option<(String, OwnedFd)>,
+    pub(super) zones: Vec<ZoneSocket>,
     /// The admin listener's socket came from another process.
     pub(super) takes_admin: bool,
     pub(super) record: Arc<Record>,
@@ -69,6 +70,7 @@ impl Succession {
             requests,
             listeners: Vec::new(),
             admin: None,
+            zones: Vec::new(),
             takes_admin: false,
             record: Arc::new(record),
             config_lines: std::mem::take(&mut taken.config_lines),

@@ -1,0 +1,90 @@
+//! The thread of the name server for challenges' zones.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, anyhow};
+use sekisho_dns::authority::Zone;
+use sekisho_server::{Error, NameServer, Phase, Shutdown, ZoneSockets};
+use tokio::runtime::Builder;
+
+use super::bind_error;
+use crate::config::Config;
+use crate::handover::{Taken, ZoneSocket};
+use crate::terminal::failure::Result;
+use crate::wiring::open::Opened;
+
+/// Name server with a runtime of its own: floods of questions must not delay changes.
+pub(super) struct ZoneServing {
+    pub(super) server: NameServer,
+    /// Addresses with the ports that the system chose.
+    pub(super) addresses: Vec<SocketAddr>,
+    /// Copies of its sockets.
+    sockets: Vec<ZoneSocket>,
+}
+
+impl ZoneServing {
+    /// Takes the sockets that the process before gave for the configured addresses, and binds
+    /// the others. None if no zone is served.
+    pub(super) fn build(
+        config: &Config,
+        opened: &Opened,
+        taken: &mut Taken,
+    ) -> Result<Option<Self>> {
+        let mut given = std::mem::take(&mut taken.zones);
+        let serve = config.acme.as_ref().and_then(|acme| acme.serve.as_ref());
+        let Some(serve) = serve else {
+            return Ok(None);
+        };
+        let mut sockets = Vec::new();
+        for address in &serve.addresses {
+            let of_address = given.iter().position(|(of, _)| of == address);
+            let bound = match of_address.map(|at| given.swap_remove(at)) {
+                Some((_, [udp, tcp])) => ZoneSockets::inherit(*address, udp, tcp),
+                None => ZoneSockets::bind(*address),
+            };
+            let address = *address;
+            let bound = bound.map_err(|source| Error::Bind { address, source });
+            sockets.push(bound.map_err(bind_error::with_hint)?);
+        }
+        for (address, _) in given {
+            tracing::info!(%address, "closed sockets that [acme.dns] serve does not name");
+        }
+        let zone = Zone::new(serve.zone.as_str(), &serve.name_servers);
+        let zone = zone.map_err(|why| anyhow!("[acme.dns.\"{}\"]: {why}", serve.zone))?;
+        let bound = sockets.iter().map(ZoneSockets::bound);
+        let addresses = bound.collect::<std::io::Result<_>>().context(SOCKETS)?;
+        let copies = sockets.iter();
+        let copies = copies.map(|one| Ok((one.configured(), one.duplicate()?)));
+        Ok(Some(Self {
+            addresses,
+            sockets: copies.collect::<std::io::Result<_>>().context(SOCKETS)?,
+            server: NameServer::new(vec![zone], sockets, Arc::clone(&opened.store) as _),
+        }))
+    }
+
+    /// Returns copies of the sockets, for a process that takes this one's place.
+    pub(super) fn take_copies(&mut self) -> Vec<ZoneSocket> {
+        std::mem::take(&mut self.sockets)
+    }
+
+    /// Starts the thread. It takes no more questions once another process does, or the
+    /// server ends.
+    pub(super) fn start(self, shutdown: Shutdown) -> Result<()> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context(THREAD)?;
+        let work = move || {
+            let stopped = async move { shutdown.reached(Phase::Leaving).await };
+            if let Err(error) = runtime.block_on(self.server.run(stopped)) {
+                tracing::error!(%error, "no question about challenges is answered");
+            }
+        };
+        let thread = thread::Builder::new().name("zone".into());
+        thread.spawn(work).context(THREAD)?;
+        Ok(())
+    }
+}
+
+const SOCKETS: &str = "sockets of [acme.dns] serve can't be kept for a hand-over";
+const THREAD: &str = "the thread of [acme.dns] serve could not be started";
