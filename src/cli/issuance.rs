@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use sekisho_certs::{Challenges, Clock, HostPattern, KeyType, Sealer};
 use sekisho_issuance::admission::orderable;
 use sekisho_issuance::issuer::Issuer;
-use sekisho_issuance::settings::Settings;
+use sekisho_issuance::settings::{Served, Settings};
 use sekisho_issuance::solver::Solvers;
 
 use crate::config::Config;
@@ -59,6 +59,26 @@ impl<'a> Issuance<'a> {
             proof.map_err(|why| anyhow!("{}: {why}", self.config.file.display()))?;
         }
         Ok(())
+    }
+
+    /// Returns the zone that servers answer for.
+    ///
+    /// # Errors
+    /// Says what to configure.
+    pub(crate) fn served(&self) -> Result<&Served> {
+        self.settings.served.as_ref().ok_or_else(|| {
+            anyhow!(
+                "{} has no zone that servers answer for; add [acme.dns.\"dcv.example.net\"] with \
+                 serve = [\"0.0.0.0:53\"], a zone of yours, here and on all servers",
+                self.config.file.display()
+            )
+        })
+    }
+
+    /// Tells whether a zone of the configuration holds a name: it needs no CNAME.
+    pub(crate) fn has_zone(&self, name: &HostPattern) -> bool {
+        let bare = name.wildcard_parent().unwrap_or(name.as_str());
+        self.settings.dns.iter().any(|one| one.zone.holds(bare))
     }
 
     /// Makes what orders certificates into this catalog.

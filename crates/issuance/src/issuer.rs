@@ -28,6 +28,7 @@
 //!  issuer/claimed.rs        the claim, prolonged; or the wait for another server
 //!    ▼
 //!  issuer/attempt.rs        which names, CAs (authorities.rs) and challenges (solver.rs)
+//!    ├─ issuer/awaits.rs      CNAMEs that are to be set first, if a command waits for them
 //!    ├─ issuer/in_use.rs      names that hosts still need
 //!    ├─ issuer/kind.rs        what the CA's limits allow: quota.rs, ledger.rs
 //!    └─ issuer/order.rs     the steps at a CA (acme.rs), as its account (accounts.rs)
@@ -45,6 +46,7 @@
 
 mod activity;
 mod attempt;
+mod awaits;
 mod claimed;
 mod failure;
 mod first_access;
@@ -92,7 +94,7 @@ use failure::Failure;
 pub use first_access::OnDemand;
 use renewal::UNCOUNTED;
 use turns::Turns;
-pub use under_way::{end_of, left_of};
+pub use under_way::{end_of, left_of, wait_for_cname};
 use working::Working;
 
 /// Issuer of one process. Its connections belong to the runtime that polls it.

@@ -165,6 +165,12 @@ pub fn first_look(now: i64, seed: Seed) -> i64 {
     now.saturating_add(seed.below(now, ari_pause(0, None)))
 }
 
+/// Returns when a CNAME that is awaited is looked for again: 5 minutes later, more or less.
+#[must_use]
+pub fn cname_look(now: i64, seed: Seed) -> i64 {
+    now + 5 * MINUTE - MINUTE / 2 + seed.below(now, MINUTE)
+}
+
 /// Questions for ARI windows per second of the whole cluster. Let's Encrypt
 /// allows 1,000 per second and address.
 pub const ARI_PER_SECOND: u64 = 10;

@@ -1,14 +1,17 @@
 //! `sekisho cert issue`
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::io::Write as _;
 
-use sekisho_certs::{HostPattern, LineageName, Sealer, Tenant, printable};
+use sekisho_certs::{Clock, HostPattern, LineageName, Sealer, Tenant, printable};
+use sekisho_server::value::Unit;
+use serde_json::json;
 
 use crate::cli::cert::joined;
 use crate::cli::issuance::{Issuance, Wanted, WishArgs};
 use crate::config::Config;
 use crate::terminal::failure::{Ended, Result, Usage};
-use crate::terminal::output::PAGE;
+use crate::terminal::output::{Output, PAGE};
 use crate::wiring::open;
 
 #[derive(Debug, clap::Args)]
@@ -22,6 +25,12 @@ pub(crate) struct Args {
     together: bool,
     #[command(flatten)]
     wishes: WishArgs,
+    /// Print the CNAMEs to set and end: servers order once they are there, within this time
+    #[arg(long, value_name = "TIME", value_parser = wait, conflicts_with = "solver")]
+    wait_for_cname: Option<i64>,
+    /// Print the CNAMEs as JSON
+    #[arg(long, requires = "wait_for_cname")]
+    json: bool,
     /// Who owns the hosts that are made; '' is the operator
     #[arg(long, value_name = "T", value_parser = Tenant::parse)]
     tenant: Option<Tenant>,
@@ -38,10 +47,74 @@ pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
     let each = if args.together { names.len() } else { 1 };
     let certificates: Vec<_> = names.chunks(each).collect();
     let issuance = Issuance::of(config)?;
+    if let Some(time) = args.wait_for_cname {
+        return leave(config, &issuance, certificates, args, time).await;
+    }
     issuance.check(&certificates, &args.wishes)?;
     let sealer = open::create(config).await?;
     let tenant = args.tenant.as_ref();
     order(issuance, &sealer, certificates, &args.wishes, tenant).await
+}
+
+/// Leaves certificates to the servers, which wait for CNAMEs for so many seconds, and prints
+/// these.
+async fn leave(
+    config: &Config,
+    issuance: &Issuance<'_>,
+    certificates: Vec<&[HostPattern]>,
+    args: &Args,
+    time: i64,
+) -> Result<Ended> {
+    let (served, wishes) = (issuance.served()?, args.wishes.by_dns());
+    issuance.check(&certificates, &wishes)?;
+    let sealer = open::create(config).await?;
+    let wanted = Wanted {
+        certificates,
+        wishes: &wishes,
+        tenant: args.tenant.as_ref(),
+        key_type: issuance.key_type,
+        waits_until: Some(Clock::System.now() + time),
+    };
+    let names = wanted.put(&sealer).await?;
+    tell_shared(&sealer, &wanted.certificates, &names).await?;
+    let catalog = sealer.catalog().id().await?;
+    let mut records = BTreeMap::new();
+    for page in names.chunks(PAGE) {
+        for lineage in sealer.catalog().lineages(page).await? {
+            for name in lineage.names.iter().filter(|name| !issuance.has_zone(name)) {
+                let one = served.delegation(name, &lineage.tenant, catalog);
+                records.insert(one.name, one.target);
+            }
+        }
+    }
+    print(&records, args.json)?;
+    Ok(Ended::of(true))
+}
+
+fn print(records: &BTreeMap<String, String>, is_json: bool) -> Result<()> {
+    let mut output = Output::new();
+    if is_json {
+        let record = |(name, target): (&String, &String)| {
+            json!({ "name": name, "type": "CNAME", "target": target })
+        };
+        let records: Vec<_> = records.iter().map(record).collect();
+        output.object(&json!({ "records": records }))?;
+        return Ok(());
+    }
+    for (name, target) in records {
+        writeln!(output, "set {name} CNAME {target}")?;
+    }
+    Ok(output.flush()?)
+}
+
+/// Reads a time of 1 hour to 90 days, in seconds.
+fn wait(text: &str) -> std::result::Result<i64, String> {
+    let range = 3_600_000..=90 * 24 * 3_600_000;
+    let time = Unit::Time.parse(text)?;
+    match range.contains(&time) {
+        true => Ok(i64::try_from(time / 1000).expect("the range fits")),
+        false => Err(format!("{text}: write a time from 1h to 90d")),
+    }
 }
 
 /// Orders a certificate for an existing host.
@@ -66,6 +139,7 @@ async fn order(
         wishes,
         tenant,
         key_type: issuance.key_type,
+        waits_until: None,
     };
     let ordering = issuance.ordering(sealer)?;
     let names = wanted.put(sealer).await?;
@@ -108,8 +182,13 @@ DNS, [acme.dns.\"ZONE\"]. A name that has a certificate gets a new one. Servers
 with [acme] renew it with the same options, and go on with orders that failed or
 were left. What failed is listed at the end (exit code 1).
 
+With --wait-for-cname, nothing is ordered now: servers look every 5 minutes
+whether the printed CNAMEs lead into the zone of [acme.dns] serve. Names are
+then proved wherever their addresses lead.
+
 Examples:
   sekisho cert issue shop.example www.shop.example
   sekisho cert issue shop.example www.shop.example --together --tenant anna
   sekisho cert issue '*.shop.example' --ca letsencrypt
-  sekisho cert issue shop.example --key rsa";
+  sekisho cert issue shop.example --key rsa
+  sekisho cert issue '*.shop.example' --wait-for-cname 7d";

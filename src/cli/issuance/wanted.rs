@@ -8,6 +8,7 @@ use sekisho_certs::{
     Catalog, Clock, CredentialId, Fence, HostPattern, HostRecord, KeyType, Lineage, LineageName,
     Sealer, Secret, StoreError, Tenant,
 };
+use sekisho_issuance::issuer::wait_for_cname;
 use sekisho_issuance::schedule::first_turn;
 
 use super::WishArgs;
@@ -22,6 +23,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) tenant: Option<&'a Tenant>,
     /// Type of keys that differ from no wish.
     pub(crate) key_type: KeyType,
+    /// Unix second until which servers wait for CNAMEs before they order.
+    pub(crate) waits_until: Option<i64>,
 }
 
 impl Wanted<'_> {
@@ -113,9 +116,10 @@ impl Wanted<'_> {
         let name = new.name.clone();
         match before {
             Some(before) if names.len() == 1 || before.names == new.names => {
-                if before.wishes != new.wishes {
+                if before.wishes != new.wishes || self.waits_until.is_some() {
                     let mut changed = before.clone();
                     changed.wishes = new.wishes;
+                    self.wait(&mut changed);
                     writes.extend(claims.write(changed));
                 }
             }
@@ -123,11 +127,24 @@ impl Wanted<'_> {
             // the order says which records are to be removed.
             Some(before) => {
                 new.order.clone_from(&before.order);
+                self.wait(&mut new);
                 writes.extend(claims.write(new));
             }
-            None => writes.push(Write::PutLineage(new, Fence::Absent)),
+            None => {
+                self.wait(&mut new);
+                writes.push(Write::PutLineage(new, Fence::Absent));
+            }
         }
         Ok(name)
+    }
+
+    /// Lets servers look for CNAMEs from now on, if they are to be waited for.
+    fn wait(&self, lineage: &mut Lineage<Secret>) {
+        if let Some(until) = self.waits_until {
+            lineage.order = wait_for_cname(lineage.order.as_ref(), until);
+            lineage.due = Some(Clock::System.now());
+            (lineage.attempts, lineage.last_error) = (0, None);
+        }
     }
 
     fn wanted_type(&self) -> KeyType {
@@ -248,6 +265,7 @@ mod tests {
             wishes: &wishes,
             tenant: None,
             key_type: KeyType::Ecdsa,
+            waits_until: None,
         };
         wanted.put(sealer).await
     }

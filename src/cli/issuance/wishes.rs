@@ -46,6 +46,14 @@ impl WishArgs {
         Ok(())
     }
 
+    /// Returns these wishes with DNS-01 as the challenge.
+    pub(crate) fn by_dns(&self) -> Self {
+        Self {
+            solver: Some(ChallengeType::Dns01),
+            ..self.clone()
+        }
+    }
+
     pub(super) fn solver(&self) -> Option<&'static str> {
         self.solver.map(ChallengeType::as_str)
     }

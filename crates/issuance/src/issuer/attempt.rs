@@ -88,7 +88,7 @@ impl Issuer {
         if when == When::Now {
             attempt.lineage.attempts = 0;
             (attempt.state.wanted, attempt.state.ends) = (true, false);
-            attempt.state.refusals = 0;
+            (attempt.state.refusals, attempt.state.awaits_cname_until) = (0, None);
             attempt.state.blamed.clear();
         }
         attempt.ask_renewal_info().await;
@@ -96,6 +96,9 @@ impl Issuer {
             && let Some(due) = attempt.later()
         {
             return attempt.postponed(due).await;
+        }
+        if let Some(outcome) = attempt.await_cnames().await {
+            return outcome;
         }
         let now = attempt.now();
         if attempt.validity().is_some_and(|it| it.deadline() <= now) {

@@ -33,6 +33,9 @@ pub(super) struct UnderWay {
     pub(super) refusals: u32,
     /// Names that the last failures blamed by name.
     pub(super) blamed: Vec<String>,
+    /// Unix second until which the CNAMEs of all names are awaited, before a CA is asked. An
+    /// older server that saves this state loses it, and orders at once.
+    pub(super) awaits_cname_until: Option<i64>,
 }
 
 /// TXT record with the name that it proves.
@@ -122,6 +125,19 @@ pub fn end_of(order: Option<&Secret>) -> Option<Secret> {
         true => None,
         false => UnderWay { ends: true, ..left }.to_secret(),
     }
+}
+
+/// Returns what a lineage keeps of its order when its next certificate waits for CNAMEs
+/// until a Unix second.
+#[must_use]
+pub fn wait_for_cname(order: Option<&Secret>, until: i64) -> Option<Secret> {
+    let waiting = UnderWay {
+        wanted: true,
+        ends: false,
+        awaits_cname_until: Some(until),
+        ..UnderWay::read(order)
+    };
+    waiting.to_secret()
 }
 
 impl Saved {
@@ -254,6 +270,20 @@ mod tests {
         let kept = end_of(order(vec![record]).to_secret().as_ref());
         let kept = UnderWay::read(kept.as_ref());
         assert!(kept.ends && !kept.makes_hosts && kept.records.len() == 1);
+    }
+
+    #[test]
+    fn a_wait_keeps_the_order() {
+        let kept = UnderWay {
+            makes_hosts: true,
+            ends: true,
+            ..UnderWay::default()
+        };
+        let kept = wait_for_cname(kept.to_secret().as_ref(), 9);
+        let kept = UnderWay::read(kept.as_ref());
+        assert_eq!(kept.awaits_cname_until, Some(9));
+        assert!(kept.makes_hosts && kept.wanted && !kept.ends);
+        assert_eq!(kept.left(), UnderWay::default());
     }
 
     #[test]

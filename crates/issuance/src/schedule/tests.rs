@@ -336,3 +336,12 @@ fn ari_is_asked_ten_times_a_second_by_all() {
     );
     assert_eq!(ari_pause(u64::MAX, Some(1)), 1_844_674_407_370_955_162);
 }
+
+#[test]
+fn cnames_are_looked_for_every_five_minutes() {
+    let looks = (0..1000).map(|host| cname_look(NOW, Seed::of(&format!("h{host}.example"))));
+    let looks: Vec<_> = looks.map(|look| look - NOW).collect();
+    assert!(looks.iter().all(|look| (270..330).contains(look)));
+    let late = looks.iter().filter(|look| **look >= 300).count();
+    assert!((400..600).contains(&late), "{late}");
+}
