@@ -43,6 +43,7 @@ const COMMANDS: &[&str] = &[
     "acme",
     "acme account",
     "acme account show",
+    "acme account import",
     "acme account rotate",
     "acme account deactivate",
     "key",

@@ -7,6 +7,7 @@
 
 mod change;
 mod create;
+mod import;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -58,6 +59,9 @@ pub enum AccountError {
     /// No server has made it.
     #[error("{0}: the store has no account at {1}; the first order makes one")]
     Absent(Arc<str>, Arc<str>),
+    /// An account can't be taken over so.
+    #[error("{0}: {1}")]
+    Import(Arc<str>, Arc<str>),
 }
 
 impl Accounts {
@@ -84,7 +88,7 @@ impl Accounts {
     /// goes away leaves them to the next one.
     ///
     /// # Errors
-    /// [`AccountError`]; never [`AccountError::Absent`].
+    /// [`AccountError`]; never [`AccountError::Absent`] or [`AccountError::Import`].
     pub async fn get(
         &self,
         ca: &Ca,

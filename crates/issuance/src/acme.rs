@@ -19,7 +19,7 @@ mod problem;
 mod renewal_info;
 mod retry_after;
 
-pub use account::{Account, ExternalAccount, NewAccount};
+pub use account::{Account, ExternalAccount, ForeignKey, NewAccount};
 pub use authorization::{Authorization, Challenge, ChallengeType};
 pub use ca::{Ca, CaSettings, builtin_names, directory_of};
 pub use directory::Meta;

@@ -1,6 +1,7 @@
 //! `sekisho acme account`: the accounts at the CAs of `[acme]`.
 
 mod deactivate;
+mod import;
 mod rotate;
 mod show;
 
@@ -23,6 +24,8 @@ use crate::wiring::open;
 pub(crate) enum Command {
     /// Show the accounts, and ask the CAs whether they are valid
     Show(show::Args),
+    /// Take over an account that another tool has
+    Import(import::Args),
     /// Replace the private key of an account
     Rotate(rotate::Args),
     /// End an account at its CA for ever
@@ -35,6 +38,7 @@ pub(super) fn run(config: Option<&Path>, command: &Command) -> Result<Ended> {
         let at = AtCas::open(&config).await?;
         match command {
             Command::Show(args) => show::run(&at, args).await,
+            Command::Import(args) => import::run(&at, args).await,
             Command::Rotate(args) => rotate::run(&at, args).await,
             Command::Deactivate(args) => deactivate::run(&at, args).await,
         }
@@ -113,5 +117,6 @@ private key lies sealed in the store.
 
 Examples:
   sekisho acme account show
+  sekisho acme account import private_key.json
   sekisho acme account rotate --ca letsencrypt
   sekisho acme account deactivate --ca zerossl --yes";

@@ -1,6 +1,8 @@
 //! Accounts (RFC 8555, section 7.3).
 
 mod create;
+mod foreign;
+mod import;
 
 use std::fmt;
 
@@ -8,6 +10,8 @@ use instant_acme::{AccountCredentials, Key, RevocationReason, RevocationRequest}
 use rustls_pki_types::CertificateDer;
 use sekisho_certs::credential::Secret;
 use serde::{Deserialize, Serialize};
+
+pub use foreign::ForeignKey;
 
 use super::ca::Ca;
 use super::error::{Error, Fault};

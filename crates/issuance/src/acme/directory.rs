@@ -12,9 +12,11 @@ use super::error::Fault;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Directory {
-    new_nonce: String,
-    new_account: String,
+    pub(super) new_nonce: String,
+    pub(super) new_account: String,
     pub(super) new_order: String,
+    /// Where keys of accounts are changed (RFC 8555, section 7.3.5).
+    pub(super) key_change: Option<String>,
     /// Where renewal information stands (RFC 9773, section 3).
     pub(super) renewal_info: Option<String>,
     #[serde(default)]

@@ -132,7 +132,7 @@ impl Transport {
         directory.is_ok_and(|directory| *request.uri() == *directory.new_order)
     }
 
-    async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Bytes>, Fault> {
+    pub(super) async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Bytes>, Fault> {
         let uri = request.uri().clone();
         // A forged answer on its way could put another directory in place.
         if uri.scheme_str() != Some("https") {
@@ -259,7 +259,7 @@ fn given_up(fault: Fault) -> Error {
 }
 
 /// Returns the error that an answer is.
-fn refusal(answer: &Response<Bytes>) -> Option<Fault> {
+pub(super) fn refusal(answer: &Response<Bytes>) -> Option<Fault> {
     (!answer.status().is_success()).then(|| Fault::Refused {
         status: answer.status().as_u16(),
         problem: Problem::parse(answer.body()).map(Box::new),

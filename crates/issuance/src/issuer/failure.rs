@@ -234,7 +234,7 @@ impl From<AccountError> for Failure {
             AccountError::Ca(error) => Self::Acme(error),
             AccountError::Store(error) => Self::Store(error),
             // Another process is at it, or was killed: its lease ends.
-            AccountError::Busy(_) | AccountError::Absent(..) => {
+            AccountError::Busy(_) | AccountError::Absent(..) | AccountError::Import(..) => {
                 Self::Store(StoreError::Unavailable(error.to_string().into()))
             }
         }

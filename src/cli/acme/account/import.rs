@@ -1,0 +1,84 @@
+//! `sekisho acme account import`
+
+use std::io::{IsTerminal, stdin};
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow, bail};
+use sekisho_issuance::acme::ForeignKey;
+use sekisho_stores::files::read_bounded;
+
+use super::AtCas;
+use crate::terminal::failure::{Ended, Result, Usage};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The account's key: certbot's private_key.json, a PEM file, or Traefik's acme.json
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The CA [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    ca: Option<String>,
+    /// The resolver of acme.json whose account is meant
+    #[arg(long, value_name = "NAME")]
+    resolver: Option<String>,
+    /// Take the account from the tool that has it, without a question
+    #[arg(long)]
+    yes: bool,
+    /// Put it in the place of the account that the store has
+    #[arg(long)]
+    replace: bool,
+}
+
+pub(super) async fn run(at: &AtCas, args: &Args) -> Result<Ended> {
+    let ca = at.one(args.ca.as_deref())?;
+    let key = read(args)?;
+    let must_change = key.must_change();
+    if must_change && !args.yes && !is_confirmed()? {
+        return Err(Usage(format!("{TAKES}; confirm it with --yes")).into());
+    }
+    let account = at.accounts.import(ca, &key, args.replace).await?;
+    let changed = if must_change { ", key changed" } else { "" };
+    println!("imported {}{changed}", account.id());
+    Ok(Ended::Done)
+}
+
+fn read(args: &Args) -> Result<ForeignKey> {
+    let file = args.file.display();
+    let content = read_bounded(&args.file, LARGEST).with_context(|| file.to_string())?;
+    if content.len() > LARGEST {
+        bail!("{file}: it is over {} MiB", LARGEST >> 20);
+    }
+    let key = ForeignKey::read(&content, args.resolver.as_deref());
+    key.map_err(|why| anyhow!("{file}: {why}"))
+}
+
+/// Asks on a terminal; elsewhere nobody has confirmed it.
+fn is_confirmed() -> Result<bool> {
+    if !stdin().is_terminal() {
+        return Ok(false);
+    }
+    eprint!("{TAKES}. Go on? [y/N] ");
+    let mut answer = String::new();
+    stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+const TAKES: &str = "this gives the account a new key, which takes it from the tool that has it: that \
+                     one can't order or renew any more";
+/// Bytes of the largest `acme.json`: some ten thousand certificates.
+const LARGEST: usize = 64 << 20;
+
+const EXAMPLES: &str = "\
+Limits that a CA has raised belong to an account. The CA is asked for the account
+of the key first. A key on P-256, as Caddy and lego have it, is taken as it is.
+Other keys, as certbot's, are replaced by one on P-256: the new one is in the
+store before the CA is told, and this can be repeated after a kill.
+
+The account keeps its contact until the next order, which tells the CA that of
+[acme]. Its raised limits are to be written into quotas of [acme.ca.NAME].
+
+Examples:
+  sekisho acme account import /etc/letsencrypt/accounts/SERVER/directory/ID/private_key.json
+  sekisho acme account import account.key --ca letsencrypt
+  sekisho acme account import acme.json --resolver le --replace --yes";
