@@ -43,7 +43,7 @@ verify: ## Fetch 1,000 random hosts of 100,000 with curl and openssl s_client
 
 .PHONY: deps
 deps: ## Install what building and testing need, or name what is missing
-	@tools/need build curl openssl nginx nginx-lua node redis valkey postgresql pgbouncer knot go patch php fcgiwrap strace
+	@tools/need build curl openssl nginx nginx-lua node redis valkey postgresql pgbouncer knot kdig unbound go patch php fcgiwrap strace
 	@tools/pebble
 	@tools/step-ca
 

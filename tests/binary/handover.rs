@@ -26,7 +26,7 @@ use sekisho_testkit::services::free_ports;
 use crate::sandbox::{Ran, SOON, Sandbox, Server, binary, until};
 
 /// Server whose configuration has a number, which a redirect tells.
-struct Handed {
+pub(crate) struct Handed {
     server: Server,
     sandbox: Sandbox,
     ports: [u16; 2],
@@ -34,7 +34,7 @@ struct Handed {
 
 impl Handed {
     /// Starts generation 1 with further sections.
-    fn start(more: &str) -> Self {
+    pub(crate) fn start(more: &str) -> Self {
         Self::start_by(&[], more)
     }
 
@@ -97,7 +97,7 @@ impl Handed {
     }
 
     /// Hands over, which must succeed; returns once all new connections see it.
-    fn reload(&self, generation: u32, listen: &str, more: &str) {
+    pub(crate) fn reload(&self, generation: u32, listen: &str, more: &str) {
         self.write(generation, listen, more);
         let ran = self.run("reload");
         assert_eq!(ran.code, Some(0), "{}: {}", ran.err, self.server.log());

@@ -1,10 +1,12 @@
 //! Tests the real binary from the outside: commands, files, sockets, signals.
 
 mod access_log;
+mod account_import;
 mod acme;
 mod acme_account;
 mod cert;
 mod client_certificates;
+mod cname_wait;
 mod config_show;
 mod curl_openssl;
 mod demo;
@@ -58,3 +60,4 @@ mod stores;
 mod tenants;
 mod two_key_types;
 mod usage;
+mod zone;

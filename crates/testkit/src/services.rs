@@ -13,6 +13,7 @@ mod postgres;
 mod process;
 mod reaper;
 mod step_ca;
+mod unbound;
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -28,6 +29,7 @@ pub use pgbouncer::PgBouncer;
 pub use php::{PhpFpm, Pool};
 pub use postgres::{Postgres, Signal};
 pub use step_ca::StepCa;
+pub use unbound::Unbound;
 
 use crate::ports::free_port;
 pub use crate::ports::free_ports;

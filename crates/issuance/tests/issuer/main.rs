@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod bad_days;
+mod cname_wait;
 mod elsewhere;
 mod first_access;
 mod fixture;
