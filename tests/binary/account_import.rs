@@ -7,9 +7,13 @@ use std::process::Command;
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use rcgen::{KeyPair, RsaKeySize, SigningKey};
 use sekisho_certs::der;
+use sekisho_certs::store::DocumentId;
+use sekisho_issuance::accounts::KIND;
 use sekisho_testkit::services::{Pebble, PebbleOptions};
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 
+use crate::acme::sealer;
 use crate::sandbox::Sandbox;
 
 /// Another tool's RSA account at a CA, and a sandbox that names the CA.
@@ -23,10 +27,8 @@ struct AtTool {
 
 impl AtTool {
     fn start() -> Self {
-        let (sandbox, pebble) = (Sandbox::new(), Pebble::start(&PebbleOptions::default()));
-        sandbox.import(&["a.example"]);
-        let root = fs::read_to_string(pebble.root()).expect("a root");
-        sandbox.write("root.pem", &root);
+        let pebble = Pebble::start(&PebbleOptions::default());
+        let sandbox = sandbox(&pebble);
         let rsa = RsaKeySize::_2048;
         let key = KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rsa).expect("a key");
         let mut at = Self {
@@ -35,16 +37,8 @@ impl AtTool {
             key,
             account: String::new(),
         };
-        at.configure(&at.pebble.directory());
         at.account = at.register();
         at
-    }
-
-    fn configure(&self, directory: &str) {
-        self.sandbox.configure(&format!(
-            "[acme]\ncas = [\"internal\"]\nagree = true\n\
-             [acme.ca.internal]\ndirectory = \"{directory}\"\nca = \"root.pem\"\n"
-        ));
     }
 
     /// Makes an account of the key, or finds it (RFC 8555, section 7.3.1); returns its URL.
@@ -107,6 +101,38 @@ impl AtTool {
         });
         self.sandbox.write_private("private_key.json", &jwk.to_string());
     }
+}
+
+/// Makes a sandbox with a store whose configuration names the CA.
+fn sandbox(pebble: &Pebble) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.import(&["a.example"]);
+    let root = fs::read_to_string(pebble.root()).expect("a root");
+    sandbox.write("root.pem", &root);
+    configure(&sandbox, &pebble.directory());
+    sandbox
+}
+
+fn configure(sandbox: &Sandbox, directory: &str) {
+    sandbox.configure(&format!(
+        "[acme]\ncas = [\"internal\"]\nagree = true\n\
+         [acme.ca.internal]\ndirectory = \"{directory}\"\nca = \"root.pem\"\n"
+    ));
+}
+
+/// Returns the key of the account in a store, as PEM.
+fn stored_key(at: &AtTool) -> String {
+    let id = DocumentId::new(KIND, at.pebble.directory());
+    let document = Runtime::new().expect("a runtime").block_on(async {
+        let sealer = sealer(&at.sandbox).await;
+        sealer.document(&id).await.expect("a store")
+    });
+    let bytes = document.expect("an account").bytes;
+    let stored: Value = serde_json::from_slice(bytes.expose()).expect("JSON");
+    let key = stored["key_pkcs8"].as_str().expect("a key");
+    let key = BASE64URL_NOPAD.decode(key.as_bytes()).expect("base64url");
+    let key = BASE64.encode(&key);
+    format!("-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----\n")
 }
 
 /// Returns a field of an answer's head.
@@ -179,7 +205,14 @@ fn a_p256_key_is_taken_as_it_is_and_replaces_nothing() {
     let at = AtTool::start();
     at.write_jwk();
     at.imported("private_key.json", &["--yes"]);
-    // The new key is like those of lego and Caddy; a second store takes it.
+    // The new key is like those of lego and Caddy: a second store takes the account by it.
+    let other = sandbox(&at.pebble);
+    other.write_private("account.key", &stored_key(&at));
+    let out = other.ok(&["acme", "account", "import", "account.key"]);
+    assert_eq!(out, format!("imported {}\n", at.account));
+    let shown = other.json(&["acme", "account", "show", "--json"]);
+    assert_eq!(shown[0]["status"], "valid");
+
     let other = AtTool::start();
     let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).expect("a key");
     other.sandbox.write_private("account.key", &key.serialize_pem());
@@ -204,7 +237,7 @@ fn a_lost_answer_to_the_key_change_is_repaired() {
     at.write_jwk();
     let proxy = at.pebble.proxy(|path, status| !(path.contains("rollover") && status.is_some()));
     // The store knows accounts by the URL of the directory: both go through the proxy.
-    at.configure(&format!("https://127.0.0.1:{}/dir", proxy.port()));
+    configure(&at.sandbox, &format!("https://127.0.0.1:{}/dir", proxy.port()));
     let error = at.refused("private_key.json", &["--yes"]);
     assert!(error.contains("changing the key of the account"), "{error}");
     assert!(at.shown()["account"].is_null());

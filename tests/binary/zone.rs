@@ -92,7 +92,7 @@ impl AtZone {
     /// parent; returns where it is to lead.
     pub(crate) fn wait(&self, names: &[&str], tenant: &str) -> String {
         let wait = ["cert", "issue", "--together", "--wait-for-cname", "1h", "--json"];
-        let told = self.sandbox().json(&[&wait, &["--tenant", tenant][..], names].concat());
+        let told = self.sandbox().json(&[&wait[..], &["--tenant", tenant], names].concat());
         let records = told["records"].as_array().expect("records");
         assert_eq!(records.len(), 1, "{told}");
         assert_eq!(records[0]["type"], "CNAME");
