@@ -110,14 +110,11 @@ impl Serving {
             on_worker: worker::register,
         };
         let mut zone = ZoneServing::build(config, &opened, &mut taken)?;
-        succession.zones = zone.as_mut().map_or_else(Vec::new, ZoneServing::take_copies);
-        let optional = metrics::Optional {
-            issuance: issuance.as_deref(),
-            zone: zone.as_ref(),
-            hook: hook.as_ref(),
-        };
+        let copies = zone.as_mut().map(|zone| std::mem::take(&mut zone.copies));
+        succession.zones = copies.unwrap_or_default();
         let record = &succession.record;
-        let registry = registry(&opened, &parts, &optional, record);
+        let (orders, named) = (issuance.as_deref(), zone.as_ref());
+        let registry = registry(&opened, &parts, orders, named, hook.as_ref(), record);
         let (lookup, responder) = (parts.lookup.clone(), parts.responder.clone());
         let status = Status::new(config, &parts, &opened, record);
         let sources = sources(config, &parts, registry, &shutdown, status, &succession);
@@ -126,7 +123,7 @@ impl Serving {
             .map_err(bind_error::with_hint)?;
         let admin = admin(config, sources, &mut taken, &mut succession);
         let admin = background.block_on(admin)?;
-        own_addresses.bind(bound(&server, admin.as_ref(), zone.as_ref()));
+        own_addresses.bind(bound(&server, admin.as_ref()));
         let listener = admin.as_ref().map(|(listener, _)| listener);
         succession.keep_sockets(config, &server, listener)?;
         // The workers, which handle clients' bytes, start after this: they
@@ -320,19 +317,14 @@ async fn admin(
 
 /// Lists the addresses that the server listens on, with the ports that the
 /// system chose.
-fn bound(
-    server: &Server,
-    admin: Option<&(Listener, Admin)>,
-    zone: Option<&ZoneServing>,
-) -> Vec<SocketAddr> {
+fn bound(server: &Server, admin: Option<&(Listener, Admin)>) -> Vec<SocketAddr> {
     let addresses = server.addresses();
     let admin = admin.and_then(|(listener, _)| match listener.address() {
         Ok(Address::Tcp(address)) => Some(address),
         _ => None,
     });
     let all = addresses.https.iter().chain(&addresses.http).copied();
-    let zone = zone.into_iter().flat_map(|zone| zone.addresses.iter().copied());
-    all.chain(admin).chain(zone).collect()
+    all.chain(admin).collect()
 }
 
 fn joined(addresses: &[impl ToString]) -> String {

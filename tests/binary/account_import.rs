@@ -250,7 +250,7 @@ fn a_lost_answer_to_the_key_change_is_repaired() {
 fn files_that_are_no_keys_are_refused_without_their_content() {
     let at = AtTool::start();
     for (text, expected) in [
-        ("c2VjcmV0", "it is neither JSON nor a private key in PEM"),
+        ("c2VjcmV0", "it is no key in PEM, no JWK and no acme.json"),
         ("{\"kty\": \"oct\", \"k\": \"c2VjcmV0\"}", "it has no key of an account"),
     ] {
         at.sandbox.write_private("key", text);

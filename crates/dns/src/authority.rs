@@ -24,13 +24,14 @@ use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
 
 use crate::exchange::MAX_DATAGRAM;
 
-/// Zone that a server is an authority of.
+/// Zone that a server is an authority of. Its name server is `ns` in the zone itself.
 #[derive(Clone, Debug)]
 pub struct Zone {
     origin: Name,
     soa: Record,
-    /// Name servers with their addresses, as far as they are in the zone.
-    servers: Vec<(Name, Vec<IpAddr>)>,
+    server: Name,
+    /// Addresses of the name server. If there are none, it is where it was reached.
+    addresses: Vec<IpAddr>,
 }
 
 /// Way by which a question came.
@@ -47,21 +48,12 @@ pub enum Transport {
 /// What becomes of a question.
 #[derive(Debug)]
 pub enum Reply {
-    /// It is answered so.
-    Send(Answer),
+    /// It is answered by this message, without the length that TCP puts before it.
+    Send(Vec<u8>, Outcome),
     /// It asks for the texts of a name, which are to be read now.
     Texts(Box<Asked>),
     /// It is no question.
     Drop,
-}
-
-/// Message of an answer.
-#[derive(Debug)]
-pub struct Answer {
-    /// The message, without the length that TCP puts before it.
-    pub bytes: Vec<u8>,
-    /// What it says.
-    pub outcome: Outcome,
 }
 
 /// What an answer says.
@@ -99,25 +91,22 @@ struct Draft {
 }
 
 impl Zone {
-    /// Makes a zone. A name server without addresses is reached at the address that was
-    /// asked.
+    /// Makes a zone whose name servers are at these addresses.
     ///
     /// # Errors
-    /// Says which name DNS can't carry.
-    pub fn new(origin: &str, servers: &[(String, Vec<IpAddr>)]) -> Result<Self, String> {
-        let origin = absolute(origin)?;
-        let contact = Name::from_ascii("hostmaster").and_then(|name| name.append_name(&origin));
-        let contact = contact.map_err(|error| format!("{origin}: {error}"))?;
-        let server = |(name, addresses): &(String, Vec<IpAddr>)| {
-            absolute(name).map(|name| (name, addresses.clone()))
+    /// Says why DNS can't carry the name.
+    pub fn new(origin: &str, addresses: Vec<IpAddr>) -> Result<Self, String> {
+        let name = |label: &str| {
+            let name = Name::from_ascii(format!("{label}{origin}."));
+            name.map_err(|error| format!("{origin}: {error}"))
         };
-        let servers: Vec<_> = servers.iter().map(server).collect::<Result<_, _>>()?;
-        let first = servers.first().map_or(&origin, |(name, _)| name);
-        let soa = SOA::new(first.clone(), contact, SERIAL, REFRESH, RETRY, EXPIRE, 0);
+        let (origin, server, contact) = (name("")?, name("ns.")?, name("hostmaster.")?);
+        let soa = SOA::new(server.clone(), contact, SERIAL, REFRESH, RETRY, EXPIRE, 0);
         Ok(Self {
             soa: Record::from_rdata(origin.clone(), 0, RData::SOA(soa)),
             origin,
-            servers,
+            server,
+            addresses,
         })
     }
 
@@ -127,20 +116,11 @@ impl Zone {
         let record = |data: RData| Record::from_rdata(name.clone(), TTL, data);
         match kind {
             RecordType::SOA if is_origin => vec![self.soa.clone()],
-            RecordType::NS if is_origin => {
-                let servers = self.servers.iter();
-                servers
-                    .map(|(server, _)| record(RData::NS(NS(server.clone()))))
-                    .collect()
-            }
-            RecordType::A | RecordType::AAAA => {
-                let server = self.servers.iter().find(|(server, _)| server == name);
-                let addresses = match server {
-                    Some((_, addresses)) if addresses.is_empty() => reached.into_iter().collect(),
-                    Some((_, addresses)) => addresses.clone(),
-                    None => Vec::new(),
-                };
-                let records = addresses.into_iter().map(|ip| record(RData::from(ip)));
+            RecordType::NS if is_origin => vec![record(RData::NS(NS(self.server.clone())))],
+            RecordType::A | RecordType::AAAA if *name == self.server => {
+                let reached = reached.filter(|_| self.addresses.is_empty());
+                let addresses = self.addresses.iter().copied().chain(reached);
+                let records = addresses.map(|ip| record(RData::from(ip)));
                 records.filter(|one| one.record_type() == kind).collect()
             }
             _ => Vec::new(),
@@ -225,15 +205,6 @@ impl Asked {
     pub fn failure(self) -> Reply {
         self.draft.fail(ResponseCode::ServFail, Outcome::Failed)
     }
-
-    /// Answers that the client is to come over TCP; there, that the server is too busy.
-    #[must_use]
-    pub fn busy(self) -> Reply {
-        match self.draft.transport {
-            Transport::Tcp => self.failure(),
-            Transport::Udp | Transport::Flood => self.draft.truncate(),
-        }
-    }
 }
 
 impl Draft {
@@ -278,7 +249,7 @@ impl Draft {
         }
         self.message.insert_answers(records);
         match self.message.to_vec() {
-            Ok(bytes) if bytes.len() <= self.limit => Reply::Send(Answer { bytes, outcome }),
+            Ok(bytes) if bytes.len() <= self.limit => Reply::Send(bytes, outcome),
             _ => self.truncate(),
         }
     }
@@ -295,15 +266,9 @@ impl Draft {
 
 fn send(message: &Message, outcome: Outcome) -> Reply {
     match message.to_vec() {
-        Ok(bytes) => Reply::Send(Answer { bytes, outcome }),
+        Ok(bytes) => Reply::Send(bytes, outcome),
         Err(_) => Reply::Drop,
     }
-}
-
-fn absolute(name: &str) -> Result<Name, String> {
-    let mut parsed = Name::from_ascii(name).map_err(|error| format!("{name}: {error}"))?;
-    parsed.set_fqdn(true);
-    Ok(parsed)
 }
 
 /// Texts of an answer over UDP: a forged question of 60 bytes gets no more than 512.

@@ -32,7 +32,7 @@ use sekisho_certs::metrics::{Counter, Counters, Registry};
 use sekisho_certs::{ChallengeSource, Prefix};
 use sekisho_dns::authority::{Outcome, Reply, Transport, Zone, reply};
 use sekisho_gate::{Gate, Rate, Sharing};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -53,8 +53,6 @@ struct Shared {
     reader: Reader,
     /// Datagrams of a network.
     rate: Rate<Prefix>,
-    /// A permit is a question that waits for a read.
-    waiting: Semaphore,
     /// A permit is a connection.
     connections: Gate<Prefix>,
     questions: [Counter; OUTCOMES.len()],
@@ -72,7 +70,6 @@ impl NameServer {
             zones,
             reader: Reader::new(source),
             rate: Rate::new(PERIOD),
-            waiting: Semaphore::new(WAITING),
             connections: Gate::new(CONNECTIONS, Sharing::AtMost(|_| OF_NETWORK), 0),
             questions: Default::default(),
         };
@@ -84,8 +81,7 @@ impl NameServer {
 
     /// Registers the counters.
     pub fn register(&self, registry: &mut Registry) {
-        let mut counters = self.shared.questions.iter().cloned();
-        let each = OUTCOMES.map(|(_, word)| (word, counters.next().expect("one for each")));
+        let each = OUTCOMES.map(|(outcome, word)| (word, self.shared.counter(outcome).clone()));
         let label = "outcome";
         let help = "Questions to the zones of [acme.dns] serve, by the answer";
         registry.register("dns_questions", help, Counters { label, each });
@@ -129,33 +125,26 @@ impl Shared {
     ) -> Option<Vec<u8>> {
         let reached = local.filter(|local| is_reached_by(*local, peer));
         let sent = match reply(&self.zones, message, via, reached) {
-            Reply::Texts(asked) => {
-                let Ok(_permit) = self.waiting.try_acquire() else {
-                    return self.count(asked.busy());
-                };
-                match self.reader.texts().await {
-                    Some(texts) => {
-                        let of_name = texts.get(asked.name());
-                        let of_name = of_name.into_iter().flatten().map(String::as_str);
-                        let of_name: Vec<_> = of_name.collect();
-                        asked.answer(&of_name)
-                    }
-                    None => asked.failure(),
+            Reply::Texts(asked) => match self.reader.texts().await {
+                Some(texts) => {
+                    let of_name = texts.get(asked.name()).into_iter().flatten();
+                    let of_name: Vec<_> = of_name.map(String::as_str).collect();
+                    asked.answer(&of_name)
                 }
-            }
+                None => asked.failure(),
+            },
             other => other,
         };
-        self.count(sent)
-    }
-
-    /// Counts an answer, and returns its bytes.
-    fn count(&self, reply: Reply) -> Option<Vec<u8>> {
-        let Reply::Send(answer) = reply else {
+        let Reply::Send(answer, outcome) = sent else {
             return None;
         };
-        let found = OUTCOMES.iter().position(|(one, _)| *one == answer.outcome);
-        self.questions[found.expect("all outcomes have a counter")].inc();
-        Some(answer.bytes)
+        self.counter(outcome).inc();
+        Some(answer)
+    }
+
+    fn counter(&self, outcome: Outcome) -> &Counter {
+        let found = OUTCOMES.iter().position(|(one, _)| *one == outcome);
+        &self.questions[found.expect("all outcomes are listed")]
     }
 
     /// Returns how a datagram of this network is taken.
@@ -189,8 +178,6 @@ const OUTCOMES: [(Outcome, &str); 6] = [
 /// asks some ten questions for a challenge.
 const DATAGRAMS: NonZeroU32 = NonZeroU32::new(100).expect("not 0");
 const PERIOD: Duration = Duration::from_secs(2);
-/// Questions that wait for a read, some KiB each.
-const WAITING: usize = 10_000;
 /// Connections at once, and those of a network.
 const CONNECTIONS: usize = 512;
 const OF_NETWORK: usize = CONNECTIONS / 8;

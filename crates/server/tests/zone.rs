@@ -15,6 +15,7 @@ use sekisho_certs::store::{BoxFuture, Document, DocumentId, Result};
 use sekisho_certs::{ChallengeSource, Secret, StoreError, Txt};
 use sekisho_dns::authority::Zone;
 use sekisho_server::{NameServer, ZoneSockets};
+use sekisho_testkit::services::free_ports;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, oneshot};
@@ -72,15 +73,16 @@ struct Running {
 }
 
 fn start(ip: &str) -> Running {
+    let [port] = free_ports();
+    let address = SocketAddr::new(ip.parse().unwrap(), port);
     let source = Arc::new(Source {
         texts: Mutex::default(),
         reads: AtomicUsize::new(0),
         fails: AtomicBool::new(false),
         held: Semaphore::new(Semaphore::MAX_PERMITS),
     });
-    let sockets = ZoneSockets::bind(SocketAddr::new(ip.parse().unwrap(), 0)).unwrap();
-    let address = sockets.bound().unwrap();
-    let zone = Zone::new("dcv.test", &[("ns.dcv.test".to_owned(), Vec::new())]).unwrap();
+    let sockets = ZoneSockets::bind(address).unwrap();
+    let zone = Zone::new("dcv.test", Vec::new()).unwrap();
     let server = NameServer::new(vec![zone], vec![sockets], Arc::clone(&source) as _);
     let mut registry = Registry::default();
     server.register(&mut registry);

@@ -1,11 +1,10 @@
 //! `sekisho cert issue`
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::io::Write as _;
 
 use sekisho_certs::{Clock, HostPattern, LineageName, Sealer, Tenant, printable};
 use sekisho_server::value::Unit;
-use serde_json::json;
 
 use crate::cli::cert::joined;
 use crate::cli::issuance::{Issuance, Wanted, WishArgs};
@@ -28,9 +27,6 @@ pub(crate) struct Args {
     /// Print the CNAMEs to set and end: servers order once they are there, within this time
     #[arg(long, value_name = "TIME", value_parser = wait, conflicts_with = "solver")]
     wait_for_cname: Option<i64>,
-    /// Print the CNAMEs as JSON
-    #[arg(long, requires = "wait_for_cname")]
-    json: bool,
     /// Who owns the hosts that are made; '' is the operator
     #[arg(long, value_name = "T", value_parser = Tenant::parse)]
     tenant: Option<Tenant>,
@@ -78,33 +74,21 @@ async fn leave(
     let names = wanted.put(&sealer).await?;
     tell_shared(&sealer, &wanted.certificates, &names).await?;
     let catalog = sealer.catalog().id().await?;
-    let mut records = BTreeMap::new();
+    let mut records = BTreeSet::new();
     for page in names.chunks(PAGE) {
         for lineage in sealer.catalog().lineages(page).await? {
             for name in lineage.names.iter().filter(|name| !issuance.has_zone(name)) {
-                let one = served.delegation(name, &lineage.tenant, catalog);
-                records.insert(one.name, one.target);
+                let record = served.delegation(name, &lineage.tenant, catalog);
+                records.insert(record.to_string());
             }
         }
     }
-    print(&records, args.json)?;
-    Ok(Ended::of(true))
-}
-
-fn print(records: &BTreeMap<String, String>, is_json: bool) -> Result<()> {
     let mut output = Output::new();
-    if is_json {
-        let record = |(name, target): (&String, &String)| {
-            json!({ "name": name, "type": "CNAME", "target": target })
-        };
-        let records: Vec<_> = records.iter().map(record).collect();
-        output.object(&json!({ "records": records }))?;
-        return Ok(());
+    for record in records {
+        writeln!(output, "set {record}")?;
     }
-    for (name, target) in records {
-        writeln!(output, "set {name} CNAME {target}")?;
-    }
-    Ok(output.flush()?)
+    output.flush()?;
+    Ok(Ended::Done)
 }
 
 /// Reads a time of 1 hour to 90 days, in seconds.

@@ -16,8 +16,8 @@ pub(crate) struct Serve {
     pub(crate) zone: HostName,
     /// Addresses of UDP and TCP.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// Name servers, those in the zone with their addresses.
-    pub(crate) name_servers: Vec<(String, Vec<IpAddr>)>,
+    /// Addresses of all its name servers. If there are none, the one that was asked.
+    pub(crate) name_servers: Vec<IpAddr>,
 }
 
 pub(super) fn check(name: &str, raw: &RawZone, problems: &mut Problems) -> Option<Serve> {
@@ -43,44 +43,25 @@ pub(super) fn check(name: &str, raw: &RawZone, problems: &mut Problems) -> Optio
         problems.add(Problem::at(&place("serve"), text));
     }
     let addresses = list(place("serve"), texts, name_server, problems);
-    let server = |text: &str| server(text, name);
-    let mut name_servers = list(place("name_servers"), &raw.name_servers, server, problems);
+    let ip = |text: &str| {
+        let ip = text.parse::<IpAddr>();
+        ip.map_err(|_| format!("{text:?} is no IP address; write \"192.0.2.53\""))
+    };
+    let mut name_servers = list(place("name_servers"), &raw.name_servers, ip, problems);
     if raw.name_servers.is_empty() {
-        let own = addresses.iter().map(|address| address.ip());
-        let own = own.filter(|ip| !ip.is_unspecified());
-        name_servers.push((format!("ns.{name}"), own.collect()));
+        let own = addresses.iter().map(SocketAddr::ip);
+        name_servers.extend(own.filter(|ip| !ip.is_unspecified()));
     }
-    let zone = problems.parsed(&["acme", "dns", name], Some(&name.to_owned()), |name| {
-        match name.len() {
-            ..=MAX_ZONE => parsed(name),
-            _ => Err(format!("a zone that is served has at most {MAX_ZONE} characters")),
-        }
-    })?;
+    let parse = |name: &str| match name.len() {
+        ..=MAX_ZONE => parsed(name),
+        _ => Err(format!("a zone that is served has at most {MAX_ZONE} characters")),
+    };
+    let zone = problems.parsed(&["acme", "dns", name], Some(&name.to_owned()), parse)?;
     Some(Serve {
         zone,
         addresses,
         name_servers,
     })
-}
-
-/// Reads the name of a name server, and the addresses behind `=`.
-fn server(text: &str, zone: &str) -> Result<(String, Vec<IpAddr>), String> {
-    let (name, addresses) = text.split_once('=').unwrap_or((text, ""));
-    let parsed = HostName::parse(name).map_err(|error| format!("{name:?}: {error}"))?;
-    let address = |text: &str| {
-        let parsed = text.trim().parse::<IpAddr>();
-        parsed.map_err(|_| format!("{text:?} is no IP address; write \"ns1.{zone}=192.0.2.53\""))
-    };
-    let addresses = addresses.split(',').filter(|text| !text.is_empty());
-    let addresses: Vec<_> = addresses.map(address).collect::<Result<_, _>>()?;
-    let is_inside = parsed.as_str().strip_suffix(zone);
-    let is_inside = is_inside.is_some_and(|left| left.is_empty() || left.ends_with('.'));
-    match is_inside || addresses.is_empty() {
-        true => Ok((parsed.as_str().to_owned(), addresses)),
-        false => Err(format!(
-            "{parsed} is not in this zone, and has its addresses elsewhere; write \"{parsed}\""
-        )),
-    }
 }
 
 /// Reads the texts of a list. Wrong ones are noted with their index, and left out.

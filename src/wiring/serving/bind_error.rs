@@ -17,14 +17,6 @@ pub(super) fn with_hint(error: Error) -> anyhow::Error {
                  the binary; or listen on another port, such as 8443"
             )
         }
-        Error::Bind { address, source }
-            if source.kind() == ErrorKind::AddrInUse && address.port() == DNS =>
-        {
-            anyhow!(
-                "{error}; systemd-resolved has port {DNS} of 127.0.0.53: name the public address, \
-                 as in serve = [\"203.0.113.7:{DNS}\"]"
-            )
-        }
         _ => error.into(),
     }
 }
@@ -32,9 +24,6 @@ pub(super) fn with_hint(error: Error) -> anyhow::Error {
 /// First port for all users, unless `net.ipv4.ip_unprivileged_port_start` is
 /// changed.
 const FIRST_FREE_PORT: u16 = 1024;
-
-/// Port of name servers.
-const DNS: u16 = 53;
 
 #[cfg(test)]
 mod tests {
@@ -57,7 +46,5 @@ mod tests {
         ] {
             assert!(!describe(address, kind).contains("CAP_NET_BIND_SERVICE"));
         }
-        let taken = describe("0.0.0.0:53", ErrorKind::AddrInUse);
-        assert!(taken.contains("systemd-resolved"), "{taken}");
     }
 }

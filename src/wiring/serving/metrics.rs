@@ -12,18 +12,13 @@ use crate::wiring::open::Opened;
 use crate::wiring::serving::issuance::Issuance;
 use crate::wiring::serving::zone::ZoneServing;
 
-/// Parts that the configuration may leave out.
-pub(super) struct Optional<'a> {
-    pub(super) issuance: Option<&'a Issuance>,
-    pub(super) zone: Option<&'a ZoneServing>,
-    pub(super) hook: Option<&'a hook::Opened>,
-}
-
 /// Registers the metrics of all parts of a server.
 pub(super) fn registry(
     opened: &Opened,
     parts: &Parts,
-    optional: &Optional<'_>,
+    issuance: Option<&Issuance>,
+    zone: Option<&ZoneServing>,
+    hook: Option<&hook::Opened>,
     handovers: &Record,
 ) -> Registry {
     let mut registry = Registry::default();
@@ -44,16 +39,16 @@ pub(super) fn registry(
     if let Some(challenges) = &parts.challenges {
         challenges.register(own);
     }
-    if let Some(issuance) = optional.issuance {
+    if let Some(issuance) = issuance {
         issuance.issuer.register(own);
     }
-    if let Some(zone) = optional.zone {
+    if let Some(zone) = zone {
         zone.server.register(own);
     }
     if let Some(log) = &parts.access_log {
         log.register(own);
     }
-    if let Some(hook) = optional.hook {
+    if let Some(hook) = hook {
         hook.register(own);
     }
     handovers.register(own);

@@ -1,6 +1,5 @@
 //! The thread of the name server for challenges' zones.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 
@@ -18,10 +17,8 @@ use crate::wiring::open::Opened;
 /// Name server with a runtime of its own: floods of questions must not delay changes.
 pub(super) struct ZoneServing {
     pub(super) server: NameServer,
-    /// Addresses with the ports that the system chose.
-    pub(super) addresses: Vec<SocketAddr>,
-    /// Copies of its sockets.
-    sockets: Vec<ZoneSocket>,
+    /// Copies of its sockets, for a process that takes this one's place.
+    pub(super) copies: Vec<ZoneSocket>,
 }
 
 impl ZoneServing {
@@ -37,36 +34,22 @@ impl ZoneServing {
         let Some(serve) = serve else {
             return Ok(None);
         };
-        let mut sockets = Vec::new();
-        for address in &serve.addresses {
-            let of_address = given.iter().position(|(of, _)| of == address);
-            let bound = match of_address.map(|at| given.swap_remove(at)) {
-                Some((_, [udp, tcp])) => ZoneSockets::inherit(*address, udp, tcp),
-                None => ZoneSockets::bind(*address),
+        let (mut sockets, mut copies) = (Vec::new(), Vec::new());
+        for &address in &serve.addresses {
+            let of_address = given.iter().position(|(of, _)| *of == address);
+            let bound = match of_address {
+                Some(at) => ZoneSockets::inherit(given.swap_remove(at).1),
+                None => ZoneSockets::bind(address),
             };
-            let address = *address;
             let bound = bound.map_err(|source| Error::Bind { address, source });
-            sockets.push(bound.map_err(bind_error::with_hint)?);
+            let bound = bound.map_err(bind_error::with_hint)?;
+            copies.push((address, bound.duplicate().context("sockets for a hand-over")?));
+            sockets.push(bound);
         }
-        for (address, _) in given {
-            tracing::info!(%address, "closed sockets that [acme.dns] serve does not name");
-        }
-        let zone = Zone::new(serve.zone.as_str(), &serve.name_servers);
+        let zone = Zone::new(serve.zone.as_str(), serve.name_servers.clone());
         let zone = zone.map_err(|why| anyhow!("[acme.dns.\"{}\"]: {why}", serve.zone))?;
-        let bound = sockets.iter().map(ZoneSockets::bound);
-        let addresses = bound.collect::<std::io::Result<_>>().context(SOCKETS)?;
-        let copies = sockets.iter();
-        let copies = copies.map(|one| Ok((one.configured(), one.duplicate()?)));
-        Ok(Some(Self {
-            addresses,
-            sockets: copies.collect::<std::io::Result<_>>().context(SOCKETS)?,
-            server: NameServer::new(vec![zone], sockets, Arc::clone(&opened.store) as _),
-        }))
-    }
-
-    /// Returns copies of the sockets, for a process that takes this one's place.
-    pub(super) fn take_copies(&mut self) -> Vec<ZoneSocket> {
-        std::mem::take(&mut self.sockets)
+        let server = NameServer::new(vec![zone], sockets, Arc::clone(&opened.store) as _);
+        Ok(Some(Self { server, copies }))
     }
 
     /// Starts the thread. It takes no more questions once another process does, or the
@@ -86,5 +69,4 @@ impl ZoneServing {
     }
 }
 
-const SOCKETS: &str = "sockets of [acme.dns] serve can't be kept for a hand-over";
 const THREAD: &str = "the thread of [acme.dns] serve could not be started";

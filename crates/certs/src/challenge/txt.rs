@@ -38,30 +38,20 @@ impl Txt {
     /// the others from being answered.
     pub(super) async fn list(sealer: &Sealer) -> Result<Vec<Self>> {
         let kind = DocumentKind::DNS_01;
-        let mut texts: Vec<Self> = Vec::new();
-        let mut after: Option<String> = None;
-        let mut read = 0;
-        loop {
-            let listed = sealer.catalog().list_documents(&kind, after.as_deref(), PAGE);
-            let page = listed.await?;
-            let is_last = page.len() < PAGE;
-            read += page.len();
-            if read > MOST {
-                let why = format!("more than {MOST} challenges of DNS-01 are pending");
-                return Err(StoreError::Refused(why.into()));
-            }
-            after = page.last().map(|last| last.id.key.clone().into_owned());
-            for stored in page {
-                match sealer.open_document(stored).await {
-                    Ok(document) => texts.extend(Self::read(&document)),
-                    Err(StoreError::Corrupt(why)) => tracing::debug!(%why, "a text is left out"),
-                    Err(error) => return Err(error),
-                }
-            }
-            if is_last {
-                return Ok(texts);
+        let listed = sealer.catalog().list_documents(&kind, None, MOST + 1).await?;
+        if listed.len() > MOST {
+            let why = format!("more than {MOST} challenges of DNS-01 are pending");
+            return Err(StoreError::Refused(why.into()));
+        }
+        let mut texts = Vec::with_capacity(listed.len());
+        for stored in listed {
+            match sealer.open_document(stored).await {
+                Ok(document) => texts.extend(Self::read(&document)),
+                Err(StoreError::Corrupt(why)) => tracing::debug!(%why, "a text is left out"),
+                Err(error) => return Err(error),
             }
         }
+        Ok(texts)
     }
 
     fn read(document: &Document<Secret>) -> Option<Self> {
@@ -85,7 +75,5 @@ impl fmt::Debug for Txt {
     }
 }
 
-/// Documents of one read.
-const PAGE: usize = 1000;
 /// Bound of a list: some MiB in memory. An order has 100 names at most.
 const MOST: usize = 10_000;

@@ -5,13 +5,10 @@ use super::*;
 
 /// Zones of a server, one below the other.
 fn zones() -> Vec<Zone> {
-    let outside = ("ns.example.org".to_owned(), Vec::new());
-    let named = vec![ip("192.0.2.1"), ip("2001:db8::1")];
-    let servers = [("ns1.dcv.example".to_owned(), named), outside];
-    let reached = [("ns.sub.dcv.example".to_owned(), Vec::new())];
+    let addresses = vec![ip("192.0.2.1"), ip("2001:db8::1")];
     vec![
-        Zone::new("dcv.example", &servers).unwrap(),
-        Zone::new("sub.dcv.example", &reached).unwrap(),
+        Zone::new("dcv.example", addresses).unwrap(),
+        Zone::new("sub.dcv.example", Vec::new()).unwrap(),
     ]
 }
 
@@ -53,10 +50,10 @@ fn sent(reply: Reply, texts: &[&str]) -> Option<(Message, Outcome, usize)> {
         reply => reply,
     };
     match reply {
-        Reply::Send(answer) => {
-            let message = Message::from_vec(&answer.bytes).expect("our own answer");
+        Reply::Send(bytes, outcome) => {
+            let message = Message::from_vec(&bytes).expect("our own answer");
             assert_eq!(message.metadata.message_type, MessageType::Response);
-            Some((message, answer.outcome, answer.bytes.len()))
+            Some((message, outcome, bytes.len()))
         }
         Reply::Drop => None,
         Reply::Texts(_) => panic!("texts were given"),
@@ -72,9 +69,9 @@ fn udp(name: &str, kind: RecordType) -> (Message, Outcome) {
 fn every_name_below_is_there() {
     for (name, kind, outcome, answers) in [
         ("dcv.example.", RecordType::SOA, Outcome::Answered, 1),
-        ("dcv.example.", RecordType::NS, Outcome::Answered, 2),
-        ("ns1.dcv.example.", RecordType::A, Outcome::Answered, 1),
-        ("ns1.dcv.example.", RecordType::AAAA, Outcome::Answered, 1),
+        ("dcv.example.", RecordType::NS, Outcome::Answered, 1),
+        ("ns.dcv.example.", RecordType::A, Outcome::Answered, 1),
+        ("ns.dcv.example.", RecordType::AAAA, Outcome::Answered, 1),
         ("ns.sub.dcv.example.", RecordType::A, Outcome::Answered, 1),
         ("ns.sub.dcv.example.", RecordType::AAAA, Outcome::Empty, 0),
         ("a.b.dcv.example.", RecordType::TXT, Outcome::Answered, 1),
@@ -122,12 +119,12 @@ fn case_comes_back_and_texts_are_found_without_it() {
         panic!("no question for texts");
     };
     assert_eq!(asked.name(), "a.dcv.example.");
-    let Reply::Send(answer) = asked.answer(&["text"]) else {
+    let Reply::Send(answer, _) = asked.answer(&["text"]) else {
         panic!("no answer");
     };
     // The question begins after 12 bytes, and the owner of the answer points to it.
-    assert_eq!(answer.bytes[12..message.len()], message[12..]);
-    assert_eq!(answer.bytes[message.len()..][..2], [0xc0, 12]);
+    assert_eq!(answer[12..message.len()], message[12..]);
+    assert_eq!(answer[message.len()..][..2], [0xc0, 12]);
 }
 
 #[test]
@@ -224,10 +221,9 @@ fn failures_are_told() {
         other => panic!("{other:?}"),
     };
     let code = |reply| sent(reply, &[]).unwrap().0.metadata.response_code;
-    assert_eq!(code(asked(Transport::Udp).failure()), ResponseCode::ServFail);
-    assert_eq!(code(asked(Transport::Tcp).busy()), ResponseCode::ServFail);
-    let (busy, outcome, _) = sent(asked(Transport::Udp).busy(), &[]).unwrap();
-    assert!(busy.metadata.truncation && outcome == Outcome::Truncated);
+    for via in [Transport::Udp, Transport::Tcp] {
+        assert_eq!(code(asked(via).failure()), ResponseCode::ServFail);
+    }
 }
 
 #[test]
@@ -260,8 +256,8 @@ fn what_is_no_question_gets_no_data() {
 #[test]
 fn names_that_dns_can_t_carry_are_refused() {
     let long = format!("{}example", "a23456789.".repeat(24));
-    assert!(Zone::new(&long, &[]).is_err());
-    assert!(Zone::new("dcv.example", &[("a".repeat(64), Vec::new())]).is_err());
+    assert!(Zone::new(&long, Vec::new()).is_err());
+    assert!(Zone::new(&"a".repeat(64), Vec::new()).is_err());
 }
 
 proptest! {

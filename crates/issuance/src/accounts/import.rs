@@ -10,9 +10,8 @@ impl Accounts {
     /// Takes the account of this key into the catalog, where all servers use it:
     ///
     /// 1. The CA is asked for the account of the key.
-    /// 2. A key of another kind than P-256 gives way to a fresh one, which is in the catalog
-    ///    before the CA is told. The tool that has the old one can't use the account any
-    ///    more.
+    /// 2. An RSA key gives way to a fresh one, which is in the catalog before the CA is
+    ///    told. The tool that has the old one can't use the account any more.
     /// 3. The account is written. With `replace` it takes the place of another one, which
     ///    stays at the CA.
     ///
@@ -26,25 +25,27 @@ impl Accounts {
         key: &ForeignKey,
         replace: bool,
     ) -> Result<Account, AccountError> {
+        let refused = |why: String| AccountError::Import(ca.name().into(), why.into());
         self.alone(ca, async {
             let there = self.stored(ca).await?;
             if let Some(there) = there.filter(|_| !replace) {
-                let why = format!(
+                return Err(refused(format!(
                     "the store has an account there already, {}; --replace puts this one in its \
                      place, and that one stays at the CA",
                     there.id()
-                );
-                return Err(AccountError::Import(ca.name().into(), why.into()));
+                )));
             }
-            let account = match (ca.account_url(key).await?, key.p256()) {
-                (Some(_), Some(own)) => ca.account_of(&own).await?,
-                (Some(url), None) => {
-                    let fresh = self.saved(import_id(ca)).await?;
-                    ca.change_key(&url, key, &fresh).await?;
-                    ca.account_of(&fresh).await?
-                }
-                (None, _) => self.changed_before(ca).await?,
+            let account = match key.p256() {
+                Some(own) => ca.account_of(&own).await?,
+                None => self.change_key(ca, key).await?,
             };
+            let account = account.ok_or_else(|| {
+                refused(
+                    "the CA knows no account of this key; is it one of another CA, such as a \
+                     staging environment?"
+                        .to_owned(),
+                )
+            })?;
             let expected = match replace {
                 true => Precondition::Any,
                 false => Precondition::Absent,
@@ -59,17 +60,22 @@ impl Accounts {
         .await
     }
 
-    /// Returns the account of the fresh key that an earlier call has saved, if the CA has
-    /// taken it.
-    async fn changed_before(&self, ca: &Ca) -> Result<Account, AccountError> {
-        if let Some(saved) = self.sealer.document(&import_id(ca)).await?
-            && let Ok(account) = ca.account_of(&saved.bytes).await
-        {
-            return Ok(account);
+    /// Gives the account of a key a fresh key. None if the CA knows neither the key, nor the
+    /// fresh one that an earlier call has saved.
+    async fn change_key(
+        &self,
+        ca: &Ca,
+        key: &ForeignKey,
+    ) -> Result<Option<Account>, AccountError> {
+        let id = import_id(ca);
+        if let Some(url) = ca.account_url(key).await? {
+            let fresh = self.saved(id.clone()).await?;
+            ca.change_key(&url, key, &fresh).await?;
         }
-        let why = "the CA knows no account of this key; is it one of another CA, such as a staging \
-                   environment? Say which with --ca";
-        Err(AccountError::Import(ca.name().into(), why.into()))
+        match self.sealer.document(&id).await? {
+            Some(fresh) => Ok(ca.account_of(&fresh.bytes).await?),
+            None => Ok(None),
+        }
     }
 }
 

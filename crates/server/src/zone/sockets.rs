@@ -11,14 +11,12 @@ use tokio::io::Interest;
 /// Sockets of a name server's address.
 #[derive(Debug)]
 pub struct ZoneSockets {
-    /// Address as configured.
-    configured: SocketAddr,
     udp: UdpSocket,
     tcp: TcpListener,
 }
 
 impl ZoneSockets {
-    /// Binds both sockets. With port 0, the system chooses the port.
+    /// Binds both sockets.
     ///
     /// # Errors
     /// The system's.
@@ -28,44 +26,27 @@ impl ZoneSockets {
         tcp.set_reuse_address(true)?;
         tcp.bind(&address.into())?;
         tcp.listen(BACKLOG)?;
-        let tcp = TcpListener::from(tcp);
         let udp = socket(address, Type::DGRAM)?;
-        udp.bind(&tcp.local_addr()?.into())?;
+        udp.bind(&address.into())?;
         Ok(Self {
-            configured: address,
-            udp: udp.into(),
-            tcp,
-        })
-    }
-
-    /// Takes both sockets over from another process.
-    ///
-    /// # Errors
-    /// If the descriptors are no such sockets.
-    pub fn inherit(configured: SocketAddr, udp: OwnedFd, tcp: OwnedFd) -> io::Result<Self> {
-        let (udp, tcp) = (Socket::from(udp), Socket::from(tcp));
-        if udp.r#type()? != Type::DGRAM || !tcp.is_listener()? {
-            return Err(io::Error::other("they are no sockets of a name server"));
-        }
-        Ok(Self {
-            configured,
             udp: udp.into(),
             tcp: tcp.into(),
         })
     }
 
-    /// Returns the address as it was configured.
-    #[must_use]
-    pub fn configured(&self) -> SocketAddr {
-        self.configured
-    }
-
-    /// Returns the address with the port that the system chose.
+    /// Takes both sockets over from another process, as [`Self::duplicate`] gave them.
     ///
     /// # Errors
-    /// The system's.
-    pub fn bound(&self) -> io::Result<SocketAddr> {
-        self.udp.local_addr()
+    /// If the descriptors are no such sockets.
+    pub fn inherit([udp, tcp]: [OwnedFd; 2]) -> io::Result<Self> {
+        let (udp, tcp) = (Socket::from(udp), Socket::from(tcp));
+        if udp.r#type()? != Type::DGRAM || !tcp.is_listener()? {
+            return Err(io::Error::other("they are no sockets of a name server"));
+        }
+        Ok(Self {
+            udp: udp.into(),
+            tcp: tcp.into(),
+        })
     }
 
     /// Duplicates both sockets, UDP first, for a process that takes this one's place.

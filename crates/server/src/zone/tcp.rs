@@ -15,8 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::Shared;
 use super::udp::MAX_QUESTION;
 
-/// Serves connections until the sender of `stops` is gone, and the open ones to their next
-/// answer.
+/// Serves connections; accepts none once the sender of `stops` is gone.
 pub(super) async fn serve(
     shared: Arc<Shared>,
     listener: TcpListener,
@@ -37,10 +36,10 @@ pub(super) async fn serve(
         let Some(permit) = shared.connections.try_enter(Prefix::from(peer.ip())) else {
             continue;
         };
-        let (shared, stops) = (Arc::clone(&shared), stops.clone());
+        let shared = Arc::clone(&shared);
         connections.spawn(async move {
             // A client that goes away is no event.
-            let _ = timeout(CONNECTION, converse(&shared, stream, stops)).await;
+            let _ = timeout(CONNECTION, converse(&shared, stream)).await;
             drop(permit);
         });
     }
@@ -48,17 +47,10 @@ pub(super) async fn serve(
 }
 
 /// Answers the questions of a connection one after the other.
-async fn converse(
-    shared: &Shared,
-    mut stream: TcpStream,
-    mut stops: watch::Receiver<()>,
-) -> io::Result<()> {
+async fn converse(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
     let (peer, local) = (stream.peer_addr()?.ip(), stream.local_addr()?.ip());
     loop {
-        let question = tokio::select! {
-            question = timeout(IDLE, receive(&mut stream)) => question??,
-            _ = stops.changed() => return Ok(()),
-        };
+        let question = timeout(IDLE, receive(&mut stream)).await??;
         let answer = shared.answer(&question, Transport::Tcp, peer, Some(local));
         let Some(answer) = answer.await else {
             return Ok(());

@@ -59,5 +59,6 @@ pub(super) async fn serve(
 const LARGEST: usize = 64 << 10;
 /// Bytes of a question: a name of 255 and options.
 pub(super) const MAX_QUESTION: usize = 512;
-/// Answers under way. More are dropped, as the kernel does with a full queue.
-const MOST: usize = 20_000;
+/// Answers under way at an address, some KiB each. More questions are dropped, as the kernel
+/// does with a full queue.
+const MOST: usize = 10_000;

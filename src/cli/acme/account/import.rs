@@ -1,6 +1,5 @@
 //! `sekisho acme account import`
 
-use std::io::{IsTerminal, stdin};
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, bail};
@@ -22,7 +21,7 @@ pub(crate) struct Args {
     /// The resolver of acme.json whose account is meant
     #[arg(long, value_name = "NAME")]
     resolver: Option<String>,
-    /// Take the account from the tool that has it, without a question
+    /// Take the account from the tool that has it
     #[arg(long)]
     yes: bool,
     /// Put it in the place of the account that the store has
@@ -34,7 +33,7 @@ pub(super) async fn run(at: &AtCas, args: &Args) -> Result<Ended> {
     let ca = at.one(args.ca.as_deref())?;
     let key = read(args)?;
     let must_change = key.must_change();
-    if must_change && !args.yes && !is_confirmed()? {
+    if must_change && !args.yes {
         return Err(Usage(format!("{TAKES}; confirm it with --yes")).into());
     }
     let account = at.accounts.import(ca, &key, args.replace).await?;
@@ -53,17 +52,6 @@ fn read(args: &Args) -> Result<ForeignKey> {
     key.map_err(|why| anyhow!("{file}: {why}"))
 }
 
-/// Asks on a terminal; elsewhere nobody has confirmed it.
-fn is_confirmed() -> Result<bool> {
-    if !stdin().is_terminal() {
-        return Ok(false);
-    }
-    eprint!("{TAKES}. Go on? [y/N] ");
-    let mut answer = String::new();
-    stdin().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
-}
-
 const TAKES: &str = "this gives the account a new key, which takes it from the tool that has it: that \
                      one can't order or renew any more";
 /// Bytes of the largest `acme.json`: some ten thousand certificates.
@@ -72,7 +60,7 @@ const LARGEST: usize = 64 << 20;
 const EXAMPLES: &str = "\
 Limits that a CA has raised belong to an account. The CA is asked for the account
 of the key first. A key on P-256, as Caddy and lego have it, is taken as it is.
-Other keys, as certbot's, are replaced by one on P-256: the new one is in the
+An RSA key, as certbot has it, is replaced by one on P-256: the new one is in the
 store before the CA is told, and this can be repeated after a kill.
 
 The account keeps its contact until the next order, which tells the CA that of

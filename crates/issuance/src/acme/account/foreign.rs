@@ -1,5 +1,5 @@
-//! Keys of accounts that another tool has made: RSA, P-256 and P-384, in the forms of
-//! certbot, Traefik, and of all that write PEM.
+//! Keys of accounts that another tool has made: RSA and P-256, in the forms of certbot,
+//! Traefik, and of all that write PEM.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,8 +7,8 @@ use std::fmt;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeyPairComponents;
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair,
-    EcdsaSigningAlgorithm, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair, RsaPublicKeyComponents,
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
+    RsaPublicKeyComponents,
 };
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use rustls_pki_types::PrivateKeyDer;
@@ -20,100 +20,74 @@ use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 /// Key that signs requests of an account (RFC 8555, section 6.2). Never shown.
-pub struct ForeignKey(Pair);
-
-enum Pair {
+pub enum ForeignKey {
+    /// RSA of 2048 bits or more: a store can't have it.
     Rsa(Box<RsaKeyPair>),
-    Ec(EcdsaKeyPair, Curve),
-}
-
-/// Curve by its names in JWK and JWS (RFC 7518, sections 6.2.1.1 and 3.1).
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Curve {
-    P256,
-    P384,
+    /// ECDSA on P-256, as accounts of a store have it.
+    P256(Box<EcdsaKeyPair>),
 }
 
 impl ForeignKey {
-    /// Reads the content of a file: a JWK, PEM, or Traefik's `acme.json`. `resolver` names
-    /// one of the resolvers in the latter.
+    /// Reads the content of a file: certbot's JWK, PEM, or Traefik's `acme.json`. `resolver`
+    /// names one of the resolvers in the latter.
     ///
     /// # Errors
     /// Says what is there instead, without the key.
     pub fn read(content: &[u8], resolver: Option<&str>) -> Result<Self, String> {
-        if content.trim_ascii_start().starts_with(b"{") {
-            return Self::of_json(content, resolver);
-        }
-        let key = PrivateKeyDer::from_pem_slice(content)
-            .map_err(|_| "it is neither JSON nor a private key in PEM".to_owned())?;
-        Self::of_der(key.secret_der()).ok_or_else(|| UNKNOWN.to_owned())
+        // Texts are borrowed from the content, which the caller wipes.
+        let key = if let Ok(jwk) = serde_json::from_slice::<BTreeMap<&str, &str>>(content) {
+            of_jwk(&jwk)
+        } else if let Ok(resolvers) = serde_json::from_slice(content) {
+            of_traefik(&resolvers, resolver)?
+        } else {
+            let key = PrivateKeyDer::from_pem_slice(content);
+            let key = key.map_err(|_| "it is no key in PEM, no JWK and no acme.json of Traefik")?;
+            Self::of_der(key.secret_der())
+        };
+        key.ok_or_else(|| {
+            let unknown = "it has no key of an account that can be taken over: P-256, or RSA of 2048 \
+                           bits or more";
+            unknown.to_owned()
+        })
     }
 
-    fn of_json(content: &[u8], resolver: Option<&str>) -> Result<Self, String> {
-        // Errors of the parser could repeat a part of a key.
-        let unknown = |_| "it is neither a JWK nor an acme.json of Traefik".to_owned();
-        let file: File<'_> = serde_json::from_slice(content).map_err(unknown)?;
-        if file.kty.is_some() {
-            return file.jwk().ok_or_else(|| UNKNOWN.to_owned());
-        }
-        if let Some(account) = file.account {
-            return account.key();
-        }
-        let resolvers: BTreeMap<String, Resolver<'_>> =
-            serde_json::from_slice(content).map_err(unknown)?;
-        let mut chosen = resolvers.iter().filter_map(|(name, one)| {
-            let is_it = resolver.is_none_or(|resolver| resolver == name);
-            one.account.as_ref().filter(|_| is_it)
-        });
-        match (chosen.next(), chosen.next()) {
-            (Some(account), None) => account.key(),
-            (None, _) => Err("it has no such account".to_owned()),
-            (Some(_), Some(_)) => {
-                let names: Vec<_> = resolvers.keys().map(String::as_str).collect();
-                let names = names.join(", ");
-                Err(format!("it has several accounts; choose one with --resolver: {names}"))
-            }
-        }
-    }
-
-    /// Reads PKCS#8, SEC 1 or PKCS#1. None for other keys, and RSA below 2048 bits.
+    /// Reads PKCS#8, SEC 1 or PKCS#1.
     pub(super) fn of_der(der: &[u8]) -> Option<Self> {
-        for curve in [Curve::P256, Curve::P384] {
-            if let Ok(pair) = EcdsaKeyPair::from_private_key_der(curve.algorithm(), der) {
-                return Some(Self(Pair::Ec(pair, curve)));
-            }
+        let p256 = EcdsaKeyPair::from_private_key_der(&ECDSA_P256_SHA256_FIXED_SIGNING, der);
+        if let Ok(pair) = p256 {
+            return Some(Self::P256(Box::new(pair)));
         }
         let pair = RsaKeyPair::from_pkcs8(der).or_else(|_| RsaKeyPair::from_der(der));
-        Some(Self(Pair::Rsa(Box::new(pair.ok()?))))
+        Some(Self::Rsa(Box::new(pair.ok()?)))
     }
 
-    /// Returns the key as PKCS#8 if it is of the kind that accounts of a store have.
-    pub(super) fn p256(&self) -> Option<Secret> {
-        match &self.0 {
-            Pair::Ec(pair, Curve::P256) => {
-                let der = pair.to_pkcs8v1().ok()?;
-                Some(Secret::new(der.as_ref().to_vec()))
-            }
-            Pair::Ec(..) | Pair::Rsa(_) => None,
-        }
+    /// Returns the key as PKCS#8 if a store can have it.
+    pub(crate) fn p256(&self) -> Option<Secret> {
+        let Self::P256(pair) = self else {
+            return None;
+        };
+        let der = pair.to_pkcs8v1().ok()?;
+        Some(Secret::new(der.as_ref().to_vec()))
     }
 
     /// Tells whether the account needs another key before a store can have it.
     #[must_use]
     pub fn must_change(&self) -> bool {
-        !matches!(self.0, Pair::Ec(_, Curve::P256))
+        match self {
+            Self::Rsa(_) => true,
+            Self::P256(_) => false,
+        }
     }
 
     /// Returns the public key (RFC 7517).
     pub(super) fn jwk(&self) -> Option<Value> {
-        match &self.0 {
-            Pair::Ec(pair, curve) => {
-                let point = pair.public_key().as_ref().get(1..)?;
-                let (x, y) = point.split_at(point.len() / 2);
-                let (crv, _) = curve.names();
-                Some(json!({"kty": "EC", "crv": crv, "x": encode(x), "y": encode(y)}))
+        match self {
+            Self::P256(pair) => {
+                // An uncompressed point: a byte, and two numbers.
+                let (x, y) = pair.public_key().as_ref().get(1..)?.split_at_checked(32)?;
+                Some(json!({"kty": "EC", "crv": "P-256", "x": encode(x), "y": encode(y)}))
             }
-            Pair::Rsa(pair) => {
+            Self::Rsa(pair) => {
                 let (numbers, _) = der::element(pair.public_key().as_ref(), SEQUENCE)?;
                 let (n, rest) = der::element(numbers, INTEGER)?;
                 let (e, _) = der::element(rest, INTEGER)?;
@@ -125,76 +99,32 @@ impl ForeignKey {
 
     /// Signs a request (RFC 7515, section 7.2.2). `protected` gets the algorithm.
     pub(super) fn sign(&self, mut protected: Value, payload: &[u8]) -> Option<Vec<u8>> {
-        protected["alg"] = self.algorithm().into();
-        let protected = encode(&serde_json::to_vec(&protected).ok()?);
-        let payload = encode(payload);
-        let signature = self.sign_bytes(format!("{protected}.{payload}").as_bytes())?;
-        let signature = encode(&signature);
-        let signed = json!({"protected": protected, "payload": payload, "signature": signature});
-        serde_json::to_vec(&signed).ok()
-    }
-
-    fn algorithm(&self) -> &'static str {
-        match &self.0 {
-            Pair::Rsa(_) => "RS256",
-            Pair::Ec(_, curve) => curve.names().1,
-        }
-    }
-
-    fn sign_bytes(&self, message: &[u8]) -> Option<Vec<u8>> {
+        protected["alg"] = match self {
+            Self::Rsa(_) => "RS256".into(),
+            Self::P256(_) => "ES256".into(),
+        };
+        let (protected, payload) = (encode(protected.to_string().as_bytes()), encode(payload));
+        let message = format!("{protected}.{payload}");
         let random = SystemRandom::new();
-        match &self.0 {
-            Pair::Ec(pair, _) => Some(pair.sign(&random, message).ok()?.as_ref().to_vec()),
-            Pair::Rsa(pair) => {
+        let signature = match self {
+            Self::P256(pair) => encode(pair.sign(&random, message.as_bytes()).ok()?.as_ref()),
+            Self::Rsa(pair) => {
                 let mut signature = vec![0; pair.public_modulus_len()];
-                pair.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature)
-                    .ok()?;
-                Some(signature)
+                let signed =
+                    pair.sign(&RSA_PKCS1_SHA256, &random, message.as_bytes(), &mut signature);
+                signed.ok()?;
+                encode(&signature)
             }
-        }
+        };
+        let signed = json!({"protected": protected, "payload": payload, "signature": signature});
+        Some(signed.to_string().into_bytes())
     }
 }
 
 impl fmt::Debug for ForeignKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ForeignKey({})", self.algorithm())
+        f.write_str("ForeignKey(…)")
     }
-}
-
-impl Curve {
-    fn algorithm(self) -> &'static EcdsaSigningAlgorithm {
-        match self {
-            Self::P256 => &ECDSA_P256_SHA256_FIXED_SIGNING,
-            Self::P384 => &ECDSA_P384_SHA384_FIXED_SIGNING,
-        }
-    }
-
-    fn names(self) -> (&'static str, &'static str) {
-        match self {
-            Self::P256 => ("P-256", "ES256"),
-            Self::P384 => ("P-384", "ES384"),
-        }
-    }
-}
-
-/// A JWK (RFC 7518, section 6), or `acme.json` before resolvers had names. Its texts are
-/// those of the file, which is wiped.
-#[derive(Deserialize)]
-struct File<'a> {
-    kty: Option<&'a str>,
-    crv: Option<&'a str>,
-    x: Option<&'a str>,
-    y: Option<&'a str>,
-    n: Option<&'a str>,
-    e: Option<&'a str>,
-    d: Option<&'a str>,
-    p: Option<&'a str>,
-    q: Option<&'a str>,
-    dp: Option<&'a str>,
-    dq: Option<&'a str>,
-    qi: Option<&'a str>,
-    #[serde(borrow, rename = "Account")]
-    account: Option<Account<'a>>,
 }
 
 /// Resolver of `acme.json`.
@@ -212,44 +142,47 @@ struct Account<'a> {
     private_key: &'a str,
 }
 
-impl File<'_> {
-    fn jwk(&self) -> Option<ForeignKey> {
-        let number = |text: Option<&str>| {
-            let bytes = BASE64URL_NOPAD.decode(text?.trim_end_matches('=').as_bytes());
-            bytes.ok().map(Zeroizing::new)
-        };
-        if self.kty == Some("EC") {
-            let curves = [Curve::P256, Curve::P384].into_iter();
-            let curve = curves.clone().find(|one| self.crv == Some(one.names().0))?;
-            let public = [&[4][..], &number(self.x)?, &number(self.y)?].concat();
-            let (algorithm, private) = (curve.algorithm(), number(self.d)?);
-            let pair =
-                EcdsaKeyPair::from_private_key_and_public_key(algorithm, &private, &public).ok()?;
-            return Some(ForeignKey(Pair::Ec(pair, curve)));
-        }
-        let components = KeyPairComponents {
-            public_key: RsaPublicKeyComponents {
-                n: number(self.n)?,
-                e: number(self.e)?,
-            },
-            d: number(self.d)?,
-            p: number(self.p)?,
-            q: number(self.q)?,
-            dP: number(self.dp)?,
-            dQ: number(self.dq)?,
-            qInv: number(self.qi)?,
-        };
-        let pair = RsaKeyPair::from_components(&components).ok()?;
-        Some(ForeignKey(Pair::Rsa(Box::new(pair))))
-    }
+/// Reads an RSA key (RFC 7518, section 6.3).
+fn of_jwk(jwk: &BTreeMap<&str, &str>) -> Option<ForeignKey> {
+    let number = |name: &str| {
+        let text = jwk.get(name)?.trim_end_matches('=');
+        Some(Zeroizing::new(BASE64URL_NOPAD.decode(text.as_bytes()).ok()?))
+    };
+    let components = KeyPairComponents {
+        public_key: RsaPublicKeyComponents {
+            n: number("n")?,
+            e: number("e")?,
+        },
+        d: number("d")?,
+        p: number("p")?,
+        q: number("q")?,
+        dP: number("dp")?,
+        dQ: number("dq")?,
+        qInv: number("qi")?,
+    };
+    let pair = RsaKeyPair::from_components(&components).ok()?;
+    Some(ForeignKey::Rsa(Box::new(pair)))
 }
 
-impl Account<'_> {
-    fn key(&self) -> Result<ForeignKey, String> {
-        let der = BASE64.decode(self.private_key.as_bytes()).ok();
-        let der = der.map(Zeroizing::new);
-        let key = der.and_then(|der| ForeignKey::of_der(&der));
-        key.ok_or_else(|| UNKNOWN.to_owned())
+fn of_traefik(
+    resolvers: &BTreeMap<&str, Resolver<'_>>,
+    chosen: Option<&str>,
+) -> Result<Option<ForeignKey>, String> {
+    let is_it = |name: &str| chosen.is_none_or(|chosen| chosen == name);
+    let accounts = resolvers.iter().filter(|(name, _)| is_it(name));
+    let accounts = accounts.filter_map(|(_, one)| one.account.as_ref());
+    match *accounts.collect::<Vec<_>>() {
+        [] => Err("it has no such account".to_owned()),
+        [account] => {
+            let der = BASE64.decode(account.private_key.as_bytes());
+            let der = der.ok().map(Zeroizing::new);
+            Ok(der.and_then(|der| ForeignKey::of_der(&der)))
+        }
+        _ => {
+            let names: Vec<_> = resolvers.keys().copied().collect();
+            let names = names.join(", ");
+            Err(format!("it has several accounts; choose one with --resolver: {names}"))
+        }
     }
 }
 
@@ -257,16 +190,13 @@ fn encode(bytes: &[u8]) -> String {
     BASE64URL_NOPAD.encode(bytes)
 }
 
-const UNKNOWN: &str = "it has no key of an account that can be taken over: RSA of 2048 bits or \
-                       more, P-256 or P-384";
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
 
 #[cfg(test)]
 mod tests {
-    use aws_lc_rs::encoding::{AsBigEndian as _, EcPrivateKeyBin};
     use aws_lc_rs::signature::{
-        ECDSA_P384_SHA384_FIXED, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey,
+        ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey,
     };
     use rcgen::{KeyPair, RsaKeySize};
 
@@ -295,51 +225,32 @@ mod tests {
         assert_eq!(jwk["e"], "AQAB");
         let n = jwk["n"].as_str().unwrap();
         assert!(RSA.contains(n), "{n}");
-        let (protected, text, signature) = signed(&key);
-        assert_eq!(protected["alg"], "RS256");
-        let Pair::Rsa(pair) = &key.0 else {
-            panic!("{key:?}");
-        };
-        let public = pair.public_key().as_ref();
-        let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, public);
-        public.verify(text.as_bytes(), &signature).unwrap();
+        assert_eq!(signed(&key).0["alg"], "RS256");
         assert!(!format!("{key:?}").contains(n));
     }
 
     #[test]
     fn keys_in_pem_are_read_in_all_their_forms() {
         let p256 = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
-        let p384 = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
         let rsa = RsaKeySize::_2048;
         let rsa = KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rsa).unwrap();
-        for (pair, algorithm, must_change) in [
-            (&p256, "ES256", false),
-            (&p384, "ES384", true),
-            (&rsa, "RS256", true),
-        ] {
+        for (pair, algorithm, must_change) in [(&p256, "ES256", false), (&rsa, "RS256", true)] {
             let key = key(&format!("a comment\n{}", pair.serialize_pem()));
-            assert_eq!((key.algorithm(), key.must_change()), (algorithm, must_change));
+            let (protected, text, signature) = signed(&key);
+            assert_eq!((&protected["alg"], key.must_change()), (&algorithm.into(), must_change));
             assert_eq!(key.p256().is_none(), must_change);
+            let public = pair.public_key_raw();
+            let verified = match must_change {
+                true => UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, public)
+                    .verify(text.as_bytes(), &signature),
+                false => UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, public)
+                    .verify(text.as_bytes(), &signature),
+            };
+            verified.unwrap();
         }
         let own = key(&p256.serialize_pem()).p256().unwrap();
-        assert!(ForeignKey::of_der(own.expose()).is_some());
-        let (_, text, signature) = signed(&key(&p384.serialize_pem()));
-        let public = UnparsedPublicKey::new(&ECDSA_P384_SHA384_FIXED, p384.public_key_raw());
-        public.verify(text.as_bytes(), &signature).unwrap();
-    }
-
-    #[test]
-    fn a_jwk_of_a_curve_comes_back() {
-        let pair = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
-        let pair = key(&pair.serialize_pem());
-        let Pair::Ec(ec, _) = &pair.0 else {
-            panic!("{pair:?}");
-        };
-        let private: EcPrivateKeyBin<'_> = ec.private_key().as_be_bytes().unwrap();
-        let mut jwk = pair.jwk().unwrap();
-        jwk["d"] = encode(private.as_ref()).into();
-        let again = key(&jwk.to_string());
-        assert_eq!(again.p256(), pair.p256());
+        let again = ForeignKey::of_der(own.expose()).unwrap();
+        assert_eq!(again.jwk(), key(&p256.serialize_pem()).jwk());
     }
 
     #[test]
@@ -350,7 +261,7 @@ mod tests {
             "{{\"Account\": {{\"Email\": \"a@b.example\", \"PrivateKey\": \"{der}\", \"KeyType\": \
              \"4096\"}}, \"Certificates\": [{{\"key\": \"c2VjcmV0\"}}]}}"
         );
-        assert!(!key(&account).must_change());
+        assert!(!key(&format!("{{\"le\": {account}}}")).must_change());
         let two = format!("{{\"le\": {account}, \"staging\": {account}, \"none\": {{}}}}");
         let error = ForeignKey::read(two.as_bytes(), None).unwrap_err();
         assert!(error.ends_with("--resolver: le, none, staging"), "{error}");
@@ -364,6 +275,7 @@ mod tests {
     #[test]
     fn other_files_are_refused_without_their_content() {
         let ed25519 = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+        let p384 = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
         for text in [
             "",
             "c2VjcmV0",
@@ -371,10 +283,11 @@ mod tests {
             "{\"kty\": \"c2VjcmV0\"}",
             "{\"kty\": \"oct\", \"k\": \"c2VjcmV0\"}",
             "{\"kty\": 1}",
-            "{\"Account\": {\"PrivateKey\": \"c2VjcmV0\"}}",
+            "{\"le\": {\"Account\": {\"PrivateKey\": \"c2VjcmV0\"}}}",
             "{\"a\": \"c2VjcmV0\"}",
             "[1]",
             &ed25519.serialize_pem(),
+            &p384.serialize_pem(),
         ] {
             let error = ForeignKey::read(text.as_bytes(), None).unwrap_err();
             assert!(!error.contains("c2VjcmV0"), "{error}");
