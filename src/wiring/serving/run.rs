@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use sekisho_server::{Phase, Shutdown};
+use sekisho_server::{NameServer, Phase, Shutdown};
 use sekisho_server::admin::ListenerHandle;
 use sekisho_stores::disk_cache::DiskCache;
 use tokio::time::timeout;
 
 use super::issuance::Issuance;
-use super::zone::ZoneServing;
-use super::{Serving, succession, tasks};
+use super::{Serving, succession, tasks, zone};
 use crate::config::Config;
 use crate::handover::{Ends, Estate, Handover, Outcome, Signals, Watchdog};
 use crate::process::{self, SignalThread};
@@ -131,7 +130,7 @@ impl Serving {
 /// admin listener's file.
 fn begin(
     issuance: Option<&Issuance>,
-    zone: Option<ZoneServing>,
+    zone: Option<NameServer>,
     shutdown: Shutdown,
     file: Option<ListenerHandle>,
 ) {
@@ -141,7 +140,7 @@ fn begin(
     if let Some(Err(error)) = issuance.map(Issuance::start) {
         tracing::error!(%error, "no certificate is ordered or renewed");
     }
-    if let Some(Err(error)) = zone.map(|zone| zone.start(shutdown)) {
+    if let Some(Err(error)) = zone.map(|zone| zone::start(zone, shutdown)) {
         tracing::error!(%error, "no question about challenges is answered");
     }
     // The start ends here.

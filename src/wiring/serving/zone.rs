@@ -14,59 +14,51 @@ use crate::handover::{Taken, ZoneSocket};
 use crate::terminal::failure::Result;
 use crate::wiring::open::Opened;
 
-/// Name server with a runtime of its own: floods of questions must not delay changes.
-pub(super) struct ZoneServing {
-    pub(super) server: NameServer,
-    /// Copies of its sockets, for a process that takes this one's place.
-    pub(super) copies: Vec<ZoneSocket>,
+/// Takes the sockets that the process before gave for the configured addresses, and binds the
+/// others. Keeps `copies` for a process that takes this one's place. None if no zone is served.
+pub(super) fn build(
+    config: &Config,
+    opened: &Opened,
+    taken: &mut Taken,
+    copies: &mut Vec<ZoneSocket>,
+) -> Result<Option<NameServer>> {
+    let mut given = std::mem::take(&mut taken.zones);
+    let serve = config.acme.as_ref().and_then(|acme| acme.serve.as_ref());
+    let Some(serve) = serve else {
+        return Ok(None);
+    };
+    let mut sockets = Vec::new();
+    for &address in &serve.addresses {
+        let of_address = given.iter().position(|(of, _)| *of == address);
+        let bound = match of_address {
+            Some(at) => ZoneSockets::inherit(given.swap_remove(at).1),
+            None => ZoneSockets::bind(address),
+        };
+        let bound = bound.map_err(|source| Error::Bind { address, source });
+        let bound = bound.map_err(bind_error::with_hint)?;
+        copies.push((address, bound.duplicate().context("sockets for a hand-over")?));
+        sockets.push(bound);
+    }
+    let zone = Zone::new(serve.zone.as_str(), serve.name_servers.clone());
+    let zone = zone.map_err(|why| anyhow!("[acme.dns.\"{}\"]: {why}", serve.zone))?;
+    let server = NameServer::new(vec![zone], sockets, Arc::clone(&opened.store) as _);
+    Ok(Some(server))
 }
 
-impl ZoneServing {
-    /// Takes the sockets that the process before gave for the configured addresses, and binds
-    /// the others. None if no zone is served.
-    pub(super) fn build(
-        config: &Config,
-        opened: &Opened,
-        taken: &mut Taken,
-    ) -> Result<Option<Self>> {
-        let mut given = std::mem::take(&mut taken.zones);
-        let serve = config.acme.as_ref().and_then(|acme| acme.serve.as_ref());
-        let Some(serve) = serve else {
-            return Ok(None);
-        };
-        let (mut sockets, mut copies) = (Vec::new(), Vec::new());
-        for &address in &serve.addresses {
-            let of_address = given.iter().position(|(of, _)| *of == address);
-            let bound = match of_address {
-                Some(at) => ZoneSockets::inherit(given.swap_remove(at).1),
-                None => ZoneSockets::bind(address),
-            };
-            let bound = bound.map_err(|source| Error::Bind { address, source });
-            let bound = bound.map_err(bind_error::with_hint)?;
-            copies.push((address, bound.duplicate().context("sockets for a hand-over")?));
-            sockets.push(bound);
+/// Starts the thread of a name server: floods of questions must not delay changes. It takes no
+/// more questions once another process does, or the server ends.
+pub(super) fn start(server: NameServer, shutdown: Shutdown) -> Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context(THREAD)?;
+    let work = move || {
+        let stopped = async move { shutdown.reached(Phase::Leaving).await };
+        if let Err(error) = runtime.block_on(server.run(stopped)) {
+            tracing::error!(%error, "no question about challenges is answered");
         }
-        let zone = Zone::new(serve.zone.as_str(), serve.name_servers.clone());
-        let zone = zone.map_err(|why| anyhow!("[acme.dns.\"{}\"]: {why}", serve.zone))?;
-        let server = NameServer::new(vec![zone], sockets, Arc::clone(&opened.store) as _);
-        Ok(Some(Self { server, copies }))
-    }
-
-    /// Starts the thread. It takes no more questions once another process does, or the
-    /// server ends.
-    pub(super) fn start(self, shutdown: Shutdown) -> Result<()> {
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context(THREAD)?;
-        let work = move || {
-            let stopped = async move { shutdown.reached(Phase::Leaving).await };
-            if let Err(error) = runtime.block_on(self.server.run(stopped)) {
-                tracing::error!(%error, "no question about challenges is answered");
-            }
-        };
-        let thread = thread::Builder::new().name("zone".into());
-        thread.spawn(work).context(THREAD)?;
-        Ok(())
-    }
+    };
+    let thread = thread::Builder::new().name("zone".into());
+    thread.spawn(work).context(THREAD)?;
+    Ok(())
 }
 
 const THREAD: &str = "the thread of [acme.dns] serve could not be started";

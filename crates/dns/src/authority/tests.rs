@@ -196,7 +196,8 @@ fn answers_fit_or_are_truncated() {
 fn later_versions_of_edns_are_told_ours() {
     let later = with_edns(question("a.dcv.example.", RecordType::TXT), 1232, 1);
     let (answer, outcome, _) = ask(&later, Transport::Udp, &[]).unwrap();
-    assert_eq!(answer.metadata.response_code, ResponseCode::BADVERS);
+    // BADVERS, whose number TSIG has for BADSIG.
+    assert_eq!(u16::from(answer.metadata.response_code), 16);
     assert_eq!(outcome, Outcome::Malformed);
     assert_eq!(answer.edns.unwrap().version(), 0);
 }
