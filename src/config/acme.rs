@@ -20,9 +20,9 @@ use sekisho_issuance::solver::dns01::{self, Exec, Rfc2136, TsigKey, Webhook, Wri
 
 pub(super) use check::{check, waits};
 pub(super) use raw::RawAcme;
-pub(crate) use serve::Serve;
 
 use super::SecretSource;
+use serve::Serve;
 
 /// Checked `[acme]`, without its secrets.
 #[derive(Clone, Debug)]

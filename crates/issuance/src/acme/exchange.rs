@@ -132,7 +132,10 @@ impl Transport {
         directory.is_ok_and(|directory| *request.uri() == *directory.new_order)
     }
 
-    pub(super) async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Bytes>, Fault> {
+    pub(super) async fn send(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Bytes>, Fault> {
         let uri = request.uri().clone();
         // A forged answer on its way could put another directory in place.
         if uri.scheme_str() != Some("https") {

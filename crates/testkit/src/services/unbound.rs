@@ -61,8 +61,8 @@ fn config(address: SocketAddr, zone: &str, server: SocketAddr) -> String {
     let (ip, port) = (address.ip(), address.port());
     let (server_ip, server_port) = (server.ip(), server.port());
     format!(
-        "server:\n  interface: {ip}@{port}\n  port: {port}\n  do-daemonize: no\n  username: \"\"\n  \
-         chroot: \"\"\n  directory: \".\"\n  pidfile: \"\"\n  use-syslog: no\n  logfile: \"\"\n  \
+        "server:\n  interface: {ip}@{port}\n  port: {port}\n  do-daemonize: no\n  \
+         username: \"\"\n  chroot: \"\"\n  directory: \".\"\n  pidfile: \"\"\n  use-syslog: no\n  logfile: \"\"\n  \
          verbosity: 2\n  num-threads: 1\n  do-ip6: no\n  module-config: \"iterator\"\n  \
          access-control: 127.0.0.0/8 allow\n  do-not-query-localhost: no\n  \
          local-zone: \"{zone}.\" nodefault\n  use-caps-for-id: yes\n  \

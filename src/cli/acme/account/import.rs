@@ -52,8 +52,8 @@ fn read(args: &Args) -> Result<ForeignKey> {
     key.map_err(|why| anyhow!("{file}: {why}"))
 }
 
-const TAKES: &str = "this gives the account a new key, which takes it from the tool that has it: that \
-                     one can't order or renew any more";
+const TAKES: &str = "this gives the account a new key, which takes it from the tool that has it: \
+                     that one can't order or renew any more";
 /// Bytes of the largest `acme.json`: some ten thousand certificates.
 const LARGEST: usize = 64 << 20;
 

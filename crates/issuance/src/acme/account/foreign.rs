@@ -44,11 +44,7 @@ impl ForeignKey {
             let key = key.map_err(|_| "it is no key in PEM, no JWK and no acme.json of Traefik")?;
             Self::of_der(key.secret_der())
         };
-        key.ok_or_else(|| {
-            let unknown = "it has no key of an account that can be taken over: P-256, or RSA of 2048 \
-                           bits or more";
-            unknown.to_owned()
-        })
+        key.ok_or_else(|| UNKNOWN.to_owned())
     }
 
     /// Reads PKCS#8, SEC 1 or PKCS#1.
@@ -190,6 +186,8 @@ fn encode(bytes: &[u8]) -> String {
     BASE64URL_NOPAD.encode(bytes)
 }
 
+const UNKNOWN: &str = "it has no key of an account that can be taken over: P-256, or RSA of \
+                       2048 bits or more";
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
 
