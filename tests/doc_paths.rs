@@ -213,9 +213,11 @@ const PICTURES: [&str; 8] = [
 ];
 const ENDINGS: [&str; 7] = [".rs", ".md", ".json", ".svg", ".toml", ".lua", ".luau"];
 /// Names that end as files of the tree do, and are files of operators, or a website.
-const EXAMPLES: [&str; 5] = [
+const EXAMPLES: [&str; 7] = [
+    "acme.json",
     "handshake.luau",
     "old.toml",
+    "private_key.json",
     "rustup.rs",
     "sekisho.toml",
     "site.json",
