@@ -49,6 +49,23 @@ fn another_tenants_cname_gives_nothing() {
     server.stop();
 }
 
+/// Customers have set the records: a move to another store must not ask them again.
+#[test]
+fn a_copy_of_the_store_has_the_same_records() {
+    let sandbox = Sandbox::new();
+    let zone = "[acme.dns.\"dcv.example.net\"]\nserve = [\"127.0.0.1:53\"]\n";
+    let acme = "[acme]\ncas = [\"letsencrypt\"]\nagree = true\n";
+    sandbox.configure(&format!("{acme}{zone}"));
+    let issue = ["cert", "issue", "*.a.example", "--wait-for-cname", "7d"];
+    let told = sandbox.ok(&issue);
+    assert!(told.starts_with("set _acme-challenge.a.example CNAME a.example."), "{told}");
+    sandbox.ok(&["store", "copy", "sqlite:hosts.db", "sqlite:copy.db"]);
+    let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
+    sandbox.write("copy.toml", &config.replace("hosts.db", "copy.db"));
+    let again = sandbox.ok(&[&issue[..], &["--config", "copy.toml"]].concat());
+    assert_eq!(again, told);
+}
+
 #[test]
 fn without_a_zone_the_command_says_what_to_configure() {
     let sandbox = Sandbox::new();

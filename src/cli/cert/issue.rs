@@ -73,12 +73,12 @@ async fn leave(
     };
     let names = wanted.put(&sealer).await?;
     tell_shared(&sealer, &wanted.certificates, &names).await?;
-    let catalog = sealer.catalog().id().await?;
+    let labels = served.labels(&sealer).await?;
     let mut records = BTreeSet::new();
     for page in names.chunks(PAGE) {
         for lineage in sealer.catalog().lineages(page).await? {
             for name in lineage.names.iter().filter(|name| !issuance.has_zone(name)) {
-                let record = served.delegation(name, &lineage.tenant, catalog);
+                let record = served.delegation(name, &lineage.tenant, labels);
                 records.insert(record.to_string());
             }
         }

@@ -53,19 +53,16 @@ impl Attempt<'_> {
     async fn missing_cname(&mut self) -> Result<Option<dns01::Error>, Failure> {
         self.names = self.names_in_use().await?;
         let solvers = &self.issuer.solvers;
-        let catalog = self.issuer.sealer.catalog().id().await?;
-        for name in &self.names {
-            if solvers.dns(name).is_some() {
-                continue;
-            }
-            let Some(served) = solvers.served() else {
-                let why = "this server has no zone in [acme.dns] with serve";
-                return Ok(Some(dns01::Error {
-                    name: name.as_str().into(),
-                    fault: dns01::Fault::Unreachable(why.to_owned()),
-                }));
-            };
-            let delegation = served.delegation(name, &self.lineage.tenant, catalog);
+        let Some(served) = solvers.served() else {
+            let why = "this server has no zone in [acme.dns] with serve";
+            return Ok(Some(dns01::Error {
+                name: self.lineage.name.as_str().into(),
+                fault: dns01::Fault::Unreachable(why.to_owned()),
+            }));
+        };
+        let labels = served.labels(&self.issuer.sealer).await?;
+        for name in self.names.iter().filter(|name| solvers.dns(name).is_none()) {
+            let delegation = served.delegation(name, &self.lineage.tenant, labels);
             if let Err(error) = served.locate(name, &delegation, "").await {
                 return Ok(Some(error));
             }

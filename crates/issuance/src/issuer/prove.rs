@@ -116,15 +116,18 @@ impl Attempt<'_> {
     /// Writes TXT records. What is to be removed is saved before it is there.
     async fn present(&mut self, open: &[(&str, &Challenge)]) -> Result<(), Failure> {
         let mut records = Vec::new();
-        let catalog = self.issuer.sealer.catalog().id().await?;
+        let served = match self.issuer.solvers.served() {
+            Some(served) => Some((served, served.labels(&self.issuer.sealer).await?)),
+            None => None,
+        };
         for (name, challenge) in open {
             let pattern = HostPattern::parse(name);
             let pattern = pattern.map_err(|error| Failure::Setting(error.to_string()))?;
-            let (solvers, value) = (&self.issuer.solvers, &challenge.txt);
-            let presented = match (solvers.dns(&pattern), solvers.served()) {
+            let (dns, value) = (self.issuer.solvers.dns(&pattern), &challenge.txt);
+            let presented = match (dns, served) {
                 (Some(dns), _) => dns.locate(&pattern, value).await?,
-                (None, Some(served)) => {
-                    let at = served.delegation(&pattern, &self.lineage.tenant, catalog);
+                (None, Some((served, labels))) => {
+                    let at = served.delegation(&pattern, &self.lineage.tenant, labels);
                     served.locate(&pattern, &at, value).await?
                 }
                 (None, None) => {

@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::BASE32_NOPAD;
-use sekisho_certs::store::CatalogId;
-use sekisho_certs::{HostName, HostPattern, Tenant, Txt};
+use sekisho_certs::store::{
+    CatalogId, Document, DocumentId, DocumentKind, Precondition, Write,
+};
+use sekisho_certs::{HostName, HostPattern, Sealer, Secret, StoreError, Tenant, Txt};
 use sekisho_dns::Resolver;
 use tokio::time::timeout;
 
@@ -35,16 +37,35 @@ pub struct Delegation {
 }
 
 impl Served {
-    /// Returns the record by which this tenant's host is proved.
+    /// Returns the catalog that labels are made for: the one in which the zone was used first.
+    /// A copy keeps them, since customers have set them.
+    ///
+    /// # Errors
+    /// The catalog's failure.
+    pub async fn labels(&self, sealer: &Sealer) -> Result<CatalogId, StoreError> {
+        let stored = sealer.document(&LABELS).await?;
+        let first = stored.and_then(|stored| stored.bytes.expose().try_into().ok());
+        if let Some(first) = first {
+            return Ok(CatalogId(first));
+        }
+        let catalog = sealer.catalog().id().await?;
+        let document = Document::new(LABELS, Secret::new(catalog.0.to_vec()));
+        // Another process that was faster has written the same.
+        let put = Write::PutDocument(document, Precondition::Absent);
+        sealer.try_write(vec![put]).await?;
+        Ok(catalog)
+    }
+
+    /// Returns the record by which this tenant's host is proved, by [`Self::labels`].
     #[must_use]
     pub fn delegation(
         &self,
         host: &HostPattern,
         tenant: &Tenant,
-        catalog: CatalogId,
+        labels: CatalogId,
     ) -> Delegation {
         let host = bare(host);
-        let parts = [&b"sekisho dcv\0"[..], &catalog.0, b"\0", tenant.as_str().as_bytes()];
+        let parts = [&b"sekisho dcv\0"[..], &labels.0, b"\0", tenant.as_str().as_bytes()];
         // 80 bits: a tenant can't choose one that another has.
         let label = &base32(&parts.concat())[..LABEL];
         let zone = &self.zone;
@@ -126,6 +147,7 @@ fn base32(bytes: &[u8]) -> String {
     BASE32_NOPAD.encode(digest(&SHA256, bytes).as_ref()).to_ascii_lowercase()
 }
 
+const LABELS: DocumentId = DocumentId::known(DocumentKind::new("acme-zone"), "labels");
 /// Characters of a tenant's label.
 const LABEL: usize = 16;
 /// Characters of a name, without its last dot.
