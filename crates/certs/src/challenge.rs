@@ -4,13 +4,9 @@
 //! A challenge is a document of the catalog that is not announced: any server
 //! answers one that another server was given.
 
-mod txt;
-
 use std::collections::HashMap;
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex};
-
-pub use self::txt::Txt;
 
 use crate::clock::Clock;
 use crate::credential::Secret;
@@ -31,6 +27,9 @@ pub struct Challenges {
     reads: Reads,
 }
 
+/// Texts of DNS-01 by name, which is in lower case with its last dot.
+pub type Texts = HashMap<String, Vec<String>>;
+
 /// Counters of reads of the source.
 #[derive(Debug, Default)]
 struct Reads {
@@ -50,8 +49,9 @@ pub trait ChallengeSource: Debug + Send + Sync + 'static {
         id: &'a DocumentId,
     ) -> BoxFuture<'a, Result<Option<Document<Secret>>>>;
 
-    /// Lists the texts of DNS-01 that are there. More than 10,000 are an error.
-    fn texts(&self) -> BoxFuture<'_, Result<Vec<Txt>>>;
+    /// Lists the challenges of [`ChallengeKind::Dns01`] that are there. More than 10,000 are
+    /// an error.
+    fn texts(&self) -> BoxFuture<'_, Result<Texts>>;
 }
 
 impl ChallengeSource for Sealer {
@@ -62,8 +62,33 @@ impl ChallengeSource for Sealer {
         Box::pin(self.document(id))
     }
 
-    fn texts(&self) -> BoxFuture<'_, Result<Vec<Txt>>> {
-        Box::pin(Txt::list(self))
+    fn texts(&self) -> BoxFuture<'_, Result<Texts>> {
+        Box::pin(async move {
+            let kind = DocumentKind::DNS_01;
+            let listed = self.catalog().list_documents(&kind, None, MOST_TEXTS + 1);
+            let listed = listed.await?;
+            if listed.len() > MOST_TEXTS {
+                let why = format!("more than {MOST_TEXTS} challenges of DNS-01 are pending");
+                return Err(StoreError::Refused(why.into()));
+            }
+            let mut texts = Texts::new();
+            for stored in listed {
+                match self.open_document(stored).await {
+                    // The seal vouches for the key, too.
+                    Ok(document) => {
+                        let parts = document.id.key.split_once(' ');
+                        if let Some((name, text)) = parts {
+                            let of_name = texts.entry(name.to_owned()).or_default();
+                            of_name.push(text.to_owned());
+                        }
+                    }
+                    // It must not keep the others from being answered.
+                    Err(StoreError::Corrupt(why)) => tracing::debug!(%why, "a text is left out"),
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(texts)
+        })
     }
 }
 
@@ -232,11 +257,14 @@ pub enum ChallengeKind {
     TlsAlpn01,
     /// By token, over plain HTTP (RFC 8555, section 8.3).
     Http01,
+    /// By name and text with a space between, in a zone that servers answer for (RFC 8555,
+    /// section 8.4): several texts of one name do not disturb each other.
+    Dns01,
 }
 
 impl ChallengeKind {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::TlsAlpn01, Self::Http01];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::TlsAlpn01, Self::Http01, Self::Dns01];
 
     /// Returns the seconds for which one server's challenge answers at another without
     /// a look at the catalog; none if each handshake needs one. A token is used once. A
@@ -244,7 +272,7 @@ impl ChallengeKind {
     /// answer of the order before it a failed validation, which counts at the CA.
     const fn repeats(self) -> Option<i64> {
         match self {
-            Self::TlsAlpn01 => None,
+            Self::TlsAlpn01 | Self::Dns01 => None,
             Self::Http01 => Some(3600),
         }
     }
@@ -255,6 +283,7 @@ impl ChallengeKind {
         match self {
             Self::TlsAlpn01 => DocumentKind::TLS_ALPN_01,
             Self::Http01 => DocumentKind::HTTP_01,
+            Self::Dns01 => DocumentKind::DNS_01,
         }
     }
 }
@@ -291,3 +320,5 @@ fn id(kind: ChallengeKind, key: &str) -> DocumentId {
 const MAX_KNOWN: usize = 4096;
 /// A host name's. Tokens of CAs have 43 bytes.
 const MAX_KEY: usize = 253;
+/// Bound of a list of texts: some MiB. An order has 100 names at most.
+const MOST_TEXTS: usize = 10_000;

@@ -34,7 +34,7 @@ pub mod seal;
 pub mod store;
 
 pub use cache::{Absence, Published, Served, Usage};
-pub use challenge::{ChallengeKind, ChallengeSource, Challenges, KeyAuthorization, Txt};
+pub use challenge::{ChallengeKind, ChallengeSource, Challenges, KeyAuthorization, Texts};
 pub use child::with_all_signals;
 pub use clock::Clock;
 pub use credential::{ClientCa, CredentialId, KeyType, SealedBytes, Secret, StoredCredential};

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use prometheus_client::encoding::text::encode;
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::seal::{KeyRing, MasterKey};
-use sekisho_certs::store::{Document, DocumentId, DocumentKind, Precondition, Write};
+use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{
     Catalog, ChallengeKind, ChallengeSource, Challenges, Clock, KeyAuthorization, Sealer, Secret,
-    Txt,
 };
 use sekisho_testkit::Memory;
 
 const HTTP: ChallengeKind = ChallengeKind::Http01;
+const DNS: ChallengeKind = ChallengeKind::Dns01;
 
 /// Answers of a server that are in memory at most.
 const MAX_KNOWN: usize = 4096;
@@ -100,11 +100,10 @@ fn no_challenge_is_announced() {
     for kind in ChallengeKind::ALL {
         match kind {
             // A new kind stands in `ALL`, too.
-            ChallengeKind::TlsAlpn01 | ChallengeKind::Http01 => {}
+            ChallengeKind::TlsAlpn01 | ChallengeKind::Http01 | ChallengeKind::Dns01 => {}
         }
         assert!(!kind.document().is_announced(), "{kind:?}");
     }
-    assert!(!DocumentKind::DNS_01.is_announced());
 }
 
 #[tokio::test]
@@ -128,44 +127,50 @@ async fn memory_is_bounded_and_odd_keys_are_absent() {
     );
 }
 
-fn txt(name: &str, value: &str) -> Txt {
-    Txt {
-        name: name.into(),
-        value: value.into(),
-    }
+fn text(key: &str, expires: i64) -> Write<Secret> {
+    let answer = KeyAuthorization::new("x");
+    Challenges::write(DNS, key, &answer, expires, Precondition::Any)
+}
+
+/// Returns names and texts as keys.
+async fn listed(sealer: &Sealer) -> Vec<String> {
+    let texts = sealer.texts().await.unwrap();
+    let key = |(name, texts): (String, Vec<String>)| {
+        texts.into_iter().map(move |text| format!("{name} {text}"))
+    };
+    let mut keys: Vec<_> = texts.into_iter().flat_map(key).collect();
+    keys.sort();
+    keys
 }
 
 #[tokio::test]
 async fn texts_of_served_zones_are_listed_until_they_end() {
-    let (_, _, sealer, now) = servers().await;
+    let (server, _, sealer, now) = servers().await;
     let head = sealer.catalog().head().await.unwrap();
-    let texts = [txt("a.example.", "one"), txt("a.example.", "two")];
-    let later = txt("b.example.", "three");
-    let mut writes: Vec<_> = texts.iter().map(|text| text.write(START + 60)).collect();
-    writes.push(later.write(START + 120));
+    let keys = ["a.example. one", "a.example. two", "b.example. three"];
+    let (soon, later) = (START + 60, START + 120);
+    let mut writes: Vec<_> = keys[..2].iter().map(|key| text(key, soon)).collect();
+    writes.push(text(keys[2], later));
     // A later version may name its documents otherwise.
-    let unknown = DocumentId::new(DocumentKind::DNS_01, "unknown");
-    let unknown = Document::new(unknown, Secret::new(b"x".to_vec()));
-    writes.push(Write::PutDocument(unknown, Precondition::Any));
+    writes.push(text("unknown", later));
     sealer.write(writes).await.unwrap();
-    let all = [&texts[..], std::slice::from_ref(&later)].concat();
-    assert_eq!(sealer.texts().await.unwrap(), all);
-    sealer.write(vec![texts[0].remove()]).await.unwrap();
-    sealer.write(vec![texts[0].remove()]).await.unwrap();
-    assert_eq!(sealer.texts().await.unwrap(), all[1..]);
+    assert_eq!(listed(&sealer).await, keys);
+    for _ in 0..2 {
+        sealer.write(vec![server.remove(DNS, keys[0])]).await.unwrap();
+        assert_eq!(listed(&sealer).await, keys[1..]);
+    }
     now.fetch_add(60_000, Ordering::SeqCst);
-    assert_eq!(sealer.texts().await.unwrap(), [later]);
+    assert_eq!(listed(&sealer).await, keys[2..]);
     assert_eq!(sealer.catalog().head().await.unwrap(), head);
-    assert!(!format!("{:?}", texts[1]).contains("two"));
 }
 
 #[tokio::test]
 async fn more_texts_than_ten_thousand_are_an_error() {
     let (_, _, sealer, _) = servers().await;
-    let write = |number: usize| txt("a.example.", &number.to_string()).write(START + 60);
+    let write = |number: usize| text(&format!("a.example. {number}"), START + 60);
     let writes = (0..10_000).map(write).collect();
     sealer.write(writes).await.unwrap();
-    assert_eq!(sealer.texts().await.unwrap().len(), 10_000);
+    assert_eq!(listed(&sealer).await.len(), 10_000);
     sealer.write(vec![write(10_000)]).await.unwrap();
     let error = sealer.texts().await.unwrap_err().to_string();
     assert!(error.contains("more than 10000 challenges"), "{error}");

@@ -20,7 +20,7 @@ use sekisho_certs::seal::{KeyRing, OpenKey, Sealer};
 use sekisho_certs::store::{
     Answer, BoxFuture, Document, DocumentId, Found, Result, Store, StoreError,
 };
-use sekisho_certs::{ChallengeSource, SealedBytes, Secret, Txt};
+use sekisho_certs::{ChallengeSource, SealedBytes, Secret, Texts};
 
 /// Store with the caches before and behind it.
 #[derive(Debug)]
@@ -146,11 +146,11 @@ impl ChallengeSource for Tiers {
         })
     }
 
-    fn texts(&self) -> BoxFuture<'_, Result<Vec<Txt>>> {
+    fn texts(&self) -> BoxFuture<'_, Result<Texts>> {
         Box::pin(async move {
             match &self.origin {
                 Origin::Catalog(sealer) => self.bounded(sealer.texts()).await,
-                Origin::Plain(..) => Ok(Vec::new()),
+                Origin::Plain(..) => Ok(Texts::new()),
             }
         })
     }
