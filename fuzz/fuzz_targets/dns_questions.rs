@@ -2,21 +2,29 @@
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use libfuzzer_sys::fuzz_target;
-use sekisho_dns::authority::{Reply, Transport, Zone, reply};
+use sekisho_dns::authority::{Asked, Transport, Zone};
 
-fuzz_target!(|bytes: &[u8]| {
+fuzz_target!(|message: &[u8]| {
     let zone = Zone::new("dcv.example", Vec::new()).expect("a zone");
-    let reached = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    for (transport, most) in [(Transport::Udp, 1232), (Transport::Tcp, 65535)] {
-        let zones = std::slice::from_ref(&zone);
-        let sent = match reply(zones, bytes, transport, Some(reached)) {
-            Reply::Texts(asked) => asked.answer(&["text"]),
-            other => other,
+    let reached = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    for (via, most) in [(Transport::Udp, 1232), (Transport::Tcp, 65535)] {
+        let asked = Asked {
+            message,
+            via,
+            reached,
         };
-        if let Reply::Send(answer, _) = sent {
-            assert!(answer.len() <= most);
+        let texts = [("a.dcv.example.".to_owned(), vec!["text".to_owned()])];
+        let texts = std::future::ready(Some(Arc::new(texts.into())));
+        let answer = pin!(zone.answer(asked, texts));
+        match answer.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Some((answer, _))) => assert!(answer.len() <= most),
+            Poll::Ready(None) => {}
+            Poll::Pending => panic!("nothing is waited for"),
         }
     }
 });

@@ -1,7 +1,7 @@
-//! Authoritative answers for zones that hold texts of challenges alone (RFC 1035): bytes
+//! Authoritative answers for a zone that holds texts of challenges alone (RFC 1035): bytes
 //! in, bytes out.
 //!
-//! - Each name below a zone is there, and has no data but texts: the answer is NOERROR with
+//! - Each name below the zone is there, and has no data but texts: the answer is NOERROR with
 //!   the SOA, never NXDOMAIN. Resolvers that minimise names (RFC 9156) go on, and nobody
 //!   learns which names have challenges.
 //! - Nothing may be kept: the TTL of texts and of their absence is 0.
@@ -15,7 +15,9 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use hickory_proto::op::{Edns, Header, Message, MessageType, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::{NS, SOA, TXT};
@@ -25,13 +27,24 @@ use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
 use crate::exchange::MAX_DATAGRAM;
 
 /// Zone that a server is an authority of. Its name server is `ns` in the zone itself.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Zone {
     origin: Name,
     soa: Record,
     server: Name,
     /// Addresses of the name server. If there are none, it is where it was reached.
     addresses: Vec<IpAddr>,
+}
+
+/// Message to a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The message, without the length that TCP puts before it.
+    pub message: &'a [u8],
+    /// Way by which it came.
+    pub via: Transport,
+    /// Address of the server that the client has reached, if others can reach it.
+    pub reached: Option<IpAddr>,
 }
 
 /// Way by which a question came.
@@ -43,17 +56,6 @@ pub enum Transport {
     Flood,
     /// A connection.
     Tcp,
-}
-
-/// What becomes of a question.
-#[derive(Debug)]
-pub enum Reply {
-    /// It is answered by this message, without the length that TCP puts before it.
-    Send(Vec<u8>, Outcome),
-    /// It asks for the texts of a name, which are to be read now.
-    Texts(Box<Asked>),
-    /// It is no question.
-    Drop,
 }
 
 /// What an answer says.
@@ -73,22 +75,8 @@ pub enum Outcome {
     Failed,
 }
 
-/// Question for the texts of a name.
-#[derive(Debug)]
-pub struct Asked {
-    name: String,
-    draft: Draft,
-    soa: Record,
-}
-
-/// Answer that is being made.
-#[derive(Debug)]
-struct Draft {
-    message: Message,
-    transport: Transport,
-    /// Bytes that the client takes.
-    limit: usize,
-}
+/// Texts by name, which is in lower case with its last dot.
+type Texts = HashMap<String, Vec<String>>;
 
 impl Zone {
     /// Makes a zone whose name servers are at these addresses.
@@ -101,13 +89,104 @@ impl Zone {
             name.map_err(|error| format!("{origin}: {error}"))
         };
         let (origin, server, contact) = (name("")?, name("ns.")?, name("hostmaster.")?);
-        let soa = SOA::new(server.clone(), contact, SERIAL, REFRESH, RETRY, EXPIRE, 0);
+        // There are no secondary servers, for which the numbers are: those of RIPE-203.
+        let soa = SOA::new(server.clone(), contact, 1, 3600, 600, 86_400, 0);
         Ok(Self {
             soa: Record::from_rdata(origin.clone(), 0, RData::SOA(soa)),
             origin,
             server,
             addresses,
         })
+    }
+
+    /// Returns the answer to a message; none if it is no question. `texts` reads the texts
+    /// of all names, or gives none if that fails: it is awaited if a question asks for them.
+    pub async fn answer(
+        &self,
+        asked: Asked<'_>,
+        texts: impl Future<Output = Option<Arc<Texts>>>,
+    ) -> Option<(Vec<u8>, Outcome)> {
+        let header = Header::read(&mut BinDecoder::new(asked.message)).ok()?;
+        if header.message_type == MessageType::Response {
+            return None;
+        }
+        let mut answer = Message::response(header.id, header.op_code);
+        answer.metadata.recursion_desired = header.recursion_desired;
+        // The decoder makes room for as many questions as the header names.
+        let is_one = header.counts.queries == 1;
+        let question = is_one.then(|| Message::from_vec(asked.message).ok());
+        let question = question.flatten();
+        let (code, outcome) = match &question {
+            _ if header.op_code != OpCode::Query => (ResponseCode::NotImp, Outcome::Refused),
+            None => (ResponseCode::FormErr, Outcome::Malformed),
+            Some(question) => self.fill(&mut answer, question, asked, texts).await,
+        };
+        answer.metadata.response_code = code;
+        let limit = match asked.via {
+            Transport::Tcp => u16::MAX,
+            Transport::Udp | Transport::Flood => {
+                let taken = question.as_ref().map_or(0, Message::max_payload);
+                taken.clamp(MIN_DATAGRAM, MAX_DATAGRAM)
+            }
+        };
+        let bytes = answer.to_vec().ok()?;
+        // The encoder leaves out what passes 64 KiB, and sets TC.
+        let is_whole = bytes.len() <= usize::from(limit) && bytes[2] & TC == 0;
+        match is_whole && outcome != Outcome::Truncated {
+            true => Some((bytes, outcome)),
+            false => Some((answer.truncate().to_vec().ok()?, Outcome::Truncated)),
+        }
+    }
+
+    /// Puts the question, its options (RFC 6891) and the records into an answer.
+    async fn fill(
+        &self,
+        answer: &mut Message,
+        question: &Message,
+        asked: Asked<'_>,
+        texts: impl Future<Output = Option<Arc<Texts>>>,
+    ) -> (ResponseCode, Outcome) {
+        let query = &question.queries[0];
+        answer.add_query(query.clone());
+        if let Some(theirs) = &question.edns {
+            let mut edns = Edns::new();
+            edns.set_max_payload(MAX_DATAGRAM);
+            edns.set_dnssec_ok(theirs.flags().dnssec_ok);
+            answer.set_edns(edns);
+        }
+        if question.version() != 0 {
+            return (ResponseCode::BADVERS, Outcome::Malformed);
+        }
+        if asked.via == Transport::Flood {
+            return (ResponseCode::NoError, Outcome::Truncated);
+        }
+        let (name, kind) = (query.name(), query.query_type());
+        let is_transfer = matches!(kind, RecordType::AXFR | RecordType::IXFR);
+        let is_refused = is_transfer || kind == RecordType::ANY;
+        if is_refused || query.query_class() != DNSClass::IN || !self.origin.zone_of(name) {
+            return (ResponseCode::Refused, Outcome::Refused);
+        }
+        answer.metadata.authoritative = true;
+        answer.answers = if kind == RecordType::TXT && *name != self.origin {
+            let Some(texts) = texts.await else {
+                return (ResponseCode::ServFail, Outcome::Failed);
+            };
+            let texts = texts.get(&name.to_lowercase().to_ascii());
+            let texts = texts.map_or(&[][..], Vec::as_slice);
+            if texts.len() > MOST_TEXTS && asked.via != Transport::Tcp {
+                return (ResponseCode::NoError, Outcome::Truncated);
+            }
+            let data = |text: &String| RData::TXT(TXT::new(vec![text.clone()]));
+            let record = |text| Record::from_rdata(name.clone(), 0, data(text));
+            texts.iter().map(record).collect()
+        } else {
+            self.records(name, kind, asked.reached)
+        };
+        if !answer.answers.is_empty() {
+            return (ResponseCode::NoError, Outcome::Answered);
+        }
+        answer.add_authority(self.soa.clone());
+        (ResponseCode::NoError, Outcome::Empty)
     }
 
     /// Returns the records of a name that are always there.
@@ -128,160 +207,11 @@ impl Zone {
     }
 }
 
-/// Returns the answer to a message, or what must be read for it. `reached` is the address
-/// of this server that the client has reached, if others can reach it.
-#[must_use]
-pub fn reply(
-    zones: &[Zone],
-    message: &[u8],
-    transport: Transport,
-    reached: Option<IpAddr>,
-) -> Reply {
-    let Ok(header) = Header::read(&mut BinDecoder::new(message)) else {
-        return Reply::Drop;
-    };
-    if header.message_type == MessageType::Response {
-        return Reply::Drop;
-    }
-    let mut draft = Draft::new(&header, transport);
-    if header.op_code != OpCode::Query {
-        return draft.fail(ResponseCode::NotImp, Outcome::Refused);
-    }
-    // The decoder makes room for as many questions as the header names.
-    let is_one = header.counts.queries == 1;
-    let Some(question) = is_one.then(|| Message::from_vec(message).ok()).flatten() else {
-        return draft.fail(ResponseCode::FormErr, Outcome::Malformed);
-    };
-    if !draft.take(&question) {
-        return draft.fail(ResponseCode::BADVERS, Outcome::Malformed);
-    }
-    if transport == Transport::Flood {
-        return draft.truncate();
-    }
-    let query = &question.queries[0];
-    let (name, kind) = (query.name(), query.query_type());
-    let zones = zones.iter().filter(|zone| zone.origin.zone_of(name));
-    let zone = zones.max_by_key(|zone| zone.origin.num_labels());
-    let is_refused = matches!(kind, RecordType::ANY | RecordType::AXFR | RecordType::IXFR);
-    let Some(zone) = zone.filter(|_| !is_refused && query.query_class() == DNSClass::IN) else {
-        return draft.fail(ResponseCode::Refused, Outcome::Refused);
-    };
-    draft.message.metadata.authoritative = true;
-    if kind == RecordType::TXT && *name != zone.origin {
-        return Reply::Texts(Box::new(Asked {
-            name: name.to_lowercase().to_ascii(),
-            draft,
-            soa: zone.soa.clone(),
-        }));
-    }
-    draft.finish(zone.records(name, kind, reached), &zone.soa)
-}
-
-impl Asked {
-    /// Returns the name, in lower case with its last dot.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Answers with the texts of the name.
-    #[must_use]
-    pub fn answer(self, texts: &[&str]) -> Reply {
-        let name = self.draft.message.queries[0].name().clone();
-        let record = |text: &&str| {
-            // A character-string has 255 bytes at most; texts of challenges have 43.
-            let text = text.as_bytes().chunks(255).collect();
-            Record::from_rdata(name.clone(), 0, RData::TXT(TXT::from_bytes(text)))
-        };
-        if texts.len() > MOST_TEXTS && self.draft.transport != Transport::Tcp {
-            return self.draft.truncate();
-        }
-        let records = texts.iter().map(record).collect();
-        self.draft.finish(records, &self.soa)
-    }
-
-    /// Answers that the texts can't be read.
-    #[must_use]
-    pub fn failure(self) -> Reply {
-        self.draft.fail(ResponseCode::ServFail, Outcome::Failed)
-    }
-}
-
-impl Draft {
-    fn new(header: &Header, transport: Transport) -> Self {
-        let mut message = Message::response(header.id, header.op_code);
-        message.metadata.recursion_desired = header.recursion_desired;
-        Self {
-            message,
-            transport,
-            limit: match transport {
-                Transport::Tcp => usize::from(u16::MAX),
-                Transport::Udp | Transport::Flood => 512,
-            },
-        }
-    }
-
-    /// Takes the question and its options over (RFC 6891); false for a later version of
-    /// EDNS.
-    fn take(&mut self, question: &Message) -> bool {
-        self.message.add_query(question.queries[0].clone());
-        let Some(asked) = &question.edns else {
-            return true;
-        };
-        let mut edns = Edns::new();
-        edns.set_max_payload(MAX_DATAGRAM);
-        edns.set_dnssec_ok(asked.flags().dnssec_ok);
-        self.message.set_edns(edns);
-        if self.transport != Transport::Tcp {
-            self.limit = question.max_payload().min(MAX_DATAGRAM).into();
-        }
-        asked.version() == 0
-    }
-
-    /// Sends records, or the SOA if there are none.
-    fn finish(mut self, records: Vec<Record>, soa: &Record) -> Reply {
-        let outcome = match records.is_empty() {
-            true => Outcome::Empty,
-            false => Outcome::Answered,
-        };
-        if records.is_empty() {
-            self.message.add_authority(soa.clone());
-        }
-        self.message.insert_answers(records);
-        // The encoder leaves out what passes 64 KiB, and sets TC.
-        let is_whole = |bytes: &Vec<u8>| bytes.len() <= self.limit && bytes[2] & TC == 0;
-        match self.message.to_vec().ok().filter(is_whole) {
-            Some(bytes) => Reply::Send(bytes, outcome),
-            None => self.truncate(),
-        }
-    }
-
-    fn truncate(self) -> Reply {
-        send(&self.message.truncate(), Outcome::Truncated)
-    }
-
-    fn fail(mut self, code: ResponseCode, outcome: Outcome) -> Reply {
-        self.message.metadata.response_code = code;
-        send(&self.message, outcome)
-    }
-}
-
-fn send(message: &Message, outcome: Outcome) -> Reply {
-    match message.to_vec() {
-        Ok(bytes) => Reply::Send(bytes, outcome),
-        Err(_) => Reply::Drop,
-    }
-}
-
+/// Bytes of a datagram that each client takes.
+const MIN_DATAGRAM: u16 = 512;
 /// Texts of an answer over UDP: a forged question of 60 bytes gets no more than 512.
 const MOST_TEXTS: usize = 8;
 /// Seconds for which name servers and their addresses may be kept.
 const TTL: u32 = 300;
 /// Flag of a message that was cut off, in its third byte (RFC 1035, section 4.1.1).
 const TC: u8 = 2;
-/// There are no transfers, which alone would look at it.
-const SERIAL: u32 = 1;
-/// Seconds that secondary servers would use, as RIPE-203 recommends.
-const REFRESH: i32 = 3600;
-const RETRY: i32 = 600;
-const EXPIRE: i32 = 86_400;
