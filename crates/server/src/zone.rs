@@ -1,4 +1,4 @@
-//! Name server of the zones whose challenges of DNS-01 this catalog's servers answer.
+//! Name server of the zone whose challenges of DNS-01 this catalog's servers answer.
 //!
 //! ```text
 //!  zone/sockets.rs   UDP and TCP of one address, bound once
@@ -30,9 +30,9 @@ use std::time::Duration;
 
 use sekisho_certs::metrics::{Counter, Counters, Registry};
 use sekisho_certs::{ChallengeSource, Prefix};
-use sekisho_dns::authority::{Outcome, Reply, Transport, Zone, reply};
+use sekisho_dns::authority::{Asked, Transport, Zone};
 use sekisho_gate::{Gate, Rate, Sharing};
-use tokio::sync::watch;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -49,29 +49,30 @@ pub struct NameServer {
 /// What all sockets share.
 #[derive(Debug)]
 struct Shared {
-    zones: Vec<Zone>,
+    zone: Zone,
     reader: Reader,
     /// Datagrams of a network.
     rate: Rate<Prefix>,
     /// A permit is a connection.
     connections: Gate<Prefix>,
-    questions: [Counter; OUTCOMES.len()],
+    /// A permit is a datagram or a connection that is under way.
+    work: Arc<Semaphore>,
+    /// Questions by what was answered.
+    questions: [(&'static str, Counter); OUTCOMES.len()],
 }
 
 impl NameServer {
-    /// Makes a server that answers for these zones, with the texts of that source.
+    /// Makes a server that answers for this zone, with the texts of that source, which
+    /// bounds the time of a read.
     #[must_use]
-    pub fn new(
-        zones: Vec<Zone>,
-        sockets: Vec<ZoneSockets>,
-        source: Arc<dyn ChallengeSource>,
-    ) -> Self {
+    pub fn new(zone: Zone, sockets: Vec<ZoneSockets>, source: Arc<dyn ChallengeSource>) -> Self {
         let shared = Shared {
-            zones,
+            zone,
             reader: Reader::new(source),
             rate: Rate::new(PERIOD),
             connections: Gate::new(CONNECTIONS, Sharing::AtMost(|_| OF_NETWORK), 0),
-            questions: Default::default(),
+            work: Arc::new(Semaphore::new(WORK)),
+            questions: OUTCOMES.map(|word| (word, Counter::default())),
         };
         Self {
             shared: Arc::new(shared),
@@ -81,34 +82,29 @@ impl NameServer {
 
     /// Registers the counters.
     pub fn register(&self, registry: &mut Registry) {
-        let each = OUTCOMES.map(|(outcome, word)| (word, self.shared.counter(outcome).clone()));
-        let label = "outcome";
-        let help = "Questions to the zones of [acme.dns] serve, by the answer";
+        let (label, each) = ("outcome", self.shared.questions.clone());
+        let help = "Questions to the zone of [acme.dns] serve, by the answer";
         registry.register("dns_questions", help, Counters { label, each });
-        let help = "Reads of the catalog for questions to the zones of [acme.dns] serve";
-        registry.register("dns_reads", help, self.shared.reader.reads());
+        let help = "Reads of the catalog for questions to the zone of [acme.dns] serve";
+        registry.register("dns_reads", help, self.shared.reader.reads.clone());
     }
 
-    /// Answers until `stopped` resolves. Questions that were taken by then are answered
-    /// within [`LAST`].
+    /// Answers until `stopped` resolves, and then what was taken by then, for [`LAST`] at
+    /// most.
     ///
     /// # Errors
     /// If the sockets can't be used on this runtime.
     pub async fn run(self, stopped: impl Future<Output = ()>) -> io::Result<()> {
         let mut serving = JoinSet::new();
-        let (stop, stops) = watch::channel(());
         for sockets in self.sockets {
             let (udp, tcp) = sockets.open()?;
-            let shared = Arc::clone(&self.shared);
-            serving.spawn(udp::serve(shared, udp, stops.clone()));
-            let shared = Arc::clone(&self.shared);
-            serving.spawn(tcp::serve(shared, tcp, stops.clone()));
+            serving.spawn(udp::serve(Arc::clone(&self.shared), udp));
+            serving.spawn(tcp::serve(Arc::clone(&self.shared), tcp));
         }
         stopped.await;
-        drop(stop);
-        let ended = async { while serving.join_next().await.is_some() {} };
-        // What is left ends with the set.
-        let _ = timeout(LAST, ended).await;
+        serving.shutdown().await;
+        let all = u32::try_from(WORK).expect("it is small");
+        let _ = timeout(LAST, self.shared.work.acquire_many(all)).await;
         Ok(())
     }
 }
@@ -123,36 +119,14 @@ impl Shared {
         peer: IpAddr,
         local: Option<IpAddr>,
     ) -> Option<Vec<u8>> {
-        let reached = local.filter(|local| is_reached_by(*local, peer));
-        let sent = match reply(&self.zones, message, via, reached) {
-            Reply::Texts(asked) => match self.reader.texts().await {
-                Some(texts) => {
-                    let of_name = texts.get(asked.name()).into_iter().flatten();
-                    let of_name: Vec<_> = of_name.map(String::as_str).collect();
-                    asked.answer(&of_name)
-                }
-                None => asked.failure(),
-            },
-            other => other,
+        let asked = Asked {
+            message,
+            via,
+            reached: local.filter(|local| is_reached_by(*local, peer)),
         };
-        let Reply::Send(answer, outcome) = sent else {
-            return None;
-        };
-        self.counter(outcome).inc();
+        let (answer, outcome) = self.zone.answer(asked, self.reader.texts()).await?;
+        self.questions[outcome as usize].1.inc();
         Some(answer)
-    }
-
-    fn counter(&self, outcome: Outcome) -> &Counter {
-        let found = OUTCOMES.iter().position(|(one, _)| *one == outcome);
-        &self.questions[found.expect("all outcomes are listed")]
-    }
-
-    /// Returns how a datagram of this network is taken.
-    fn datagram_of(&self, peer: IpAddr) -> Transport {
-        match self.rate.take(Prefix::from(peer), DATAGRAMS) {
-            Ok(()) => Transport::Udp,
-            Err(_) => Transport::Flood,
-        }
     }
 }
 
@@ -166,13 +140,14 @@ fn is_reached_by(local: IpAddr, peer: IpAddr) -> bool {
     !is_inside(local) || is_inside(peer)
 }
 
-const OUTCOMES: [(Outcome, &str); 6] = [
-    (Outcome::Answered, "answered"),
-    (Outcome::Empty, "empty"),
-    (Outcome::Failed, "failed"),
-    (Outcome::Malformed, "malformed"),
-    (Outcome::Refused, "refused"),
-    (Outcome::Truncated, "truncated"),
+/// Words for what answers say, in the order of [`Outcome`](sekisho_dns::authority::Outcome).
+const OUTCOMES: [&str; 6] = [
+    "answered",
+    "empty",
+    "refused",
+    "truncated",
+    "malformed",
+    "failed",
 ];
 /// Datagrams that a network may send at once; as many come back in [`PERIOD`]. A resolver
 /// asks some ten questions for a challenge.
@@ -181,5 +156,8 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// Connections at once, and those of a network.
 const CONNECTIONS: usize = 512;
 const OF_NETWORK: usize = CONNECTIONS / 8;
-/// Longest wait for questions that were taken: a read has 3 s.
+/// Datagrams and connections under way, some KiB each. A flood leaves the connections their
+/// part.
+const WORK: usize = 10_000 + CONNECTIONS;
+/// Longest wait for answers to what was taken.
 const LAST: Duration = Duration::from_secs(4);

@@ -12,7 +12,7 @@ use hickory_proto::rr::{Name, RData, RecordType};
 use prometheus_client::encoding::text::encode;
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::store::{BoxFuture, Document, DocumentId, Result};
-use sekisho_certs::{ChallengeSource, Secret, StoreError, Txt};
+use sekisho_certs::{ChallengeSource, Secret, StoreError, Texts};
 use sekisho_dns::authority::Zone;
 use sekisho_server::{NameServer, ZoneSockets};
 use sekisho_testkit::services::free_ports;
@@ -30,7 +30,7 @@ const DATAGRAMS: usize = 100;
 /// Texts of a catalog that counts, holds and fails reads.
 #[derive(Debug)]
 struct Source {
-    texts: Mutex<Vec<Txt>>,
+    texts: Mutex<Texts>,
     reads: AtomicUsize,
     fails: AtomicBool,
     held: Semaphore,
@@ -38,8 +38,8 @@ struct Source {
 
 impl Source {
     fn put(&self, name: &str, value: &str) {
-        let (name, value) = (name.to_owned(), value.to_owned());
-        self.texts.lock().unwrap().push(Txt { name, value });
+        let mut texts = self.texts.lock().unwrap();
+        texts.entry(name.to_owned()).or_default().push(value.to_owned());
     }
 }
 
@@ -51,7 +51,7 @@ impl ChallengeSource for Source {
         panic!("unexpected read of {id}")
     }
 
-    fn texts(&self) -> BoxFuture<'_, Result<Vec<Txt>>> {
+    fn texts(&self) -> BoxFuture<'_, Result<Texts>> {
         Box::pin(async move {
             self.reads.fetch_add(1, Ordering::SeqCst);
             let found = self.texts.lock().unwrap().clone();
@@ -83,7 +83,7 @@ fn start(ip: &str) -> Running {
     });
     let sockets = ZoneSockets::bind(address).unwrap();
     let zone = Zone::new("dcv.test", Vec::new()).unwrap();
-    let server = NameServer::new(vec![zone], vec![sockets], Arc::clone(&source) as _);
+    let server = NameServer::new(zone, vec![sockets], Arc::clone(&source) as _);
     let mut registry = Registry::default();
     server.register(&mut registry);
     let (stop, stopped) = oneshot::channel();

@@ -1,4 +1,4 @@
-//! The thread of the name server for challenges' zones.
+//! The thread of the name server for the zone of challenges.
 
 use std::sync::Arc;
 use std::thread;
@@ -32,17 +32,18 @@ pub(super) fn build(
         let of_address = given.iter().position(|(of, _)| *of == address);
         let bound = match of_address {
             Some(at) => ZoneSockets::inherit(given.swap_remove(at).1),
-            None => ZoneSockets::bind(address),
+            None => {
+                let bound = ZoneSockets::bind(address);
+                let bound = bound.map_err(|source| Error::Bind { address, source });
+                bound.map_err(bind_error::with_hint)?
+            }
         };
-        let bound = bound.map_err(|source| Error::Bind { address, source });
-        let bound = bound.map_err(bind_error::with_hint)?;
         copies.push((address, bound.duplicate().context("sockets for a hand-over")?));
         sockets.push(bound);
     }
     let zone = Zone::new(serve.zone.as_str(), serve.name_servers.clone());
     let zone = zone.map_err(|why| anyhow!("[acme.dns.\"{}\"]: {why}", serve.zone))?;
-    let server = NameServer::new(vec![zone], sockets, Arc::clone(&opened.store) as _);
-    Ok(Some(server))
+    Ok(Some(NameServer::new(zone, sockets, Arc::clone(&opened.store) as _)))
 }
 
 /// Starts the thread of a name server: floods of questions must not delay changes. It takes no

@@ -1,12 +1,13 @@
 //! Sockets of one address: UDP and TCP at the same port.
 
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 
-use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
+use quinn_udp::UdpSocketState;
 use socket2::{Domain, Socket, Type};
-use tokio::io::Interest;
+
+use super::udp::Datagrams;
 
 /// Sockets of a name server's address.
 #[derive(Debug)]
@@ -35,18 +36,12 @@ impl ZoneSockets {
     }
 
     /// Takes both sockets over from another process, as [`Self::duplicate`] gave them.
-    ///
-    /// # Errors
-    /// If the descriptors are no such sockets.
-    pub fn inherit([udp, tcp]: [OwnedFd; 2]) -> io::Result<Self> {
-        let (udp, tcp) = (Socket::from(udp), Socket::from(tcp));
-        if udp.r#type()? != Type::DGRAM || !tcp.is_listener()? {
-            return Err(io::Error::other("they are no sockets of a name server"));
-        }
-        Ok(Self {
+    #[must_use]
+    pub fn inherit([udp, tcp]: [OwnedFd; 2]) -> Self {
+        Self {
             udp: udp.into(),
             tcp: tcp.into(),
-        })
+        }
     }
 
     /// Duplicates both sockets, UDP first, for a process that takes this one's place.
@@ -74,44 +69,6 @@ fn socket(address: SocketAddr, kind: Type) -> io::Result<Socket> {
     }
     socket.set_nonblocking(true)?;
     Ok(socket)
-}
-
-/// Socket for datagrams that tells to which address each was sent: an answer from another
-/// one would be dropped by the resolver.
-#[derive(Debug)]
-pub(super) struct Datagrams {
-    socket: tokio::net::UdpSocket,
-    state: UdpSocketState,
-}
-
-impl Datagrams {
-    /// Receives datagrams of one sender. The kernel may put several into the buffer, each
-    /// `stride` bytes after the one before.
-    pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<RecvMeta> {
-        let mut meta = [RecvMeta::default()];
-        let received = self.socket.async_io(Interest::READABLE, || {
-            let mut buffers = [IoSliceMut::new(buffer)];
-            let socket = (&self.socket).into();
-            self.state.recv(socket, &mut buffers, &mut meta)
-        });
-        received.await?;
-        Ok(meta[0])
-    }
-
-    /// Sends an answer from the address that was asked. A full queue loses it, as any router
-    /// may.
-    pub(super) fn send(&self, answer: &[u8], asked: &RecvMeta) -> io::Result<()> {
-        let transmit = Transmit {
-            destination: asked.addr,
-            ecn: None,
-            contents: answer,
-            segment_size: None,
-            src_ip: asked.dst_ip,
-        };
-        self.socket.try_io(Interest::WRITABLE, || {
-            self.state.try_send((&self.socket).into(), &transmit)
-        })
-    }
 }
 
 /// Connections that wait to be accepted.

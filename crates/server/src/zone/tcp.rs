@@ -8,42 +8,31 @@ use sekisho_certs::Prefix;
 use sekisho_dns::authority::Transport;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
 use super::udp::MAX_QUESTION;
 
-/// Serves connections; accepts none once the sender of `stops` is gone.
-pub(super) async fn serve(
-    shared: Arc<Shared>,
-    listener: TcpListener,
-    mut stops: watch::Receiver<()>,
-) {
-    let mut connections = JoinSet::new();
+/// Accepts connections, and serves them.
+pub(super) async fn serve(shared: Arc<Shared>, listener: TcpListener) {
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stops.changed() => break,
-        };
-        while connections.try_join_next().is_some() {}
-        let Ok((stream, peer)) = accepted else {
+        let Ok((stream, peer)) = listener.accept().await else {
             // Without descriptors, it would fail again at once.
             sleep(PAUSE).await;
             continue;
         };
-        let Some(permit) = shared.connections.try_enter(Prefix::from(peer.ip())) else {
+        let permit = shared.connections.try_enter(Prefix::from(peer.ip()));
+        let work = Arc::clone(&shared.work).try_acquire_owned();
+        let (Some(permit), Ok(work)) = (permit, work) else {
             continue;
         };
         let shared = Arc::clone(&shared);
-        connections.spawn(async move {
+        tokio::spawn(async move {
             // A client that goes away is no event.
             let _ = timeout(CONNECTION, converse(&shared, stream)).await;
-            drop(permit);
+            drop((permit, work));
         });
     }
-    while connections.join_next().await.is_some() {}
 }
 
 /// Answers the questions of a connection one after the other.

@@ -1,29 +1,30 @@
 //! Questions in datagrams.
 
+use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 
-use tokio::sync::watch;
-use tokio::task::{JoinSet, yield_now};
+use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
+use sekisho_certs::Prefix;
+use sekisho_dns::authority::Transport;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::task::yield_now;
 
-use super::Shared;
-use super::sockets::Datagrams;
+use super::{CONNECTIONS, DATAGRAMS, Shared};
 
-/// Answers datagrams until the sender of `stops` is gone, and those that were received then.
-pub(super) async fn serve(
-    shared: Arc<Shared>,
-    datagrams: Datagrams,
-    mut stops: watch::Receiver<()>,
-) {
+/// Socket that tells to which address each datagram was sent: an answer from another one
+/// would be dropped by the resolver.
+pub(super) struct Datagrams {
+    pub(super) socket: UdpSocket,
+    pub(super) state: UdpSocketState,
+}
+
+/// Answers datagrams.
+pub(super) async fn serve(shared: Arc<Shared>, datagrams: Datagrams) {
     let datagrams = Arc::new(datagrams);
     let mut buffer = vec![0; LARGEST];
-    let mut answers = JoinSet::new();
     loop {
-        let received = tokio::select! {
-            received = datagrams.receive(&mut buffer) => received,
-            _ = stops.changed() => break,
-        };
-        while answers.try_join_next().is_some() {}
-        let meta = match received {
+        let meta = match datagrams.receive(&mut buffer).await {
             Ok(meta) => meta,
             Err(error) => {
                 // Perhaps an ICMP message about an answer: a pause would let forged senders
@@ -33,32 +34,62 @@ pub(super) async fn serve(
                 continue;
             }
         };
-        let length = meta.len.min(buffer.len());
-        for question in buffer[..length].chunks(meta.stride.max(1)) {
-            if question.len() > MAX_QUESTION || answers.len() >= MOST {
+        // The kernel may put several of one sender into the buffer.
+        for question in buffer[..meta.len.min(LARGEST)].chunks(meta.stride.max(1)) {
+            if question.len() > MAX_QUESTION || shared.work.available_permits() <= CONNECTIONS {
                 continue;
             }
+            let Ok(work) = Arc::clone(&shared.work).try_acquire_owned() else {
+                continue;
+            };
+            let peer = meta.addr.ip();
+            let via = match shared.rate.take(Prefix::from(peer), DATAGRAMS) {
+                Ok(()) => Transport::Udp,
+                Err(_) => Transport::Flood,
+            };
             let (shared, datagrams) = (Arc::clone(&shared), Arc::clone(&datagrams));
             let question = question.to_vec();
-            answers.spawn(async move {
-                let peer = meta.addr.ip();
-                let via = shared.datagram_of(peer);
-                let answer = shared.answer(&question, via, peer, meta.dst_ip);
-                if let Some(answer) = answer.await
-                    && let Err(error) = datagrams.send(&answer, &meta)
-                {
+            tokio::spawn(async move {
+                let answer = shared.answer(&question, via, peer, meta.dst_ip).await;
+                let sent = answer.map(|answer| datagrams.send(&answer, &meta));
+                if let Some(Err(error)) = sent {
                     tracing::debug!(%error, "an answer was not sent");
                 }
+                drop(work);
             });
         }
     }
-    while answers.join_next().await.is_some() {}
+}
+
+impl Datagrams {
+    async fn receive(&self, buffer: &mut [u8]) -> io::Result<RecvMeta> {
+        let mut meta = [RecvMeta::default()];
+        let received = self.socket.async_io(Interest::READABLE, || {
+            let mut buffers = [IoSliceMut::new(buffer)];
+            let socket = (&self.socket).into();
+            self.state.recv(socket, &mut buffers, &mut meta)
+        });
+        received.await?;
+        Ok(meta[0])
+    }
+
+    /// Sends an answer from the address that was asked. A full queue loses it, as any router
+    /// may.
+    fn send(&self, answer: &[u8], asked: &RecvMeta) -> io::Result<()> {
+        let transmit = Transmit {
+            destination: asked.addr,
+            ecn: None,
+            contents: answer,
+            segment_size: None,
+            src_ip: asked.dst_ip,
+        };
+        self.socket.try_io(Interest::WRITABLE, || {
+            self.state.try_send((&self.socket).into(), &transmit)
+        })
+    }
 }
 
 /// Bytes of datagrams that the kernel gives at once.
 const LARGEST: usize = 64 << 10;
 /// Bytes of a question: a name of 255 and options.
 pub(super) const MAX_QUESTION: usize = 512;
-/// Answers under way at an address, some KiB each. More questions are dropped, as the kernel
-/// does with a full queue.
-const MOST: usize = 10_000;
