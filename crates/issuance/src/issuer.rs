@@ -194,7 +194,7 @@ impl Issuer {
                 .collect(),
             without_dns: solvers.without_dns(),
             zones: solvers.zones(),
-            everywhere: solvers.serves(),
+            everywhere: solvers.served().is_some(),
         };
         Ok(Self {
             authorities,

@@ -34,19 +34,15 @@ pub struct Solvers {
 impl Solvers {
     /// Writes and asks nothing.
     #[must_use]
-    pub fn new(
-        order: Vec<ChallengeType>,
-        zones: Vec<DnsZone>,
-        served: Option<Served>,
-    ) -> Self {
+    pub fn new(order: Vec<ChallengeType>, zones: Vec<DnsZone>, served: Option<Served>) -> Self {
         let waits = Waits::default();
         let dns = |one: DnsZone| (one.zone, Dns01::new(one.solver, waits.clone()));
         let mut zones: Vec<_> = zones.into_iter().map(dns).collect();
         zones.sort_by_key(|(zone, _)| std::cmp::Reverse(zone.as_str().len()));
         Self {
+            served: served.filter(|_| order.contains(&ChallengeType::Dns01)),
             order,
             zones,
-            served,
             waits,
         }
     }
@@ -66,8 +62,8 @@ impl Solvers {
         let proves = |kind: &ChallengeType| names.iter().all(|name| self.proves(*kind, name));
         let mut kinds: Vec<_> = self.order.iter().copied().filter(proves).collect();
         let dns = ChallengeType::Dns01;
-        let is_served = self.serves() && names.iter().all(|name| self.holds(name));
-        if is_served && (kinds.is_empty() || wish == Some(dns.as_str())) && !kinds.contains(&dns) {
+        let is_left = kinds.is_empty() || wish == Some(dns.as_str()) && !kinds.contains(&dns);
+        if is_left && names.iter().all(|name| self.holds(name)) {
             kinds.push(dns);
         }
         // A stable sort: the others keep their order.
@@ -99,22 +95,18 @@ impl Solvers {
         zones.map(|(zone, _)| zone.clone()).collect()
     }
 
-    /// Tells whether the served zone can prove any name.
-    pub(crate) fn serves(&self) -> bool {
-        self.served.is_some() && self.order.contains(&ChallengeType::Dns01)
-    }
-
-    /// Returns the zone that servers of this catalog answer for.
-    pub(crate) fn served(&self) -> Option<&Served> {
+    /// Returns the zone that servers of this catalog answer for, if DNS-01 is tried.
+    #[must_use]
+    pub fn served(&self) -> Option<&Served> {
         self.served.as_ref()
     }
 
-    /// Tells whether DNS-01 can prove this name, by whichever zone.
+    /// Tells whether there is a served zone, and one of the zones proves this name. The served
+    /// zone's own names have no CNAMEs.
     fn holds(&self, name: &HostPattern) -> bool {
         let bare = name.wildcard_parent().unwrap_or(name.as_str());
-        // Its own names have no CNAMEs.
-        let is_in = |served: &Served| served.zone.holds(bare);
-        self.dns(name).is_some() || self.served.as_ref().is_some_and(|served| !is_in(served))
+        let served = self.served.as_ref();
+        served.is_some_and(|served| !served.zone.holds(bare) || self.dns(name).is_some())
     }
 
     /// Tells whether there is a challenge that needs no zone.

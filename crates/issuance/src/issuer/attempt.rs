@@ -95,7 +95,7 @@ impl Issuer {
         if when == When::IfDue
             && let Some(due) = attempt.later()
         {
-            return attempt.postponed(due).await;
+            return attempt.postponed(due, None).await;
         }
         if let Some(outcome) = attempt.await_cnames().await {
             return outcome;

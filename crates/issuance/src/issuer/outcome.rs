@@ -94,16 +94,20 @@ impl Attempt<'_> {
         }
     }
 
-    /// Puts the renewal of a certificate off. Nothing fails that is not due.
-    pub(super) async fn postponed(&mut self, due: i64) -> Outcome {
+    /// Puts the next certificate off. Nothing fails that is not due. `why` is what must
+    /// happen first, if something must.
+    pub(super) async fn postponed(&mut self, due: i64, why: Option<LastError>) -> Outcome {
         let current = self.current.as_ref().map(|one| (one.id, one.not_after));
         self.lineage.due = Some(due);
-        (self.lineage.attempts, self.lineage.last_error) = (0, None);
+        (self.lineage.attempts, self.lineage.last_error) = (0, why);
         self.lineage.order = self.state.to_secret();
         self.lineage.claim = None;
         let put = Write::PutLineage(self.lineage.clone(), Fence::Epoch(self.held.epoch));
         self.held.end().await;
         let written = self.write(vec![put]).await;
+        if let (Ok(()), Some(why)) = (&written, &self.lineage.last_error) {
+            return Err(NoCertificate::new(why.text.as_str(), Some(due)));
+        }
         match (written, current) {
             (Ok(()), Some((credential, not_after))) => Ok(Issued {
                 credential,

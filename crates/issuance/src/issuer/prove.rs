@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sekisho_certs::store::Precondition;
-use sekisho_certs::{ChallengeKind, Challenges, HostPattern, KeyAuthorization, StoreError, Txt};
+use sekisho_certs::{ChallengeKind, Challenges, HostPattern, KeyAuthorization, StoreError};
 use tokio::time::{sleep, timeout};
 
 use super::attempt::Attempt;
@@ -25,10 +25,21 @@ impl Attempt<'_> {
             .iter()
             .filter_map(|one| Some((one.name.as_str(), one.challenge(solver)?)))
             .collect();
+        let answer = |key: &str, one: &Challenge| {
+            let answer = KeyAuthorization::new(&one.key_authorization);
+            (key.to_owned(), answer)
+        };
         match solver {
             ChallengeType::Dns01 => self.present(&open).await?,
-            ChallengeType::Http01 => self.publish(ChallengeKind::Http01, &open).await?,
-            ChallengeType::TlsAlpn01 => self.publish(ChallengeKind::TlsAlpn01, &open).await?,
+            ChallengeType::Http01 => {
+                let answers = open.iter().map(|(_, one)| answer(&one.token, one));
+                self.publish(ChallengeKind::Http01, answers.collect()).await?;
+            }
+            ChallengeType::TlsAlpn01 => {
+                let answers = open.iter().map(|(name, one)| answer(name, one));
+                let answers = answers.collect();
+                self.publish(ChallengeKind::TlsAlpn01, answers).await?;
+            }
         }
         // An authorization without this challenge fails here, and says so.
         for authorization in pending {
@@ -41,17 +52,8 @@ impl Attempt<'_> {
     async fn publish(
         &mut self,
         kind: ChallengeKind,
-        open: &[(&str, &Challenge)],
+        answers: Vec<(String, KeyAuthorization)>,
     ) -> Result<(), Failure> {
-        let answer = |(name, one): &(&str, &Challenge)| {
-            let key = match kind {
-                ChallengeKind::Http01 => one.token.as_str(),
-                ChallengeKind::TlsAlpn01 => *name,
-            };
-            let answer = KeyAuthorization::new(&one.key_authorization);
-            (key.to_owned(), answer)
-        };
-        let answers: Vec<_> = open.iter().map(answer).collect();
         if answers.is_empty() {
             return Ok(());
         }
@@ -115,26 +117,24 @@ impl Attempt<'_> {
 
     /// Writes TXT records. What is to be removed is saved before it is there.
     async fn present(&mut self, open: &[(&str, &Challenge)]) -> Result<(), Failure> {
-        let mut records = Vec::new();
-        let served = match self.issuer.solvers.served() {
-            Some(served) => Some((served, served.labels(&self.issuer.sealer).await?)),
-            None => None,
-        };
+        let (mut records, mut texts) = (Vec::new(), Vec::new());
         for (name, challenge) in open {
             let pattern = HostPattern::parse(name);
             let pattern = pattern.map_err(|error| Failure::Setting(error.to_string()))?;
-            let (dns, value) = (self.issuer.solvers.dns(&pattern), &challenge.txt);
-            let presented = match (dns, served) {
-                (Some(dns), _) => dns.locate(&pattern, value).await?,
-                (None, Some((served, labels))) => {
-                    let at = served.delegation(&pattern, &self.lineage.tenant, labels);
-                    served.locate(&pattern, &at, value).await?
-                }
-                (None, None) => {
+            let solvers = &self.issuer.solvers;
+            let Some(dns) = solvers.dns(&pattern) else {
+                let Some(served) = solvers.served() else {
                     let why = format!("[acme.dns] has no zone for {name}");
                     return Err(Failure::Setting(why));
-                }
+                };
+                let labels = served.labels(&self.issuer.sealer).await?;
+                let at = served.delegation(&pattern, &self.lineage.tenant, &labels);
+                served.check(&pattern, &at).await?;
+                let key = format!("{}. {}", at.target, challenge.txt);
+                texts.push((key, KeyAuthorization::new(&challenge.txt)));
+                continue;
             };
+            let presented = dns.locate(&pattern, &challenge.txt).await?;
             records.push(Record {
                 name: pattern.as_str().to_owned(),
                 presented,
@@ -142,13 +142,8 @@ impl Attempt<'_> {
         }
         self.state.note_records(&records);
         self.save().await?;
-        let expires = self.now() + EXPIRY;
-        let texts = records.iter().filter_map(|record| self.text(record));
-        let texts: Vec<_> = texts.map(|text| text.write(expires)).collect();
-        if !texts.is_empty() {
-            // No wait: servers read the catalog after each question.
-            self.issuer.sealer.write(texts).await?;
-        }
+        // No wait: servers read the catalog after each question.
+        self.publish(ChallengeKind::Dns01, texts).await?;
         let present = records.iter().map(|record| async {
             match self.dns(record) {
                 Some(dns) => dns.present(&record.presented).await,
@@ -165,18 +160,15 @@ impl Attempt<'_> {
         let lineage = &self.lineage.name;
         let challenges = &self.issuer.challenges;
         let published = self.published.drain(..);
-        let mut writes: Vec<_> = published
+        let writes: Vec<_> = published
             .map(|(kind, key)| challenges.remove(kind, &key))
             .collect();
-        let texts = self.state.records.iter().filter_map(|one| self.text(one));
-        writes.extend(texts.map(|text| text.remove()));
         if !writes.is_empty()
             && let Err(error) = self.issuer.sealer.write(writes).await
         {
             tracing::debug!(%lineage, %error, "answers of challenges stay until they expire");
         }
-        let mut records = std::mem::take(&mut self.state.records);
-        records.retain(|record| self.text(record).is_none());
+        let records = std::mem::take(&mut self.state.records);
         let removals = records.into_iter().map(|record| self.remove(record));
         let left = futures_util::future::join_all(removals).await;
         self.state.records = left.into_iter().flatten().collect();
@@ -200,16 +192,7 @@ impl Attempt<'_> {
         Some(record)
     }
 
-    /// Returns the text of a record in the zone that servers of this catalog answer for. It
-    /// expires by itself.
-    fn text(&self, record: &Record) -> Option<Txt> {
-        self.issuer.solvers.served()?.text(&record.presented)
-    }
-
     fn dns(&self, record: &Record) -> Option<&crate::solver::dns01::Dns01> {
-        if self.text(record).is_some() {
-            return None;
-        }
         let name = HostPattern::parse(&record.name).ok()?;
         self.issuer.solvers.dns(&name)
     }

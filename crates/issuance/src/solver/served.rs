@@ -9,14 +9,12 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::BASE32_NOPAD;
-use sekisho_certs::store::{
-    CatalogId, Document, DocumentId, DocumentKind, Precondition, Write,
-};
-use sekisho_certs::{HostName, HostPattern, Sealer, Secret, StoreError, Tenant, Txt};
+use sekisho_certs::store::{Document, DocumentId, DocumentKind, Precondition, Write};
+use sekisho_certs::{HostName, HostPattern, Sealer, Secret, StoreError, Tenant};
 use sekisho_dns::Resolver;
 use tokio::time::timeout;
 
-use super::dns01::{self, Fault, Presented, end_of_cnames};
+use super::dns01::{self, Fault, end_of_cnames};
 
 /// Zone of `[acme.dns."ZONE"] serve`.
 #[derive(Clone, Debug)]
@@ -37,37 +35,30 @@ pub struct Delegation {
 }
 
 impl Served {
-    /// Returns the catalog that labels are made for: the one in which the zone was used first.
-    /// A copy keeps them, since customers have set them.
+    /// Returns the identity that labels are made with: that of the catalog in which the zone
+    /// was used first. A copy keeps it, since customers have set the labels.
     ///
     /// # Errors
     /// The catalog's failure.
-    pub async fn labels(&self, sealer: &Sealer) -> Result<CatalogId, StoreError> {
-        let stored = sealer.document(&LABELS).await?;
-        let first = stored.and_then(|stored| stored.bytes.expose().try_into().ok());
-        if let Some(first) = first {
-            return Ok(CatalogId(first));
+    pub async fn labels(&self, sealer: &Sealer) -> Result<Secret, StoreError> {
+        if let Some(first) = sealer.document(&LABELS).await? {
+            return Ok(first.bytes);
         }
-        let catalog = sealer.catalog().id().await?;
-        let document = Document::new(LABELS, Secret::new(catalog.0.to_vec()));
+        let own = Secret::new(sealer.catalog().id().await?.0.to_vec());
         // Another process that was faster has written the same.
-        let put = Write::PutDocument(document, Precondition::Absent);
+        let put = Write::PutDocument(Document::new(LABELS, own.clone()), Precondition::Absent);
         sealer.try_write(vec![put]).await?;
-        Ok(catalog)
+        Ok(own)
     }
 
     /// Returns the record by which this tenant's host is proved, by [`Self::labels`].
     #[must_use]
-    pub fn delegation(
-        &self,
-        host: &HostPattern,
-        tenant: &Tenant,
-        labels: CatalogId,
-    ) -> Delegation {
-        let host = bare(host);
-        let parts = [&b"sekisho dcv\0"[..], &labels.0, b"\0", tenant.as_str().as_bytes()];
+    pub fn delegation(&self, host: &HostPattern, tenant: &Tenant, labels: &Secret) -> Delegation {
+        let host = host.wildcard_parent().unwrap_or(host.as_str());
+        let (labels, tenant) = (labels.expose(), tenant.as_str().as_bytes());
         // 80 bits: a tenant can't choose one that another has.
-        let label = &base32(&parts.concat())[..LABEL];
+        let label = [&b"sekisho dcv\0"[..], labels, b"\0", tenant].concat();
+        let label = &base32(&label)[..LABEL];
         let zone = &self.zone;
         let mut target = format!("{host}.{label}.{zone}");
         if target.len() > MAX_NAME {
@@ -79,55 +70,25 @@ impl Served {
         }
     }
 
-    /// Finds out whether the CNAME is set, and leads to this tenant's name.
+    /// Checks that the CNAME is set, and leads to this tenant's name.
     ///
     /// # Errors
     /// [`Fault::Name`] says which record to set; [`Fault::Unreachable`] if no resolver
     /// answers in time.
-    pub async fn locate(
-        &self,
-        host: &HostPattern,
-        delegation: &Delegation,
-        value: &str,
-    ) -> Result<Presented, dns01::Error> {
-        let found = self.checked(host, delegation).await;
-        found.map_err(|fault| dns01::Error {
-            name: host.as_str().into(),
-            fault,
-        })?;
-        Ok(Presented {
-            fqdn: format!("{}.", delegation.target),
-            zone: format!("{}.", self.zone),
-            value: value.to_owned(),
-        })
-    }
-
-    async fn checked(&self, host: &HostPattern, delegation: &Delegation) -> Result<(), Fault> {
+    pub async fn check(&self, host: &HostPattern, at: &Delegation) -> Result<(), dns01::Error> {
         let end = timeout(DEADLINE, end_of_cnames(&self.resolver, host)).await;
-        let end = end.unwrap_or_else(|_| {
-            let why = format!("the resolvers: not done within {DEADLINE:?}");
-            Err(Fault::Unreachable(why))
-        })?;
-        let end = end.to_ascii();
-        let end = end.trim_end_matches('.');
-        if end.eq_ignore_ascii_case(&delegation.target) {
-            return Ok(());
-        }
-        let name = &delegation.name;
-        let leads = match end.eq_ignore_ascii_case(name) {
-            true => "nowhere".to_owned(),
-            false => format!("to {end}"),
+        let late = || Fault::Unreachable(format!("the resolvers: not done within {DEADLINE:?}"));
+        let end = end.unwrap_or_else(|_| Err(late()));
+        let end = end.map(|end| end.to_ascii().trim_end_matches('.').to_owned());
+        let fault = match end {
+            Ok(end) if end.eq_ignore_ascii_case(&at.target) => return Ok(()),
+            Ok(end) if end.eq_ignore_ascii_case(&at.name) => {
+                Fault::Name(format!("{end} leads nowhere; set {at}"))
+            }
+            Ok(end) => Fault::Name(format!("{} leads to {end}; set {at}", at.name)),
+            Err(fault) => fault,
         };
-        Err(Fault::Name(format!("{name} leads {leads}; set {delegation}")))
-    }
-
-    /// Returns the text of a record, if it is in this zone.
-    pub(crate) fn text(&self, record: &Presented) -> Option<Txt> {
-        let is_own = record.zone.trim_end_matches('.') == self.zone.as_str();
-        is_own.then(|| Txt {
-            name: record.fqdn.clone(),
-            value: record.value.clone(),
-        })
+        Err(fault.at(host.as_str()))
     }
 }
 
@@ -137,14 +98,10 @@ impl fmt::Display for Delegation {
     }
 }
 
-/// Returns the name that a challenge for a host is about.
-fn bare(host: &HostPattern) -> &str {
-    host.wildcard_parent().unwrap_or(host.as_str())
-}
-
 /// Returns 52 characters that a label of a name can hold.
 fn base32(bytes: &[u8]) -> String {
-    BASE32_NOPAD.encode(digest(&SHA256, bytes).as_ref()).to_ascii_lowercase()
+    let digest = digest(&SHA256, bytes);
+    BASE32_NOPAD.encode(digest.as_ref()).to_ascii_lowercase()
 }
 
 const LABELS: DocumentId = DocumentId::known(DocumentKind::new("acme-zone"), "labels");
@@ -166,7 +123,7 @@ mod tests {
         };
         let host = HostPattern::parse(host).unwrap();
         let tenant = Tenant::parse(tenant).unwrap();
-        served.delegation(&host, &tenant, CatalogId([catalog; 16]))
+        served.delegation(&host, &tenant, &Secret::new(vec![catalog; 16]))
     }
 
     #[test]

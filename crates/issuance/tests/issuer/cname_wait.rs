@@ -72,7 +72,8 @@ async fn a_wait_is_no_failure_and_asks_no_ca() {
 
     let waiting = told(&fixture, "waits until ").await;
     let catalog = fixture.catalog.id().await.unwrap();
-    let own = served.delegation(&pattern(NAME), &tenant, catalog);
+    let labels = Secret::new(catalog.0.to_vec());
+    let own = served.delegation(&pattern(NAME), &tenant, &labels);
     let text = waiting.last_error.unwrap().text;
     let expected = format!("_acme-challenge.{NAME} leads nowhere; set {own}");
     assert!(text.ends_with(&expected), "{text}");
@@ -81,7 +82,7 @@ async fn a_wait_is_no_failure_and_asks_no_ca() {
     assert!((240..=340).contains(&pause), "{pause}");
 
     // That of another tenant, such as the former owner's.
-    let other = served.delegation(&pattern(NAME), &Tenant::default(), catalog);
+    let other = served.delegation(&pattern(NAME), &Tenant::default(), &labels);
     set_cname(&knot, &other.target);
     fixture.make_due(NAME).await;
     let expected = format!("leads to {}; set {own}", other.target);

@@ -50,7 +50,7 @@ impl Error {
 }
 
 impl Fault {
-    pub(super) fn at(self, name: &str) -> Error {
+    pub(crate) fn at(self, name: &str) -> Error {
         Error {
             name: name.into(),
             fault: self,
