@@ -13,7 +13,7 @@ impl Accounts {
         if new.external.is_some() {
             return Ok(ca.create_account(new).await?);
         }
-        let key = self.saved(key_id(ca)).await?;
+        let key = self.saved_key(ca).await?;
         match ca.create_account_of(&key, new).await {
             // Some CAs take no account without a contact, which that request can't say.
             Err(error)
@@ -34,7 +34,8 @@ impl Accounts {
     }
 
     /// Returns the key that an earlier attempt has saved, or saves one.
-    pub(super) async fn saved(&self, id: DocumentId) -> Result<Secret, StoreError> {
+    pub(super) async fn saved_key(&self, ca: &Ca) -> Result<Secret, StoreError> {
+        let id = key_id(ca);
         if let Some(saved) = self.sealer.document(&id).await? {
             return Ok(saved.bytes);
         }
@@ -47,8 +48,8 @@ impl Accounts {
 }
 
 fn key_id(ca: &Ca) -> DocumentId {
-    DocumentId::new(KEYS, ca.directory().to_owned())
+    DocumentId::new(KIND, ca.directory().to_owned())
 }
 
 /// Kind of the documents with keys of accounts that are being made.
-pub(super) const KEYS: DocumentKind = DocumentKind::new("acme-account-key");
+const KIND: DocumentKind = DocumentKind::new("acme-account-key");

@@ -31,8 +31,14 @@ pub(crate) struct Args {
 
 pub(super) async fn run(at: &AtCas, args: &Args) -> Result<Ended> {
     let ca = at.one(args.ca.as_deref())?;
-    let key = read(args)?;
-    let must_change = key.must_change();
+    let file = args.file.display();
+    let content = read_bounded(&args.file, LARGEST).with_context(|| file.to_string())?;
+    if content.len() > LARGEST {
+        bail!("{file}: it is over {} MiB", LARGEST >> 20);
+    }
+    let key = ForeignKey::read(&content, args.resolver.as_deref());
+    let key = key.map_err(|why| anyhow!("{file}: {why}"))?;
+    let must_change = key.p256().is_none();
     if must_change && !args.yes {
         return Err(Usage(format!("{TAKES}; confirm it with --yes")).into());
     }
@@ -40,16 +46,6 @@ pub(super) async fn run(at: &AtCas, args: &Args) -> Result<Ended> {
     let changed = if must_change { ", key changed" } else { "" };
     println!("imported {}{changed}", account.id());
     Ok(Ended::Done)
-}
-
-fn read(args: &Args) -> Result<ForeignKey> {
-    let file = args.file.display();
-    let content = read_bounded(&args.file, LARGEST).with_context(|| file.to_string())?;
-    if content.len() > LARGEST {
-        bail!("{file}: it is over {} MiB", LARGEST >> 20);
-    }
-    let key = ForeignKey::read(&content, args.resolver.as_deref());
-    key.map_err(|why| anyhow!("{file}: {why}"))
 }
 
 const TAKES: &str = "this gives the account a new key, which takes it from the tool that has it: \

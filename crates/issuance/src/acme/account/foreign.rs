@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeyPairComponents;
 use aws_lc_rs::signature::{
@@ -57,22 +58,14 @@ impl ForeignKey {
         Some(Self::Rsa(Box::new(pair.ok()?)))
     }
 
-    /// Returns the key as PKCS#8 if a store can have it.
-    pub(crate) fn p256(&self) -> Option<Secret> {
+    /// Returns the key as PKCS#8 if a store can have it; else the account needs another one.
+    #[must_use]
+    pub fn p256(&self) -> Option<Secret> {
         let Self::P256(pair) = self else {
             return None;
         };
         let der = pair.to_pkcs8v1().ok()?;
         Some(Secret::new(der.as_ref().to_vec()))
-    }
-
-    /// Tells whether the account needs another key before a store can have it.
-    #[must_use]
-    pub fn must_change(&self) -> bool {
-        match self {
-            Self::Rsa(_) => true,
-            Self::P256(_) => false,
-        }
     }
 
     /// Returns the public key (RFC 7517).
@@ -84,11 +77,9 @@ impl ForeignKey {
                 Some(json!({"kty": "EC", "crv": "P-256", "x": encode(x), "y": encode(y)}))
             }
             Self::Rsa(pair) => {
-                let (numbers, _) = der::element(pair.public_key().as_ref(), SEQUENCE)?;
-                let (n, rest) = der::element(numbers, INTEGER)?;
-                let (e, _) = der::element(rest, INTEGER)?;
-                let bare = |number: &[u8]| encode(number.strip_prefix(&[0]).unwrap_or(number));
-                Some(json!({"kty": "RSA", "n": bare(n), "e": bare(e)}))
+                let spki: PublicKeyX509Der<'_> = pair.public_key().as_der().ok()?;
+                let [n, e] = der::rsa_public(spki.as_ref())?;
+                Some(json!({"kty": "RSA", "n": encode(n), "e": encode(e)}))
             }
         }
     }
@@ -101,13 +92,12 @@ impl ForeignKey {
         };
         let (protected, payload) = (encode(protected.to_string().as_bytes()), encode(payload));
         let message = format!("{protected}.{payload}");
-        let random = SystemRandom::new();
+        let (message, random) = (message.as_bytes(), SystemRandom::new());
         let signature = match self {
-            Self::P256(pair) => encode(pair.sign(&random, message.as_bytes()).ok()?.as_ref()),
+            Self::P256(pair) => encode(pair.sign(&random, message).ok()?.as_ref()),
             Self::Rsa(pair) => {
                 let mut signature = vec![0; pair.public_modulus_len()];
-                let signed =
-                    pair.sign(&RSA_PKCS1_SHA256, &random, message.as_bytes(), &mut signature);
+                let signed = pair.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature);
                 signed.ok()?;
                 encode(&signature)
             }
@@ -144,11 +134,9 @@ fn of_jwk(jwk: &BTreeMap<&str, &str>) -> Option<ForeignKey> {
         let text = jwk.get(name)?.trim_end_matches('=');
         Some(Zeroizing::new(BASE64URL_NOPAD.decode(text.as_bytes()).ok()?))
     };
+    let (n, e) = (number("n")?, number("e")?);
     let components = KeyPairComponents {
-        public_key: RsaPublicKeyComponents {
-            n: number("n")?,
-            e: number("e")?,
-        },
+        public_key: RsaPublicKeyComponents { n, e },
         d: number("d")?,
         p: number("p")?,
         q: number("q")?,
@@ -164,22 +152,17 @@ fn of_traefik(
     resolvers: &BTreeMap<&str, Resolver<'_>>,
     chosen: Option<&str>,
 ) -> Result<Option<ForeignKey>, String> {
-    let is_it = |name: &str| chosen.is_none_or(|chosen| chosen == name);
-    let accounts = resolvers.iter().filter(|(name, _)| is_it(name));
-    let accounts = accounts.filter_map(|(_, one)| one.account.as_ref());
-    match *accounts.collect::<Vec<_>>() {
-        [] => Err("it has no such account".to_owned()),
-        [account] => {
-            let der = BASE64.decode(account.private_key.as_bytes());
-            let der = der.ok().map(Zeroizing::new);
-            Ok(der.and_then(|der| ForeignKey::of_der(&der)))
-        }
-        _ => {
-            let names: Vec<_> = resolvers.keys().copied().collect();
-            let names = names.join(", ");
-            Err(format!("it has several accounts; choose one with --resolver: {names}"))
-        }
-    }
+    let chosen = |name: &str| chosen.is_none_or(|chosen| chosen == name);
+    let accounts = resolvers.iter().filter(|(name, _)| chosen(name));
+    let mut accounts = accounts.filter_map(|(_, one)| one.account.as_ref());
+    let (Some(account), None) = (accounts.next(), accounts.next()) else {
+        let names: Vec<_> = resolvers.keys().copied().collect();
+        let names = names.join(", ");
+        return Err(format!("choose one account of it with --resolver: {names}"));
+    };
+    let der = BASE64.decode(account.private_key.as_bytes());
+    let der = der.ok().map(Zeroizing::new);
+    Ok(der.and_then(|der| ForeignKey::of_der(&der)))
 }
 
 fn encode(bytes: &[u8]) -> String {
@@ -188,8 +171,6 @@ fn encode(bytes: &[u8]) -> String {
 
 const UNKNOWN: &str = "it has no key of an account that can be taken over: P-256, or RSA of \
                        2048 bits or more";
-const SEQUENCE: u8 = 0x30;
-const INTEGER: u8 = 0x02;
 
 #[cfg(test)]
 mod tests {
@@ -218,7 +199,7 @@ mod tests {
     #[test]
     fn the_rsa_key_of_the_rfc_is_read_and_signs() {
         let key = key(RSA);
-        assert!(key.must_change() && key.p256().is_none());
+        assert!(key.p256().is_none());
         let jwk = key.jwk().unwrap();
         assert_eq!(jwk["e"], "AQAB");
         let n = jwk["n"].as_str().unwrap();
@@ -235,7 +216,7 @@ mod tests {
         for (pair, algorithm, must_change) in [(&p256, "ES256", false), (&rsa, "RS256", true)] {
             let key = key(&format!("a comment\n{}", pair.serialize_pem()));
             let (protected, text, signature) = signed(&key);
-            assert_eq!((&protected["alg"], key.must_change()), (&algorithm.into(), must_change));
+            assert_eq!(protected["alg"], algorithm);
             assert_eq!(key.p256().is_none(), must_change);
             let public = pair.public_key_raw();
             let verified = match must_change {
@@ -259,14 +240,14 @@ mod tests {
             "{{\"Account\": {{\"Email\": \"a@b.example\", \"PrivateKey\": \"{der}\", \"KeyType\": \
              \"4096\"}}, \"Certificates\": [{{\"key\": \"c2VjcmV0\"}}]}}"
         );
-        assert!(!key(&format!("{{\"le\": {account}}}")).must_change());
+        assert!(key(&format!("{{\"le\": {account}}}")).p256().is_some());
         let two = format!("{{\"le\": {account}, \"staging\": {account}, \"none\": {{}}}}");
         let error = ForeignKey::read(two.as_bytes(), None).unwrap_err();
         assert!(error.ends_with("--resolver: le, none, staging"), "{error}");
         assert!(ForeignKey::read(two.as_bytes(), Some("le")).is_ok());
         for resolver in ["none", "other"] {
             let error = ForeignKey::read(two.as_bytes(), Some(resolver)).unwrap_err();
-            assert_eq!(error, "it has no such account");
+            assert!(error.contains("choose one account"), "{error}");
         }
     }
 

@@ -31,50 +31,38 @@ impl Ca {
             let (account, credentials) = known?;
             Account::of(self, account.id(), Vec::new(), &credentials)
         };
-        self.if_known(done.await)
+        self.if_known(done.await, "asking for the account of the key")
     }
 
-    /// Returns the URL of the account that this key has; none if the CA knows none.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub async fn account_url(&self, key: &ForeignKey) -> Result<Option<String>, Error> {
-        let done = async {
-            let url = self.endpoints().await?.new_account;
-            let own = json!({ "jwk": key.jwk() });
-            let answer = self.post(&url, key, own, br#"{"onlyReturnExisting":true}"#).await?;
-            let location = answer.headers().get(LOCATION);
-            let location = location.and_then(|location| location.to_str().ok());
-            let missing = || Fault::Malformed("the account has no URL".to_owned());
-            location.map(str::to_owned).ok_or_else(missing)
-        };
-        self.if_known(done.await)
-    }
-
-    /// Gives the account with this URL another key, PKCS#8 on P-256 (RFC 8555, section
-    /// 7.3.5). The old one is worth nothing from then on.
+    /// Gives the account of a key another one, PKCS#8 on P-256 (RFC 8555, section 7.3.5). The
+    /// old one is worth nothing from then on. None if the CA knows no account of the old one.
     ///
     /// # Errors
     /// [`Error`]; the change may have happened if there is no answer.
-    pub async fn change_key(&self, url: &str, old: &ForeignKey, new: &Secret) -> Result<(), Error> {
+    pub async fn change_key(&self, old: &ForeignKey, new: &Secret) -> Result<Option<()>, Error> {
         let done = async {
-            let new = ForeignKey::of_der(new.expose()).ok_or_else(unsigned)?;
+            let endpoints = self.endpoints().await?;
             let unsupported = || Fault::Unsupported("change of keys".to_owned());
-            let to = self.endpoints().await?.key_change.ok_or_else(unsupported)?;
+            let change = endpoints.key_change.ok_or_else(unsupported)?;
+            let new = ForeignKey::of_der(new.expose()).ok_or_else(unsigned)?;
+            let (own, question) = (json!({ "jwk": old.jwk() }), br#"{"onlyReturnExisting":true}"#);
+            let known = self.post(&endpoints.new_account, old, own, question).await?;
+            let url = known.headers().get(LOCATION);
+            let url = url.and_then(|url| url.to_str().ok());
             let payload = json!({ "account": url, "oldKey": old.jwk() }).to_string();
-            let inner = json!({ "jwk": new.jwk(), "url": to });
+            let inner = json!({ "jwk": new.jwk(), "url": change });
             let inner = new.sign(inner, payload.as_bytes()).ok_or_else(unsigned)?;
-            self.post(&to, old, json!({ "kid": url }), &inner).await
+            let own = json!({ "kid": url });
+            self.post(&change, old, own, &inner).await.map(drop)
         };
-        let done = done.await.map(drop);
-        done.map_err(|fault| fault.at(&self.name, "changing the key of the account"))
+        self.if_known(done.await, "changing the key of the account")
     }
 
-    fn if_known<T>(&self, done: Result<T, Fault>) -> Result<Option<T>, Error> {
+    fn if_known<T>(&self, done: Result<T, Fault>, step: &str) -> Result<Option<T>, Error> {
         match done {
             Ok(found) => Ok(Some(found)),
             Err(fault) if fault.is_one_of(&["accountDoesNotExist"]) => Ok(None),
-            Err(fault) => Err(fault.at(&self.name, "asking for the account of the key")),
+            Err(fault) => Err(fault.at(&self.name, step)),
         }
     }
 
@@ -86,16 +74,15 @@ impl Ca {
         mut protected: Value,
         payload: &[u8],
     ) -> Result<Response<Bytes>, Fault> {
-        let malformed = |error: http::Error| Fault::Malformed(error.to_string());
-        let request = Request::head(self.endpoints().await?.new_nonce).body(Full::default());
-        let answer = self.transport.send(request.map_err(malformed)?).await?;
-        let nonce = answer.headers().get(&REPLAY_NONCE);
-        let nonce = nonce.and_then(|nonce| nonce.to_str().ok());
-        protected["nonce"] = nonce.into();
+        let nonce = self.endpoints().await?.new_nonce;
+        let nonce = self.transport.get(&nonce).await?;
+        let nonce = nonce.headers().get(&REPLAY_NONCE);
+        protected["nonce"] = nonce.and_then(|nonce| nonce.to_str().ok()).into();
         protected["url"] = url.into();
         let body = Bytes::from(key.sign(protected, payload).ok_or_else(unsigned)?);
         let request = Request::post(url).header(CONTENT_TYPE, "application/jose+json");
-        let request = request.body(Full::new(body)).map_err(malformed)?;
+        let request = request.body(Full::new(body));
+        let request = request.map_err(|error| Fault::Malformed(error.to_string()))?;
         let answer = self.transport.send(request).await?;
         refusal(&answer).map_or(Ok(answer), Err)
     }
