@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use sekisho_certs::{Challenges, Clock, HostPattern, KeyType, Sealer};
 use sekisho_issuance::admission::orderable;
 use sekisho_issuance::issuer::Issuer;
-use sekisho_issuance::settings::{Served, Settings};
+use sekisho_issuance::settings::Settings;
 use sekisho_issuance::solver::Solvers;
 
 use crate::config::Config;
@@ -49,8 +49,7 @@ impl<'a> Issuance<'a> {
     /// ordered at all.
     pub(crate) fn check(&self, certificates: &[&[HostPattern]], wishes: &WishArgs) -> Result<()> {
         wishes.check(&self.settings)?;
-        let (order, dns) = (self.settings.solvers.clone(), self.settings.dns.clone());
-        let solvers = Solvers::new(order, dns, self.settings.served.clone());
+        let solvers = self.solvers();
         for names in certificates {
             for name in *names {
                 orderable(name).map_err(|why| Usage(format!("{name}: {why}")))?;
@@ -61,24 +60,10 @@ impl<'a> Issuance<'a> {
         Ok(())
     }
 
-    /// Returns the zone that servers answer for.
-    ///
-    /// # Errors
-    /// Says what to configure.
-    pub(crate) fn served(&self) -> Result<&Served> {
-        self.settings.served.as_ref().ok_or_else(|| {
-            anyhow!(
-                "{} has no zone that servers answer for; add [acme.dns.\"dcv.example.net\"] with \
-                 serve = [\"0.0.0.0:53\"], a zone of yours, here and on all servers",
-                self.config.file.display()
-            )
-        })
-    }
-
-    /// Tells whether a zone of the configuration holds a name: it needs no CNAME.
-    pub(crate) fn has_zone(&self, name: &HostPattern) -> bool {
-        let bare = name.wildcard_parent().unwrap_or(name.as_str());
-        self.settings.dns.iter().any(|one| one.zone.holds(bare))
+    /// Makes the ways to prove names.
+    pub(crate) fn solvers(&self) -> Solvers {
+        let (order, dns) = (self.settings.solvers.clone(), self.settings.dns.clone());
+        Solvers::new(order, dns, self.settings.served.clone())
     }
 
     /// Makes what orders certificates into this catalog.

@@ -3,7 +3,10 @@
 use std::collections::{BTreeSet, HashSet};
 use std::io::Write as _;
 
+use anyhow::anyhow;
 use sekisho_certs::{Clock, HostPattern, LineageName, Sealer, Tenant, printable};
+use sekisho_issuance::acme::ChallengeType;
+use sekisho_issuance::solver::Solvers;
 use sekisho_server::value::Unit;
 
 use crate::cli::cert::joined;
@@ -43,44 +46,48 @@ pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
     let each = if args.together { names.len() } else { 1 };
     let certificates: Vec<_> = names.chunks(each).collect();
     let issuance = Issuance::of(config)?;
-    if let Some(time) = args.wait_for_cname {
-        return leave(config, &issuance, certificates, args, time).await;
+    let mut wishes = args.wishes.clone();
+    if args.wait_for_cname.is_some() {
+        wishes.solver = Some(ChallengeType::Dns01);
     }
-    issuance.check(&certificates, &args.wishes)?;
-    let sealer = open::create(config).await?;
+    issuance.check(&certificates, &wishes)?;
     let tenant = args.tenant.as_ref();
-    order(issuance, &sealer, certificates, &args.wishes, tenant).await
+    if let Some(time) = args.wait_for_cname {
+        let wanted = Wanted {
+            certificates,
+            wishes: &wishes,
+            tenant,
+            key_type: issuance.key_type,
+            waits_until: Some(Clock::System.now() + time),
+        };
+        return leave(config, &issuance.solvers(), &wanted).await;
+    }
+    let sealer = open::create(config).await?;
+    order(issuance, &sealer, certificates, &wishes, tenant).await
 }
 
-/// Leaves certificates to the servers, which wait for CNAMEs for so many seconds, and prints
-/// these.
-async fn leave(
-    config: &Config,
-    issuance: &Issuance<'_>,
-    certificates: Vec<&[HostPattern]>,
-    args: &Args,
-    time: i64,
-) -> Result<Ended> {
-    let (served, wishes) = (issuance.served()?, args.wishes.by_dns());
-    issuance.check(&certificates, &wishes)?;
+/// Leaves certificates to the servers, which wait for CNAMEs, and prints these.
+async fn leave(config: &Config, solvers: &Solvers, wanted: &Wanted<'_>) -> Result<Ended> {
+    let served = solvers.served().ok_or_else(|| {
+        anyhow!(
+            "{} has no zone that servers answer for; add [acme.dns.\"dcv.example.net\"] with \
+             serve = [\"0.0.0.0:53\"], a zone of yours, here and on all servers",
+            config.file.display()
+        )
+    })?;
     let sealer = open::create(config).await?;
-    let wanted = Wanted {
-        certificates,
-        wishes: &wishes,
-        tenant: args.tenant.as_ref(),
-        key_type: issuance.key_type,
-        waits_until: Some(Clock::System.now() + time),
-    };
     let names = wanted.put(&sealer).await?;
     tell_shared(&sealer, &wanted.certificates, &names).await?;
     let labels = served.labels(&sealer).await?;
     let mut records = BTreeSet::new();
     for page in names.chunks(PAGE) {
         for lineage in sealer.catalog().lineages(page).await? {
-            for name in lineage.names.iter().filter(|name| !issuance.has_zone(name)) {
-                let record = served.delegation(name, &lineage.tenant, labels);
-                records.insert(record.to_string());
-            }
+            let names = lineage.names.iter();
+            let names = names.filter(|name| solvers.dns(name).is_none());
+            records.extend(names.map(|name| {
+                let record = served.delegation(name, &lineage.tenant, &labels);
+                record.to_string()
+            }));
         }
     }
     let mut output = Output::new();
@@ -92,13 +99,10 @@ async fn leave(
 }
 
 /// Reads a time of 1 hour to 90 days, in seconds.
-fn wait(text: &str) -> std::result::Result<i64, String> {
-    let range = 3_600_000..=90 * 24 * 3_600_000;
-    let time = Unit::Time.parse(text)?;
-    match range.contains(&time) {
-        true => Ok(i64::try_from(time / 1000).expect("the range fits")),
-        false => Err(format!("{text}: write a time from 1h to 90d")),
-    }
+fn wait(text: &str) -> Result<i64, String> {
+    let time = i64::try_from(Unit::Time.parse(text)? / 1000).ok();
+    let time = time.filter(|time| (3600..=90 * 24 * 3600).contains(time));
+    time.ok_or_else(|| format!("{text}: write a time from 1h to 90d"))
 }
 
 /// Orders a certificate for an existing host.

@@ -20,7 +20,7 @@ pub(crate) struct WishArgs {
     profile: Option<String>,
     /// The challenge to try first: tls-alpn-01, http-01 or dns-01
     #[arg(long, value_name = "S", value_parser = solver)]
-    solver: Option<ChallengeType>,
+    pub(crate) solver: Option<ChallengeType>,
 }
 
 impl WishArgs {
@@ -44,14 +44,6 @@ impl WishArgs {
             return Err(Usage(format!("--solver {solver}: [acme] solvers has {known}")).into());
         }
         Ok(())
-    }
-
-    /// Returns these wishes with DNS-01 as the challenge.
-    pub(crate) fn by_dns(&self) -> Self {
-        Self {
-            solver: Some(ChallengeType::Dns01),
-            ..self.clone()
-        }
     }
 
     pub(super) fn solver(&self) -> Option<&'static str> {

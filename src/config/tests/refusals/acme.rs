@@ -193,7 +193,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[acme.dns.\"a.example\"]\nexec = \"/a\"\nserve = [\"0.0.0.0:53\"]",
-        ":6: [acme] dns.\"a.example\": write exactly one of exec, webhook, rfc2136 and serve",
+        ":7: [acme] dns.\"a.example\".exec: not together with serve; leave the key out",
     ),
     (
         "[acme.dns.\"a.example\"]\nserve = []",
@@ -201,15 +201,19 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[acme.dns.\"a.example\"]\nserve = [\"localhost:53\"]",
-        ":7: [acme] dns.\"a.example\".serve[0]: \"localhost:53\" is no address",
+        ":7: [acme] dns.\"a.example\".serve: \"localhost:53\" is no address",
     ),
     (
         "[acme.dns.\"a.example\"]\nserve = [\"0.0.0.0:53\"]\ncheck = false",
-        ":8: [acme] dns.\"a.example\".check: only with exec, webhook or rfc2136",
+        ":8: [acme] dns.\"a.example\".check: not together with serve",
     ),
     (
         "[acme.dns.\"a.example\"]\nserve = [\"0.0.0.0:53\"]\nname_servers = [\"ns.a.example\"]",
-        ":8: [acme] dns.\"a.example\".name_servers[0]: \"ns.a.example\" is no IP address",
+        ":8: [acme] dns.\"a.example\".name_servers: \"ns.a.example\" is no address",
+    ),
+    (
+        "[acme.dns.\"a.example\"]\nserve = [\"0.0.0.0:53\"]\ntsig = \"file:key\"",
+        ":8: [acme] dns.\"a.example\".tsig: only together with rfc2136; leave the key out",
     ),
     (
         "[acme.dns.\"a.example\"]\nexec = \"/a\"\nname_servers = [\"192.0.2.1\"]",
