@@ -36,17 +36,6 @@ pub struct Zone {
     addresses: Vec<IpAddr>,
 }
 
-/// Message to a server.
-#[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
-    /// The message, without the length that TCP puts before it.
-    pub message: &'a [u8],
-    /// Way by which it came.
-    pub via: Transport,
-    /// Address of the server that the client has reached, if others can reach it.
-    pub reached: Option<IpAddr>,
-}
-
 /// Way by which a question came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
@@ -99,14 +88,18 @@ impl Zone {
         })
     }
 
-    /// Returns the answer to a message; none if it is no question. `texts` reads the texts
-    /// of all names, or gives none if that fails: it is awaited if a question asks for them.
+    /// Returns the answer to a message; none if it is no question. Both are without the
+    /// length that TCP puts before them. `reached` is the address of this server that the
+    /// client has reached, if others can reach it. `texts` reads the texts of all names, or
+    /// gives none if that fails: it is awaited if a question asks for them.
     pub async fn answer(
         &self,
-        asked: Asked<'_>,
+        message: &[u8],
+        via: Transport,
+        reached: Option<IpAddr>,
         texts: impl Future<Output = Option<Arc<Texts>>>,
     ) -> Option<(Vec<u8>, Outcome)> {
-        let header = Header::read(&mut BinDecoder::new(asked.message)).ok()?;
+        let header = Header::read(&mut BinDecoder::new(message)).ok()?;
         if header.message_type == MessageType::Response {
             return None;
         }
@@ -114,20 +107,20 @@ impl Zone {
         answer.metadata.recursion_desired = header.recursion_desired;
         // The decoder makes room for as many questions as the header names.
         let is_one = header.counts.queries == 1;
-        let question = is_one.then(|| Message::from_vec(asked.message).ok());
-        let question = question.flatten();
+        let question = is_one.then(|| Message::from_vec(message).ok()).flatten();
         let (code, outcome) = match &question {
             _ if header.op_code != OpCode::Query => (ResponseCode::NotImp, Outcome::Refused),
             None => (ResponseCode::FormErr, Outcome::Malformed),
-            Some(question) => self.fill(&mut answer, question, asked, texts).await,
+            Some(question) => {
+                let records = self.fill(&mut answer, question, via, reached, texts);
+                records.await
+            }
         };
         answer.metadata.response_code = code;
-        let limit = match asked.via {
+        let taken = question.map_or(0, |question| question.max_payload());
+        let limit = match via {
             Transport::Tcp => u16::MAX,
-            Transport::Udp | Transport::Flood => {
-                let taken = question.as_ref().map_or(0, Message::max_payload);
-                taken.clamp(MIN_DATAGRAM, MAX_DATAGRAM)
-            }
+            Transport::Udp | Transport::Flood => taken.clamp(MIN_DATAGRAM, MAX_DATAGRAM),
         };
         let bytes = answer.to_vec().ok()?;
         // The encoder leaves out what passes 64 KiB, and sets TC.
@@ -143,7 +136,8 @@ impl Zone {
         &self,
         answer: &mut Message,
         question: &Message,
-        asked: Asked<'_>,
+        via: Transport,
+        reached: Option<IpAddr>,
         texts: impl Future<Output = Option<Arc<Texts>>>,
     ) -> (ResponseCode, Outcome) {
         let query = &question.queries[0];
@@ -157,12 +151,11 @@ impl Zone {
         if question.version() != 0 {
             return (ResponseCode::BADVERS, Outcome::Malformed);
         }
-        if asked.via == Transport::Flood {
+        if via == Transport::Flood {
             return (ResponseCode::NoError, Outcome::Truncated);
         }
         let (name, kind) = (query.name(), query.query_type());
-        let is_transfer = matches!(kind, RecordType::AXFR | RecordType::IXFR);
-        let is_refused = is_transfer || kind == RecordType::ANY;
+        let is_refused = matches!(kind, RecordType::ANY | RecordType::AXFR | RecordType::IXFR);
         if is_refused || query.query_class() != DNSClass::IN || !self.origin.zone_of(name) {
             return (ResponseCode::Refused, Outcome::Refused);
         }
@@ -173,14 +166,14 @@ impl Zone {
             };
             let texts = texts.get(&name.to_lowercase().to_ascii());
             let texts = texts.map_or(&[][..], Vec::as_slice);
-            if texts.len() > MOST_TEXTS && asked.via != Transport::Tcp {
+            if texts.len() > MOST_TEXTS && via != Transport::Tcp {
                 return (ResponseCode::NoError, Outcome::Truncated);
             }
             let data = |text: &String| RData::TXT(TXT::new(vec![text.clone()]));
             let record = |text| Record::from_rdata(name.clone(), 0, data(text));
             texts.iter().map(record).collect()
         } else {
-            self.records(name, kind, asked.reached)
+            self.records(name, kind, reached)
         };
         if !answer.answers.is_empty() {
             return (ResponseCode::NoError, Outcome::Answered);

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use sekisho_certs::metrics::{Counter, Counters, Registry};
 use sekisho_certs::{ChallengeSource, Prefix};
-use sekisho_dns::authority::{Asked, Transport, Zone};
+use sekisho_dns::authority::{Transport, Zone};
 use sekisho_gate::{Gate, Rate, Sharing};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -119,12 +119,9 @@ impl Shared {
         peer: IpAddr,
         local: Option<IpAddr>,
     ) -> Option<Vec<u8>> {
-        let asked = Asked {
-            message,
-            via,
-            reached: local.filter(|local| is_reached_by(*local, peer)),
-        };
-        let (answer, outcome) = self.zone.answer(asked, self.reader.texts()).await?;
+        let reached = local.filter(|local| is_reached_by(*local, peer));
+        let answer = self.zone.answer(message, via, reached, self.reader.texts());
+        let (answer, outcome) = answer.await?;
         self.questions[outcome as usize].1.inc();
         Some(answer)
     }

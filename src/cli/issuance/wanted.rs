@@ -109,10 +109,12 @@ impl Wanted<'_> {
         if let Some(before) = before {
             new.name = before.name.clone();
             new.wishes = before.wishes.clone();
+            new.order.clone_from(&before.order);
         } else if there.lineages.contains_key(&new.name) {
             new.name = second_name(&new.name, self.wanted_type())?;
         }
         self.wishes.apply(&mut new.wishes, self.key_type);
+        self.wait(&mut new);
         let name = new.name.clone();
         match before {
             Some(before) if names.len() == 1 || before.names == new.names => {
@@ -125,15 +127,8 @@ impl Wanted<'_> {
             }
             // With other names, it is as before its first certificate. What is kept of
             // the order says which records are to be removed.
-            Some(before) => {
-                new.order.clone_from(&before.order);
-                self.wait(&mut new);
-                writes.extend(claims.write(new));
-            }
-            None => {
-                self.wait(&mut new);
-                writes.push(Write::PutLineage(new, Fence::Absent));
-            }
+            Some(_) => writes.extend(claims.write(new)),
+            None => writes.push(Write::PutLineage(new, Fence::Absent)),
         }
         Ok(name)
     }

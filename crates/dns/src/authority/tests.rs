@@ -44,12 +44,8 @@ fn send(
     via: Transport,
     texts: Option<Arc<Texts>>,
 ) -> Option<(Vec<u8>, Outcome)> {
-    let asked = Asked {
-        message,
-        via,
-        reached: Some(ip("192.0.2.9")),
-    };
-    let answer = pin!(zone.answer(asked, std::future::ready(texts)));
+    let texts = std::future::ready(texts);
+    let answer = pin!(zone.answer(message, via, Some(ip("192.0.2.9")), texts));
     match answer.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
         Poll::Pending => panic!("it waits"),

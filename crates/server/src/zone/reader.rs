@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sekisho_certs::metrics::Counter;
-use sekisho_certs::{ChallengeSource, LogLimiter, Texts};
+use sekisho_certs::{ChallengeSource, Texts};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
@@ -14,7 +14,6 @@ pub(super) struct Reader {
     source: Arc<dyn ChallengeSource>,
     last: Mutex<Last>,
     pub(super) reads: Counter,
-    log: LogLimiter,
 }
 
 /// Last read that has ended.
@@ -38,7 +37,6 @@ impl Reader {
                 next: now,
             }),
             reads: Counter::default(),
-            log: LogLimiter::default(),
         }
     }
 
@@ -54,15 +52,11 @@ impl Reader {
         let began = Instant::now();
         last.next = began + PAUSE;
         self.reads.inc();
-        let texts = match self.source.texts().await {
-            Ok(texts) => Some(Arc::new(texts)),
-            Err(error) => {
-                if let Some(suppressed) = self.log.allow() {
-                    tracing::warn!(%error, suppressed, "challenges of DNS-01 are not answered");
-                }
-                None
-            }
-        };
+        let texts = self.source.texts().await.inspect_err(|error| {
+            // An outage of the store is told elsewhere, and clients choose how often this is.
+            tracing::debug!(%error, "challenges of DNS-01 are not answered");
+        });
+        let texts = texts.ok().map(Arc::new);
         // Only now: a caller that goes away before leaves the read to the next one.
         (last.began, last.texts) = (began, texts.clone());
         texts

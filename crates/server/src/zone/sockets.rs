@@ -22,13 +22,8 @@ impl ZoneSockets {
     /// # Errors
     /// The system's.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        let tcp = socket(address, Type::STREAM)?;
-        // Connections of an earlier process in TIME_WAIT would block the bind.
-        tcp.set_reuse_address(true)?;
-        tcp.bind(&address.into())?;
+        let (tcp, udp) = (socket(address, Type::STREAM)?, socket(address, Type::DGRAM)?);
         tcp.listen(BACKLOG)?;
-        let udp = socket(address, Type::DGRAM)?;
-        udp.bind(&address.into())?;
         Ok(Self {
             udp: udp.into(),
             tcp: tcp.into(),
@@ -67,7 +62,11 @@ fn socket(address: SocketAddr, kind: Type) -> io::Result<Socket> {
         // Without it, `[::]:53` would take `0.0.0.0:53` as well.
         socket.set_only_v6(true)?;
     }
+    // Connections of an earlier process in TIME_WAIT would block the bind. Datagrams would be
+    // shared with another server.
+    socket.set_reuse_address(kind == Type::STREAM)?;
     socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
     Ok(socket)
 }
 

@@ -8,7 +8,6 @@ use sekisho_certs::Prefix;
 use sekisho_dns::authority::Transport;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
-use tokio::task::yield_now;
 
 use super::{CONNECTIONS, DATAGRAMS, Shared};
 
@@ -24,15 +23,11 @@ pub(super) async fn serve(shared: Arc<Shared>, datagrams: Datagrams) {
     let datagrams = Arc::new(datagrams);
     let mut buffer = vec![0; LARGEST];
     loop {
-        let meta = match datagrams.receive(&mut buffer).await {
-            Ok(meta) => meta,
-            Err(error) => {
-                // Perhaps an ICMP message about an answer: a pause would let forged senders
-                // slow the others down.
-                tracing::debug!(%error, "no datagram was received");
-                yield_now().await;
-                continue;
-            }
+        // Perhaps an ICMP message about an answer: a pause would let forged senders slow the
+        // others down.
+        let failed = |error: &io::Error| tracing::debug!(%error, "no datagram was received");
+        let Ok(meta) = datagrams.receive(&mut buffer).await.inspect_err(failed) else {
+            continue;
         };
         // The kernel may put several of one sender into the buffer.
         for question in buffer[..meta.len.min(LARGEST)].chunks(meta.stride.max(1)) {
