@@ -24,7 +24,9 @@ use sekisho_server::access_log::AccessLog;
 use sekisho_server::admin::{Address, Admin, Listener, Sources};
 use sekisho_server::metrics::Metrics;
 use sekisho_server::tickets::{Keeper, Ring, Source};
-use sekisho_server::{NameServer, Parts, Phase, Publisher, Responder, Server, Shutdown, VirtualHost};
+use sekisho_server::{
+    NameServer, Parts, Phase, Publisher, Responder, Server, Shutdown, VirtualHost,
+};
 use sekisho_stores::announced::Announced;
 use sekisho_stores::disk_cache::DiskCache;
 use sekisho_stores::worker;
@@ -50,7 +52,8 @@ pub(crate) struct Serving {
     background: Runtime,
     server: Server,
     issuance: Option<Arc<Issuance>>,
-    zone: Option<NameServer>,
+    /// Name server, and what stops it.
+    zone: Option<(NameServer, Shutdown)>,
     ring: Arc<Ring>,
     access_log: Option<Arc<AccessLog>>,
     tasks: Tasks,
@@ -132,7 +135,7 @@ impl Serving {
             background,
             server,
             issuance,
-            zone,
+            zone: zone.map(|zone| (zone, shutdown.clone())),
             ring,
             access_log,
             tasks: Tasks {

@@ -51,19 +51,19 @@ pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
         wishes.solver = Some(ChallengeType::Dns01);
     }
     issuance.check(&certificates, &wishes)?;
-    let tenant = args.tenant.as_ref();
-    if let Some(time) = args.wait_for_cname {
-        let wanted = Wanted {
-            certificates,
-            wishes: &wishes,
-            tenant,
-            key_type: issuance.key_type,
-            waits_until: Some(Clock::System.now() + time),
-        };
+    let wait = args.wait_for_cname;
+    let wanted = Wanted {
+        certificates,
+        wishes: &wishes,
+        tenant: args.tenant.as_ref(),
+        key_type: issuance.key_type,
+        waits_until: wait.map(|time| Clock::System.now() + time),
+    };
+    if wait.is_some() {
         return leave(config, &issuance.solvers(), &wanted).await;
     }
     let sealer = open::create(config).await?;
-    order(issuance, &sealer, certificates, &wishes, tenant).await
+    order(issuance, &sealer, &wanted).await
 }
 
 /// Leaves certificates to the servers, which wait for CNAMEs, and prints these.
@@ -111,24 +111,17 @@ pub(crate) async fn order_one(
     sealer: &Sealer,
     name: &HostPattern,
 ) -> Result<Ended> {
-    let names = std::slice::from_ref(name);
-    order(issuance, sealer, vec![names], &WishArgs::default(), None).await
-}
-
-async fn order(
-    issuance: Issuance<'_>,
-    sealer: &Sealer,
-    certificates: Vec<&[HostPattern]>,
-    wishes: &WishArgs,
-    tenant: Option<&Tenant>,
-) -> Result<Ended> {
     let wanted = Wanted {
-        certificates,
-        wishes,
-        tenant,
+        certificates: vec![std::slice::from_ref(name)],
+        wishes: &WishArgs::default(),
+        tenant: None,
         key_type: issuance.key_type,
         waits_until: None,
     };
+    order(issuance, sealer, &wanted).await
+}
+
+async fn order(issuance: Issuance<'_>, sealer: &Sealer, wanted: &Wanted<'_>) -> Result<Ended> {
     let ordering = issuance.ordering(sealer)?;
     let names = wanted.put(sealer).await?;
     tell_shared(sealer, &wanted.certificates, &names).await?;

@@ -1,8 +1,8 @@
 //! Metrics of a server.
 
 use sekisho_certs::metrics::Registry;
-use sekisho_server::{NameServer, Parts};
 use sekisho_server::metrics::register_process;
+use sekisho_server::{NameServer, Parts};
 
 use crate::handover::Record;
 use crate::process;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use sekisho_server::{NameServer, Phase, Shutdown};
 use sekisho_server::admin::ListenerHandle;
+use sekisho_server::{NameServer, Phase, Shutdown};
 use sekisho_stores::disk_cache::DiskCache;
 use tokio::time::timeout;
 
@@ -50,7 +50,6 @@ impl Serving {
             reopen
         });
         let (tasks, issuance, succession) = (self.tasks, self.issuance, self.succession);
-        let (zone, zone_stops) = (self.zone, self.shutdown.clone());
         self.background.block_on(async {
             let answered = tasks
                 .admin
@@ -97,7 +96,7 @@ impl Serving {
                 reopen,
                 warm: Some(Box::pin(warm)),
                 begin: Some(Box::new(move || {
-                    begin(beginning.as_deref(), zone, zone_stops, file);
+                    begin(beginning.as_deref(), self.zone, file);
                     succession::note_changes(noted, before, record);
                 })),
                 drain: config.limits.drain,
@@ -114,7 +113,7 @@ impl Serving {
 
     /// Serves until it is shut down, and never hands over.
     pub(crate) fn run(self) -> Result<()> {
-        begin(self.issuance.as_deref(), self.zone, self.shutdown.clone(), None);
+        begin(self.issuance.as_deref(), self.zone, None);
         self.background.block_on(async {
             drop(self.tasks.start());
             self.server.run(self.shutdown).await
@@ -130,8 +129,7 @@ impl Serving {
 /// admin listener's file.
 fn begin(
     issuance: Option<&Issuance>,
-    zone: Option<NameServer>,
-    shutdown: Shutdown,
+    zone: Option<(NameServer, Shutdown)>,
     file: Option<ListenerHandle>,
 ) {
     if let Some(file) = file {
@@ -140,7 +138,7 @@ fn begin(
     if let Some(Err(error)) = issuance.map(Issuance::start) {
         tracing::error!(%error, "no certificate is ordered or renewed");
     }
-    if let Some(Err(error)) = zone.map(|zone| zone::start(zone, shutdown)) {
+    if let Some(Err(error)) = zone.map(|(server, shutdown)| zone::start(server, shutdown)) {
         tracing::error!(%error, "no question about challenges is answered");
     }
     // The start ends here.

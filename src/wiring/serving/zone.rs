@@ -22,16 +22,14 @@ pub(super) fn build(
     taken: &mut Taken,
     copies: &mut Vec<ZoneSocket>,
 ) -> Result<Option<NameServer>> {
-    let mut given = std::mem::take(&mut taken.zones);
-    let serve = config.acme.as_ref().and_then(|acme| acme.serve.as_ref());
-    let Some(serve) = serve else {
+    let Some(serve) = config.acme.as_ref().and_then(|acme| acme.serve.as_ref()) else {
         return Ok(None);
     };
     let mut sockets = Vec::new();
     for &address in &serve.addresses {
-        let of_address = given.iter().position(|(of, _)| *of == address);
-        let bound = match of_address {
-            Some(at) => ZoneSockets::inherit(given.swap_remove(at).1),
+        let given = taken.zones.iter().position(|(of, _)| *of == address);
+        let bound = match given {
+            Some(at) => ZoneSockets::inherit(taken.zones.swap_remove(at).1),
             None => {
                 let bound = ZoneSockets::bind(address);
                 let bound = bound.map_err(|source| Error::Bind { address, source });
@@ -58,8 +56,7 @@ pub(super) fn start(server: NameServer, shutdown: Shutdown) -> Result<()> {
         }
     };
     let thread = thread::Builder::new().name("zone".into());
-    thread.spawn(work).context(THREAD)?;
-    Ok(())
+    thread.spawn(work).map(drop).context(THREAD)
 }
 
 const THREAD: &str = "the thread of [acme.dns] serve could not be started";

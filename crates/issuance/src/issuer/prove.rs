@@ -33,7 +33,8 @@ impl Attempt<'_> {
             ChallengeType::Dns01 => self.present(&open).await?,
             ChallengeType::Http01 => {
                 let answers = open.iter().map(|(_, one)| answer(&one.token, one));
-                self.publish(ChallengeKind::Http01, answers.collect()).await?;
+                let answers = answers.collect();
+                self.publish(ChallengeKind::Http01, answers).await?;
             }
             ChallengeType::TlsAlpn01 => {
                 let answers = open.iter().map(|(name, one)| answer(name, one));

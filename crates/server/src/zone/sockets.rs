@@ -22,7 +22,8 @@ impl ZoneSockets {
     /// # Errors
     /// The system's.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        let (tcp, udp) = (socket(address, Type::STREAM)?, socket(address, Type::DGRAM)?);
+        let tcp = socket(address, Type::STREAM)?;
+        let udp = socket(address, Type::DGRAM)?;
         tcp.listen(BACKLOG)?;
         Ok(Self {
             udp: udp.into(),

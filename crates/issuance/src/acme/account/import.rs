@@ -45,8 +45,9 @@ impl Ca {
             let unsupported = || Fault::Unsupported("change of keys".to_owned());
             let change = endpoints.key_change.ok_or_else(unsupported)?;
             let new = ForeignKey::of_der(new.expose()).ok_or_else(unsigned)?;
-            let (own, question) = (json!({ "jwk": old.jwk() }), br#"{"onlyReturnExisting":true}"#);
-            let known = self.post(&endpoints.new_account, old, own, question).await?;
+            let (own, to) = (json!({ "jwk": old.jwk() }), &endpoints.new_account);
+            let known = self.post(to, old, own, br#"{"onlyReturnExisting":true}"#);
+            let known = known.await?;
             let url = known.headers().get(LOCATION);
             let url = url.and_then(|url| url.to_str().ok());
             let payload = json!({ "account": url, "oldKey": old.jwk() }).to_string();
