@@ -8,9 +8,9 @@ use crate::acme::{Account, Ca, ForeignKey};
 impl Accounts {
     /// Takes the account of this key into the catalog, where all servers use it. A key that
     /// the catalog can't have gives way to a fresh one, which is in the catalog before the CA
-    /// is asked: after a kill, the next call or the next order goes on with that. The tool
-    /// that has the old one can't use the account any more. With `replace` it takes the place
-    /// of another account, which stays at the CA.
+    /// is asked: after a kill, the next call goes on with that. The tool that has the old one
+    /// can't use the account any more. With `replace`, the account takes the place of another
+    /// one, which stays at the CA.
     ///
     /// # Errors
     /// [`AccountError::Import`] says what to do.

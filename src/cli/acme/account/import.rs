@@ -57,7 +57,7 @@ const EXAMPLES: &str = "\
 Limits that a CA has raised belong to an account. The CA is asked for the account
 of the key first. A key on P-256, as Caddy and lego have it, is taken as it is.
 An RSA key, as certbot has it, is replaced by one on P-256: the new one is in the
-store before the CA is told, and this can be repeated after a kill.
+store before the CA is asked, and this can be repeated after a kill.
 
 The account keeps its contact until the next order, which tells the CA that of
 [acme]. Its raised limits are to be written into quotas of [acme.ca.NAME].
