@@ -109,6 +109,7 @@ impl Wanted<'_> {
         if let Some(before) = before {
             new.name = before.name.clone();
             new.wishes = before.wishes.clone();
+            // It says which records are to be removed.
             new.order.clone_from(&before.order);
         } else if there.lineages.contains_key(&new.name) {
             new.name = second_name(&new.name, self.wanted_type())?;
@@ -125,8 +126,7 @@ impl Wanted<'_> {
                     writes.extend(claims.write(changed));
                 }
             }
-            // With other names, it is as before its first certificate. What is kept of
-            // the order says which records are to be removed.
+            // With other names, it is as before its first certificate.
             Some(_) => writes.extend(claims.write(new)),
             None => writes.push(Write::PutLineage(new, Fence::Absent)),
         }
