@@ -1,0 +1,186 @@
+//! Reads a folder: walks to the files of pairs, and takes the files beside them.
+
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::check::read;
+use super::layout::{KeyFile, Layout, Part, Role, documents};
+use super::source::{Half, Key, Names, Pair, Pairs, Refusal};
+use walk::Walk;
+
+/// Folder of a source.
+pub(super) struct Folder {
+    /// As the operator wrote it.
+    pub(super) shown: PathBuf,
+    /// Without links. Its end may be a part of the layout, if a source is one pair's folder.
+    real: PathBuf,
+}
+
+/// Files of a folder and of those in it, as far as they were looked at.
+#[derive(Default)]
+pub(super) struct Sample {
+    pub(super) files: Vec<PathBuf>,
+    /// Number of files in the folder itself.
+    pub(super) files_here: usize,
+    /// Number of folders in it.
+    pub(super) folders_here: usize,
+}
+
+impl Folder {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            shown: path.to_owned(),
+            real: fs::canonicalize(path)?,
+        })
+    }
+
+    /// Lists the pairs in the system's order: a million names are never in memory at once.
+    pub(super) fn pairs(self, layout: Layout, named_only: bool) -> io::Result<Pairs> {
+        let walk = Walk::new(&self.shown, layout.depth())?;
+        Ok(Box::new(walk.filter_map(move |found| match found {
+            Ok(path) => self.pair(&path, layout, named_only),
+            Err(refusal) => Some(Err(refusal)),
+        })))
+    }
+
+    /// Counts the pairs, for a progress bar.
+    pub(super) fn count(&self, layout: Layout) -> io::Result<u64> {
+        let files = Walk::new(&self.shown, layout.depth())?.filter_map(Result::ok);
+        let is_pair = |path: &PathBuf| match layout.part(&self.seen(path)) {
+            Some(part) => part.role == Role::Chain,
+            None => layout.document(path).is_some(),
+        };
+        Ok(files.filter(is_pair).count() as u64)
+    }
+
+    /// Looks at some files, to recognise the layout by them: at most so many of each folder
+    /// that no other folder is left out.
+    pub(super) fn sample(&self) -> io::Result<Sample> {
+        let mut sample = Sample::default();
+        let mut folders = vec![(self.shown.clone(), 0)];
+        while let Some((folder, depth)) = folders.pop() {
+            let most = if depth == 0 { LOOKED_AT } else { LOOKED_AT_BELOW };
+            let entries = match fs::read_dir(&folder) {
+                Err(error) if depth == 0 => return Err(error),
+                entries => entries.into_iter().flatten(),
+            };
+            for entry in entries.flatten().take(most) {
+                if walk::is_hidden(&entry.file_name()) {
+                    continue;
+                }
+                let is_folder = walk::is_folder(&entry);
+                if depth == 0 {
+                    sample.files_here += usize::from(!is_folder);
+                    sample.folders_here += usize::from(is_folder);
+                }
+                if !is_folder {
+                    sample.files.push(self.seen(&entry.path()));
+                } else if depth < DEEPEST {
+                    folders.push((entry.path(), depth + 1));
+                }
+            }
+            if sample.files.len() >= LOOKED_AT {
+                break;
+            }
+        }
+        Ok(sample)
+    }
+
+    /// Returns the folder of a flat layout: this one, or the only one in it that has pairs.
+    pub(super) fn narrowed(self, folders: &BTreeSet<&Path>) -> Option<Self> {
+        if folders.contains(self.real.as_path()) {
+            return Some(self);
+        }
+        let real = folders.first().filter(|_| folders.len() == 1)?;
+        let below = real.strip_prefix(&self.real).ok()?;
+        Some(Self {
+            shown: self.shown.join(below),
+            real: real.to_path_buf(),
+        })
+    }
+
+    /// Returns the pair of a file; none if the file is another's half, or of no pair.
+    fn pair(
+        &self,
+        path: &Path,
+        layout: Layout,
+        named_only: bool,
+    ) -> Option<Result<Pair, Refusal>> {
+        if let Some(host) = layout.document(path) {
+            let read = read(path);
+            return Some(read.and_then(|read| documents::pair(path.to_owned(), &host, &read)));
+        }
+        let part = layout.part(&self.seen(path))?;
+        match part.role {
+            Role::Chain => {
+                let names = match named_only {
+                    true => layout.narrow(path, part.names.clone()),
+                    false => Ok(part.names.clone()),
+                };
+                Some(names.map(|names| assembled(path, &part, names)))
+            }
+            Role::Key if layout.refuses_lonely_keys() => {
+                let is_alone = !path.with_file_name(&part.chain).exists();
+                let chain = part.chain.to_string_lossy();
+                is_alone.then(|| Err(Refusal::alone(path, &chain)))
+            }
+            Role::Key | Role::Issuers => None,
+        }
+    }
+
+    /// Returns the path of a file below this folder without the links above it.
+    fn seen(&self, path: &Path) -> PathBuf {
+        match path.strip_prefix(&self.shown) {
+            Ok(below) => self.real.join(below),
+            Err(_) => path.to_owned(),
+        }
+    }
+}
+
+/// Makes the pair of a file with certificates and their key.
+pub(super) fn bundle(path: &Path, names: Names) -> Pair {
+    match Layout::Haproxy.part(path) {
+        Some(part) => assembled(path, &part, names),
+        None => Pair {
+            names,
+            chain: Half::File(path.to_owned()),
+            key: Key::InChain,
+            issuers: None,
+        },
+    }
+}
+
+/// Makes the pair of a chain's file and of those beside it.
+fn assembled(path: &Path, part: &Part, names: Names) -> Pair {
+    let beside = |name: &OsString| path.with_file_name(name);
+    let there = |path: &PathBuf| path.exists();
+    let key = match &part.key {
+        KeyFile::Chain => Key::InChain,
+        KeyFile::Apart(name) => Key::Apart(Half::File(beside(name))),
+        KeyFile::ChainOr(names) => match names.iter().map(beside).find(there) {
+            Some(found) => Key::InChainOr(Half::File(found)),
+            None => Key::InChain,
+        },
+    };
+    let issuers = part.issuers.as_ref().map(beside).filter(there);
+    Pair {
+        names,
+        chain: Half::File(path.to_owned()),
+        key,
+        issuers: issuers.map(Half::File),
+    }
+}
+
+/// Files that are looked at, and entries of the source's own folder.
+const LOOKED_AT: usize = 10_000;
+/// Entries of each other folder that are looked at.
+const LOOKED_AT_BELOW: usize = 200;
+/// Folders between the source and the files that are looked at.
+const DEEPEST: usize = 4;
