@@ -12,7 +12,7 @@ use anyhow::ensure;
 use sekisho_certs::HostPattern;
 use sekisho_certs::credential::Dates;
 
-use crate::cli::cert::import::{self, Checked, Hosts, Older, Refusal, Report, Roots};
+use crate::cli::cert::import::{self, Checked, Names, Older, Refusal, Report, Roots};
 use crate::config::Config;
 use crate::handover::Taken;
 use crate::terminal::failure::{Ended, Result};
@@ -90,8 +90,8 @@ fn issue(authority: &Authority, number: u32) -> Result<Checked, Refusal> {
     let named = HostPattern::parse(&host).map_err(|error| refuse(error.to_string()))?;
     let at = Path::new(&host);
     let (chain, key) = ((at, chain.as_bytes()), (at, key.as_bytes()));
-    let hosts = Hosts::Named(vec![named]);
-    import::pair(chain, key, hosts, Dates::Any, &Roots::none())
+    let names = Names::Exactly(vec![named]);
+    import::pair(chain, key, names, Dates::Any, &Roots::none())
 }
 
 /// Most hosts, for the disk: each takes about 2 KB.

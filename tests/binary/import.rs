@@ -25,7 +25,7 @@ fn a_flat_folder_is_named_after_its_hosts() {
     sandbox.write("pairs/lonely.example.key", "");
     sandbox.write("pairs/README", "not a pair");
 
-    let ran = sandbox.run(&["cert", "import", "--dir", "pairs"]);
+    let ran = sandbox.run(&["cert", "import", "--dir", "pairs", "--named-only"]);
     assert_eq!(ran.code, Some(1), "{}", ran.err);
     assert!(
         ran.out
@@ -51,6 +51,7 @@ fn a_certbot_folder_takes_the_names_of_the_leaf() {
     sandbox.write("live/anything/fullchain.pem", &pair.chain_pem());
     sandbox.write("live/anything/privkey.pem", &pair.key_pem());
     sandbox.write("live/broken/fullchain.pem", &pair.chain_pem());
+    sandbox.write("live/.hidden/fullchain.pem", &pair.chain_pem());
     sandbox.write("live/README", "not a pair");
     let import = ["cert", "import", "--dir", "live", "--layout", "certbot"];
     let ran = sandbox.run(&import);
@@ -170,7 +171,7 @@ fn an_import_that_fails_midway_tells_how_far_it_came() {
         sandbox.write(&format!("{stem}.crt"), &pair.chain_pem());
         sandbox.write(&format!("{stem}.key"), &pair.key_pem());
     }
-    let import = ["cert", "import", "--dir", "pairs"];
+    let import = ["cert", "import", "--dir", "pairs", "--named-only"];
     let error = sandbox.fails(&import).replace(',', "");
     let counts = "stopped: imported 1000 replaced 0 skipped 0 (the same) refused 0";
     assert!(error.contains(counts), "{error}");

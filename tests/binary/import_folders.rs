@@ -24,8 +24,13 @@ fn a_folder_without_pairs_is_an_error_that_names_the_layout() {
         sandbox.path("pairs/x/fullchain.pem"),
     )
     .expect("a file");
-    let error = sandbox.fails(&IMPORT);
+    let error = sandbox.fails(&[&IMPORT[..], &["--layout", "flat"]].concat());
     for wanted in ["0 files and 1 folders", "use --layout certbot"] {
+        assert!(error.contains(wanted), "{error}");
+    }
+    // Without --layout it is recognised, and lacks a half.
+    let error = sandbox.fails(&IMPORT);
+    for wanted in ["layout of certbot in pairs", "privkey.pem: is missing"] {
         assert!(error.contains(wanted), "{error}");
     }
     sandbox.pair("flat/a.example", &["a.example"], Key::P256);
@@ -37,18 +42,23 @@ fn a_folder_without_pairs_is_an_error_that_names_the_layout() {
 }
 
 #[test]
-fn further_names_are_told_and_taken_if_asked_for() {
+fn all_names_are_served_and_named_only_is_the_old_way() {
     let sandbox = Sandbox::new();
     let names = ["a.example", "www.a.example", "mail.a.example"];
     sandbox.pair("pairs/a.example", &names, Key::P256);
-    let ran = sandbox.run(&IMPORT);
+    let ran = sandbox.run(&[&IMPORT[..], &["--named-only"]].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.err);
-    assert!(ran.err.contains("note: 2 further names"), "{}", ran.err);
-    assert!(ran.err.contains("--all-names"), "{}", ran.err);
+    for wanted in ["note: 2 further names", "without --named-only"] {
+        assert!(ran.err.contains(wanted), "{}", ran.err);
+    }
     assert_eq!(hosts(&sandbox), ["a.example"]);
-    let ran = sandbox.run(&[&IMPORT[..], &["--all-names"]].concat());
-    assert_eq!((ran.code, &*ran.err), (Some(0), ""));
-    assert_eq!(hosts(&sandbox).len(), 3);
+    // --all-names was needed for it once.
+    for option in [&[][..], &["--all-names"]] {
+        let ran = sandbox.run(&[&IMPORT[..], option].concat());
+        let told = "reading the layout of flat in pairs\n";
+        assert_eq!((ran.code, &*ran.err), (Some(0), told));
+        assert_eq!(hosts(&sandbox).len(), 3);
+    }
 }
 
 #[test]

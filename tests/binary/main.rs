@@ -23,6 +23,7 @@ mod host_shown;
 mod https_store;
 mod import;
 mod import_folders;
+mod import_layouts;
 mod import_renewal;
 mod init;
 mod issuance_outages;

@@ -1,7 +1,7 @@
-//! Checks a pair of files: makes a credential, or the reason of a refusal.
+//! Checks a pair: makes a credential, or the reason of a refusal.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{Context, SHA256};
 use sekisho_certs::credential::{Credential, CredentialError, Dates};
@@ -10,7 +10,7 @@ use sekisho_stores::files::read_bounded;
 use zeroize::Zeroizing;
 
 use super::roots::Roots;
-use super::source::{Files, Refusal};
+use super::source::{HALF_MISSING, Half, Key, Names, Pair, Refusal};
 use crate::cli::cert::check_covers;
 
 /// Pair that passed every check.
@@ -18,6 +18,8 @@ pub(crate) struct Checked {
     pub(super) credential: StoredCredential<Secret>,
     /// Hosts of the pair, each covered by the certificate.
     pub(super) hosts: Vec<HostPattern>,
+    /// Those hosts that the source names for the pair.
+    pub(super) named: Vec<HostPattern>,
     /// Digest of the chain.
     pub(super) digest: Digest,
     /// Number of the certificate's names that are none of the hosts.
@@ -30,27 +32,32 @@ pub(crate) struct Checked {
 /// key.
 pub(super) type Digest = [u8; 32];
 
-/// Hosts of a pair.
-#[derive(Clone, Debug)]
-pub(crate) enum Hosts {
-    /// All DNS names of the leaf.
-    OfLeaf,
-    /// Exactly these hosts.
-    Named(Vec<HostPattern>),
+/// Reads the halves of a pair and checks them.
+pub(super) fn checked(read: Pair, dates: Dates, roots: &Roots) -> Result<Checked, Refusal> {
+    let (chain_place, mut chain) = open(read.chain)?;
+    let key = match read.key {
+        Key::Apart(half) => Some(open(half)?),
+        Key::InChainOr(half) if !holds_key(&chain) => Some(open(half)?),
+        Key::InChain | Key::InChainOr(_) => None,
+    };
+    if let Some(issuers) = read.issuers
+        && certificates(&chain) < 2
+    {
+        chain = with_issuers(&chain, &open(issuers)?.1);
+    }
+    let chain = (chain_place.as_path(), chain.as_slice());
+    let key = match &key {
+        Some((place, key)) => (place.as_path(), key.as_slice()),
+        None => chain,
+    };
+    pair(chain, key, read.names, dates, roots)
 }
 
-/// Reads a pair and checks it.
-pub(super) fn files(files: &Files, dates: Dates, roots: &Roots) -> Result<Checked, Refusal> {
-    let (chain, key) = (read(&files.chain)?, read(&files.key)?);
-    let (chain, key) = ((&*files.chain, &**chain), (&*files.key, &**key));
-    pair(chain, key, files.hosts.clone(), dates, roots)
-}
-
-/// Checks a pair of files, each with its path, as a client would.
+/// Checks both halves of a pair, each with its place, as a client would.
 pub(crate) fn pair(
     (chain_path, chain): (&Path, &[u8]),
     (key_path, key): (&Path, &[u8]),
-    hosts: Hosts,
+    names: Names,
     dates: Dates,
     roots: &Roots,
 ) -> Result<Checked, Refusal> {
@@ -67,13 +74,13 @@ pub(crate) fn pair(
         };
         Refusal::new(path, error.group(), error.to_string())
     })?;
-    let hosts = chosen(hosts, credential.names())
+    let (hosts, named) = chosen(names, credential.names())
         .map_err(|(group, reason)| Refusal::new(chain_path, group, reason))?;
     credential
         .verify(&hosts, dates)
         .map_err(|error| Refusal::new(chain_path, error.group(), error.to_string()))?;
-    let names = credential.names().iter();
-    let unserved = names.filter(|name| !hosts.contains(name)).count();
+    let unserved = credential.names().iter();
+    let unserved = unserved.filter(|name| !hosts.contains(name)).count();
     let notes = credential.notes().to_vec();
     let credential = credential.into_stored(CredentialId::from_u64(0));
     let credential = credential.into_sealable();
@@ -81,6 +88,7 @@ pub(crate) fn pair(
         digest: digest(&credential),
         credential,
         hosts,
+        named,
         unserved,
         notes,
     })
@@ -114,44 +122,92 @@ fn is_about_key(error: &CredentialError, chain: &[u8], dates: Dates) -> bool {
     }
 }
 
-/// Returns the hosts of the pair, each covered by the certificate's names; else the group and
-/// the reason of the refusal.
+/// Returns the hosts of the pair, each covered by the certificate's names, and those of them
+/// that the source names; else the group and the reason of the refusal.
 fn chosen(
-    wanted: Hosts,
+    wanted: Names,
     names: &[HostPattern],
-) -> Result<Vec<HostPattern>, (&'static str, String)> {
-    let hosts = match wanted {
-        Hosts::OfLeaf => names.to_vec(),
-        Hosts::Named(hosts) => hosts,
-    };
+) -> Result<(Vec<HostPattern>, Vec<HostPattern>), (&'static str, String)> {
     if names.is_empty() {
         let reason = "the certificate has no DNS name that a host can have: names count in \
                       subjectAltName alone, not in the common name (RFC 9525)";
         return Err(("the certificate has no DNS name", reason.into()));
     }
-    for host in &hosts {
+    let (hosts, named) = match wanted {
+        Names::Leaf => (names.to_vec(), names.to_vec()),
+        Names::OfLeaf(mut named) => {
+            named.retain(|host| names.contains(host));
+            (names.to_vec(), named)
+        }
+        Names::WithLeaf(named) => {
+            let further = named.iter().filter(|host| !names.contains(host));
+            (names.iter().chain(further).cloned().collect(), named)
+        }
+        Names::Exactly(named) => (named.clone(), named),
+    };
+    for host in &named {
         check_covers(names, host)
             .map_err(|reason| ("the certificate is for other names", reason))?;
     }
-    Ok(hosts)
+    Ok((hosts, named))
+}
+
+/// Returns the bytes of a half with their place.
+fn open(half: Half) -> Result<(PathBuf, Zeroizing<Vec<u8>>), Refusal> {
+    match half {
+        Half::File(path) => read(&path).map(|bytes| (path, bytes)),
+        Half::Bytes(place, bytes) if bytes.len() > MAX_FILE => Err(too_large(&place)),
+        Half::Bytes(place, bytes) => Ok((place, bytes)),
+    }
 }
 
 /// Reads a file of a pair.
-fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, Refusal> {
-    let refuse = |reason: String| Refusal::new(path, "a file can't be read", reason);
+pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+    let refuse = |reason: String| Refusal::new(path, UNREADABLE, reason);
     match read_bounded(path, MAX_FILE) {
-        Ok(bytes) if bytes.len() > MAX_FILE => Err(refuse(format!(
-            "is larger than {} KiB; that is no certificate chain and no key",
-            MAX_FILE / 1024
-        ))),
+        Ok(bytes) if bytes.len() > MAX_FILE => Err(too_large(path)),
         Ok(bytes) => Ok(bytes),
         Err(error) => Err(match error.kind() {
-            ErrorKind::NotFound => Refusal::new(path, "half of the pair is missing", "is missing"),
+            ErrorKind::NotFound => Refusal::new(path, HALF_MISSING, "is missing"),
             ErrorKind::IsADirectory => refuse("is not a regular file".into()),
             _ => refuse(error.to_string()),
         }),
     }
 }
 
-/// Bytes of the largest file: ten times a PEM chain of ten large certificates.
-const MAX_FILE: usize = 256 * 1024;
+/// Refuses a file, or what stands for one, by its size.
+pub(super) fn too_large(place: &Path) -> Refusal {
+    let most = MAX_FILE / 1024;
+    let reason = format!("is larger than {most} KiB; that is no certificate chain and no key");
+    Refusal::new(place, UNREADABLE, reason)
+}
+
+/// Puts certificates after a leaf.
+fn with_issuers(leaf: &[u8], issuers: &[u8]) -> Zeroizing<Vec<u8>> {
+    // Reserved at once: growing would leave copies of a key.
+    let mut whole = Zeroizing::new(Vec::with_capacity(leaf.len() + 1 + issuers.len()));
+    whole.extend_from_slice(leaf);
+    whole.push(b'\n');
+    whole.extend_from_slice(issuers);
+    whole
+}
+
+/// Returns whether PEM has a private key, of any form.
+fn holds_key(pem: &[u8]) -> bool {
+    occurrences(pem, b"PRIVATE KEY-----") > 0
+}
+
+/// Counts the certificates of PEM.
+fn certificates(pem: &[u8]) -> usize {
+    occurrences(pem, b"-----BEGIN CERTIFICATE-----")
+}
+
+fn occurrences(bytes: &[u8], wanted: &[u8]) -> usize {
+    let windows = bytes.windows(wanted.len());
+    windows.filter(|window| *window == wanted).count()
+}
+
+/// Group of what can't be read.
+const UNREADABLE: &str = "a file can't be read";
+/// Bytes of the largest half: ten times a PEM chain of ten large certificates.
+pub(super) const MAX_FILE: usize = 256 * 1024;

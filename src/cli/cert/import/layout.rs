@@ -1,161 +1,185 @@
-//! Layouts of folders with pairs.
+//! Layouts of sources: which file is which half of which pair, by its path alone.
+//!
+//! The end of a path decides, never the whole: a source may be given one folder too high or
+//! too low, and an archive may have any folders around it.
 
-use std::fs;
-use std::io;
+pub(super) mod documents;
+mod flat;
+mod folders;
+mod recognise;
+
+use std::ffi::OsString;
+use std::fmt;
 use std::path::Path;
 
 use clap::ValueEnum;
 use sekisho_certs::HostPattern;
 
-use super::check::Hosts;
-use super::source::{Files, Refusal};
+use super::source::{Names, Refusal};
 
-/// Layout of a folder of pairs.
+pub(super) use recognise::{Found, found_in, recognise};
+
+/// Layout of a source of pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Layout {
-    /// NAME.crt and NAME.key; the stem is the host, '_.' a wildcard
-    Flat,
-    /// Folders with fullchain.pem and privkey.pem; the hosts are the
-    /// certificate's names
+    /// NAME/fullchain.pem with NAME/privkey.pem
     Certbot,
+    /// The same, with the older files that dehydrated keeps beside them
+    Dehydrated,
+    /// NAME/fullchain.cer with NAME/NAME.key, and NAME_ecc, of acme.sh
+    #[value(name = "acmesh")]
+    AcmeSh,
+    /// NAME.crt with NAME.key and NAME.issuer.crt; '_.' is a wildcard
+    Lego,
+    /// ISSUER/NAME/NAME.crt with NAME.key; 'wildcard_.' is a wildcard
+    Caddy,
+    /// A file acme.json
+    Traefik,
+    /// Files of certificates and their key, in any order; or a crt-list
+    Haproxy,
+    /// NAME/combined: key, certificate and its issuers
+    Cpanel,
+    /// Files of lua-resty-auto-ssl: NAME%3Alatest, JSON
+    AutoSsl,
+    /// Files of lua-resty-acme: domain:TYPE:NAME in base64, JSON
+    RestyAcme,
+    /// NAME.crt with NAME.key; '_.', '_wildcard.' or 'wildcard_.' is a wildcard
+    Flat,
+    /// A CSV file: chain, key, and hosts
+    List,
+}
+
+/// File that belongs to a pair. The pair's other files lie in the same folder.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) role: Role,
+    pub(super) chain: OsString,
+    pub(super) key: KeyFile,
+    /// File of the issuers' certificates, which not every pair has.
+    pub(super) issuers: Option<OsString>,
+    pub(super) names: Names,
+}
+
+/// Role of a file in its pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Chain,
+    Key,
+    Issuers,
+}
+
+/// File of a pair's key.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum KeyFile {
+    /// That of the chain.
+    Chain,
+    Apart(OsString),
+    /// That of the chain, or the first of these that exists.
+    ChainOr([OsString; 2]),
 }
 
 impl Layout {
-    /// Returns the pair of an entry of the folder; None for other entries.
-    pub(super) fn pair(self, path: &Path, all_names: bool) -> Option<Result<Files, Refusal>> {
+    /// Returns what a file is to a pair, by its path; none if it is no part of one.
+    pub(super) fn part(self, path: &Path) -> Option<Part> {
         match self {
-            Self::Flat => flat(path, all_names),
-            Self::Certbot => certbot(path),
+            Self::Certbot => folders::certbot(path),
+            Self::Dehydrated => folders::dehydrated(path),
+            Self::AcmeSh => folders::acmesh(path),
+            Self::Lego => flat::lego(path),
+            Self::Caddy => folders::caddy(path),
+            Self::Haproxy => flat::haproxy(path),
+            Self::Cpanel => folders::cpanel(path),
+            Self::Flat => flat::flat(path),
+            Self::AutoSsl | Self::RestyAcme | Self::Traefik | Self::List => None,
         }
     }
 
-    /// Estimates the pairs of a folder, for a progress bar.
-    pub(super) fn count(self, path: &Path) -> io::Result<u64> {
-        let entries = fs::read_dir(path)?.filter_map(Result::ok);
-        let counts = |path: &Path| match self {
-            Self::Flat => has_extension(path, "crt"),
-            Self::Certbot => true,
-        };
-        let counted = entries.filter(|entry| counts(&entry.path())).count();
-        Ok(counted as u64)
-    }
-
-    /// Describes a folder in which this layout found nothing, and the layout
-    /// that would fit.
-    pub(super) fn explain(self, folder: &Path) -> io::Result<String> {
-        let (mut files, mut folders, mut flat, mut certbot) = (0, 0, 0, 0);
-        for entry in fs::read_dir(folder)?.take(LOOKED_AT) {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders += 1;
-                certbot += u32::from(path.join(CERTBOT_CHAIN).exists());
-            } else {
-                files += 1;
-                flat += u32::from(has_extension(&path, "crt"));
-            }
-        }
-        let wanted = match self {
-            Self::Flat => "--layout flat takes NAME.crt with NAME.key",
-            Self::Certbot => "--layout certbot takes NAME/fullchain.pem with NAME/privkey.pem",
-        };
-        let advice = match (flat, certbot) {
-            (0, 0) => "no layout takes these: name each pair with --chain and --key".to_owned(),
-            (flat, 0) => format!("{flat} of the files end with .crt: use --layout flat"),
-            (_, certbot) => {
-                format!("{certbot} of the folders hold fullchain.pem: use --layout certbot")
-            }
-        };
-        Ok(match files + folders {
-            0 => format!("the folder is empty; {wanted}"),
-            _ => format!(
-                "nothing to import among {files} files and {folders} folders; {wanted}; {advice}"
-            ),
-        })
-    }
-}
-
-/// Returns the pair of a `.crt`; a refusal for a `.key` without one.
-fn flat(path: &Path, all_names: bool) -> Option<Result<Files, Refusal>> {
-    if has_extension(path, "key") {
-        let chain = path.with_extension("crt");
-        let alone = !chain.exists();
-        let name = chain.file_name().unwrap_or(chain.as_os_str());
-        let reason = format!("{} is missing", name.to_string_lossy());
-        return alone.then(|| Err(Refusal::new(path, "half of the pair is missing", reason)));
-    }
-    if !has_extension(path, "crt") {
-        return None;
-    }
-    let hosts = match all_names {
-        true => Ok(Hosts::OfLeaf),
-        false => host_of(path).map(|host| Hosts::Named(vec![host])),
-    };
-    let files = |hosts| Files {
-        chain: path.to_owned(),
-        key: path.with_extension("key"),
-        hosts,
-    };
-    let refuse = |reason| Refusal::new(path, "the file's name is no host", reason);
-    Some(hosts.map(files).map_err(refuse))
-}
-
-/// Returns the host that a file is named after.
-fn host_of(path: &Path) -> Result<HostPattern, String> {
-    let stem = path.file_stem().and_then(|stem| stem.to_str());
-    let stem = stem.ok_or("the file's name is not UTF-8")?;
-    let wildcard = WILDCARDS
-        .iter()
-        .find_map(|prefix| stem.strip_prefix(prefix));
-    let pattern = match wildcard {
-        Some(parent) => format!("*.{parent}"),
-        None => stem.to_owned(),
-    };
-    HostPattern::parse(&pattern).map_err(|error| format!("the file's name is no host: {error}"))
-}
-
-/// Returns the pair in a folder; None if the entry is no folder.
-fn certbot(path: &Path) -> Option<Result<Files, Refusal>> {
-    path.is_dir().then(|| {
-        Ok(Files {
-            chain: path.join(CERTBOT_CHAIN),
-            key: path.join("privkey.pem"),
-            hosts: Hosts::OfLeaf,
-        })
-    })
-}
-
-fn has_extension(path: &Path, extension: &str) -> bool {
-    path.extension().is_some_and(|found| found == extension)
-}
-
-const CERTBOT_CHAIN: &str = "fullchain.pem";
-/// Spellings of a wildcard's `*` in file names: lego and this program, mkcert,
-/// Traefik's exporters.
-const WILDCARDS: [&str; 3] = ["_.", "_wildcard.", "wildcard_."];
-/// Entries that are read to describe a folder.
-const LOOKED_AT: usize = 10_000;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flat_file_is_named_after_its_host() {
-        for (file, host) in [
-            ("a.example.crt", "a.example"),
-            ("_.a.example.crt", "*.a.example"),
-            ("_wildcard.a.example.crt", "*.a.example"),
-            ("wildcard_.a.example.crt", "*.a.example"),
-            ("*.a.example.crt", "*.a.example"),
-            ("_dmarc.a.example.crt", "_dmarc.a.example"),
-            ("bücher.example.crt", "xn--bcher-kva.example"),
-        ] {
-            let found = host_of(Path::new(file)).map(|host| host.to_string());
-            assert_eq!(found.as_deref(), Ok(host));
-        }
-        for file in ["_..crt", "..crt", "a..b.crt", "127.0.0.1.crt", "a b.crt"] {
-            let found = host_of(Path::new(file));
-            assert!(found.is_err(), "{file}: {found:?}");
+    /// Returns the host of a document that holds a whole pair, by its file's name.
+    pub(super) fn document(self, path: &Path) -> Option<String> {
+        let name = path.file_name()?.to_str()?;
+        match self {
+            Self::AutoSsl => documents::auto_ssl(&documents::decoded_percent(name)?),
+            Self::RestyAcme => documents::resty_acme(&documents::decoded_base64(name)?),
+            _ => None,
         }
     }
+
+    /// Returns how many folders may lie between the source and the files of its pairs: one
+    /// more than the layout has. Other folders of a flat layout are other sources.
+    pub(super) fn depth(self) -> usize {
+        match self {
+            Self::Certbot | Self::Dehydrated | Self::AcmeSh | Self::Cpanel | Self::Lego => 2,
+            Self::Caddy => 4,
+            Self::Haproxy | Self::AutoSsl | Self::RestyAcme | Self::Flat => 0,
+            Self::Traefik | Self::List => 0,
+        }
+    }
+
+    /// Returns whether a key without its chain is a lost pair. acme.sh leaves keys of orders
+    /// that failed, and lego those of accounts.
+    pub(super) fn refuses_lonely_keys(self) -> bool {
+        !matches!(self, Self::AcmeSh | Self::Lego)
+    }
+
+    /// Returns whether the source is one file, with the paths or the bytes of all pairs.
+    pub(super) fn is_file(self) -> bool {
+        matches!(self, Self::Traefik | Self::List)
+    }
+
+    /// Describes the files that the layout takes.
+    pub(super) fn wanted(self) -> &'static str {
+        match self {
+            Self::Certbot | Self::Dehydrated => "NAME/fullchain.pem with NAME/privkey.pem",
+            Self::AcmeSh => "NAME/fullchain.cer with NAME/NAME.key",
+            Self::Lego | Self::Flat => "NAME.crt with NAME.key",
+            Self::Caddy => "NAME/NAME.crt with NAME/NAME.key",
+            Self::Traefik => "a file acme.json",
+            Self::Haproxy => "files with certificates and their key, or a crt-list",
+            Self::Cpanel => "NAME/combined",
+            Self::AutoSsl => "NAME%3Alatest",
+            Self::RestyAcme => "files named after 'domain:TYPE:NAME' in base64",
+            Self::List => "a CSV file of chain, key and hosts",
+        }
+    }
+
+    /// Narrows the hosts of a pair to those that the source names.
+    pub(super) fn narrow(self, path: &Path, names: Names) -> Result<Names, Refusal> {
+        if self == Self::Flat {
+            let host = flat::host_of_file(path);
+            let host = host.map_err(|why| Refusal::new(path, "the file's name is no host", why))?;
+            return Ok(Names::Exactly(vec![host]));
+        }
+        let refuse = || Refusal::new(path, "no host is named", "the source names no host for it");
+        names.only_named().ok_or_else(refuse)
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value().expect("none is skipped");
+        f.write_str(value.get_name())
+    }
+}
+
+impl Part {
+    /// Makes a part of a pair of two files.
+    fn of_two(role: Role, chain: &str, key: &str, named: Vec<HostPattern>) -> Self {
+        Self {
+            role,
+            chain: chain.into(),
+            key: KeyFile::Apart(key.into()),
+            issuers: None,
+            names: Names::OfLeaf(named),
+        }
+    }
+}
+
+/// Returns the name of the folder that a file lies in.
+fn folder_name(path: &Path) -> Option<&str> {
+    path.parent()?.file_name()?.to_str()
+}
+
+/// Returns the host that a file or folder is named after; none if it is no host.
+fn host_named(stem: &str) -> Vec<HostPattern> {
+    flat::host_of(stem).into_iter().collect()
 }

@@ -52,6 +52,8 @@ pub(super) struct Plan {
     /// Notes on pairs that were issued before their hosts' certificates, and on
     /// certificates that won't be renewed.
     pub(super) notes: Vec<String>,
+    /// Hosts that keep a certificate which was issued later.
+    pub(super) kept: HashSet<(HostPattern, KeyType)>,
     /// Credential of each chain of the batch after the write.
     pub(super) ids: HashMap<Digest, CredentialId>,
     /// Credentials that were stored before.
@@ -66,7 +68,7 @@ impl Plan {
     /// Plans a batch. `records` are the existing hosts of the batch. `stored`
     /// are the credentials that they refer to, and others that the batch may
     /// repeat. Later pairs of the batch win, but replace a `settled` one only
-    /// if they are valid at least as long. `renews` lists what is to be renewed.
+    /// if that does not outrank them. `renews` lists what is to be renewed.
     pub(super) fn new(
         records: Vec<HostRecord>,
         stored: &[StoredCredential<SealedBytes>],
@@ -81,24 +83,26 @@ impl Plan {
         number(&mut ids, batch);
         let by_id: HashMap<_, _> = stored.iter().map(|one| (one.id, one)).collect();
         let mut hosts = Hosts::new(records);
-        let mut notes = Vec::new();
-        for pair in batch {
-            let credential = &pair.credential;
-            for host in &pair.hosts {
+        let (mut notes, mut kept) = (Vec::new(), HashSet::new());
+        // The last pair wins: those that name a host follow those that cover it.
+        for is_named in [false, true] {
+            for (pair, host) in each_host(batch, is_named) {
+                let credential = &pair.credential;
                 let before = hosts.before(host, credential.key_type);
                 let stored = before.and_then(|id| by_id.get(&id));
-                let is_longer = stored.is_some_and(|one| one.not_after > credential.not_after);
-                if is_longer && settled.holds(host, credential.key_type) {
-                    continue;
-                }
-                if let Some(stored) = stored.filter(|one| older.is_skipped(credential, one)) {
-                    let issued = rfc3339(stored.not_before);
-                    notes.push(format!(
-                        "{host} keeps its certificate, which was issued later ({issued}); \
-                         --replace-newer replaces it"
-                    ));
-                    hosts.keep(host);
-                    continue;
+                if let Some(stored) = stored {
+                    let of_host = (host, credential.key_type);
+                    let is_longer = validity(stored) > validity(credential);
+                    match settled.outranks(of_host, is_named, is_longer) {
+                        Some(true) => continue,
+                        None if older.is_skipped(credential, stored) => {
+                            notes.push(keeps(host, stored.not_before));
+                            hosts.keep(host);
+                            kept.insert((host.clone(), credential.key_type));
+                            continue;
+                        }
+                        Some(false) | None => {}
+                    }
                 }
                 hosts.refer(host, credential.key_type, ids[&pair.digest]);
             }
@@ -120,12 +124,35 @@ impl Plan {
             counts,
             renewed: 0,
             notes,
+            kept,
             ids,
             known,
             changed,
             subjects,
         }
     }
+}
+
+/// Returns the order of certificates by their validity: that which ends last is the last.
+pub(super) fn validity<K>(credential: &StoredCredential<K>) -> (i64, i64) {
+    (credential.not_after, credential.not_before)
+}
+
+/// Lists the pairs with their hosts, those that are named for the pair or the others.
+fn each_host(batch: &[Checked], is_named: bool) -> impl Iterator<Item = (&Checked, &HostPattern)> {
+    batch.iter().flat_map(move |pair| {
+        let hosts = pair.hosts.iter();
+        let wanted = hosts.filter(move |host| pair.named.contains(host) == is_named);
+        wanted.map(move |host| (pair, host))
+    })
+}
+
+fn keeps(host: &HostPattern, issued: i64) -> String {
+    let issued = rfc3339(issued);
+    format!(
+        "{host} keeps its certificate, which was issued later ({issued}); --replace-newer \
+         replaces it"
+    )
 }
 
 /// Hosts of the batch, before and after it.

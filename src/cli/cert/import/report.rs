@@ -24,8 +24,9 @@ pub(crate) struct Report {
     /// Number of refusals by group.
     groups: BTreeMap<&'static str, u64>,
     notes: u64,
-    /// Number of certificates' names that are no host.
+    /// Number of certificates' names that are no host; told with `--named-only`.
     unserved: u64,
+    pub(super) named_only: bool,
     /// Number of certificates that will be renewed; none without `--renew`.
     pub(super) renewed: Option<u64>,
     begun: Instant,
@@ -59,6 +60,7 @@ impl Report {
             groups: BTreeMap::new(),
             notes: 0,
             unserved: 0,
+            named_only: false,
             renewed: None,
             begun: Instant::now(),
             bar: progress::bar(total),
@@ -74,7 +76,7 @@ impl Report {
 
     pub(super) fn refuse(&mut self, refusal: &Refusal) -> Result<()> {
         self.counts.refused += 1;
-        let (file, reason) = (&refusal.path, &refusal.reason);
+        let (file, reason) = (&refusal.place, &refusal.reason);
         let before = self.groups.entry(refusal.group).or_default();
         *before += 1;
         let is_shown = *before <= SHOWN_PER_GROUP;
@@ -111,11 +113,6 @@ impl Report {
         self.counts = self.counts + plan.counts;
         self.renewed = self.renewed.map(|before| before + plan.renewed);
         self.bar.inc(plan.counts.total());
-    }
-
-    /// Returns whether there was no pair at all.
-    pub(super) fn is_empty(&self) -> bool {
-        self.counts.total() == 0
     }
 
     /// Removes the bar and shows the suppressed refusals. Returns the counts as
@@ -162,11 +159,11 @@ impl Report {
             let more = HumanCount(self.notes - NOTES_SHOWN);
             self.say(&format!("note: {more} more notes are left out"));
         }
-        if self.unserved > 0 {
+        if self.named_only && self.unserved > 0 {
             let names = HumanCount(self.unserved);
             self.say(&format!(
-                "note: {names} further names in these certificates got no host; --all-names \
-                 imports all names of each certificate"
+                "note: {names} further names in these certificates got no host; without \
+                 --named-only each name gets one"
             ));
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use sekisho_certs::{CredentialId, HostRecord, Sealer, StoreError};
 
 use super::check::{Checked, Digest};
-use super::plan::{Older, Plan};
+use super::plan::{Older, Plan, validity};
 use super::renew::{self, Renewal};
 use super::settled::Settled;
 use crate::cli::lineage::Claims;
@@ -37,11 +37,11 @@ impl<'a> Writer<'a> {
     /// Writes the whole batch or, on an error, nothing; returns its plan. Retries if
     /// others wrote the same hosts meanwhile.
     ///
-    /// Of several certificates of one type for one host, the longest valid is
-    /// stored, in any order of the files. Sorting does this within a batch,
-    /// [`Settled`] over batches.
+    /// Of several certificates of one type for one host, one that names it is
+    /// stored, else the longest valid, in any order of the files. Sorting does
+    /// this within a batch, [`Settled`] over batches.
     pub(super) async fn write(&mut self, mut batch: Vec<Checked>) -> Result<Plan> {
-        batch.sort_by_key(|pair| pair.credential.not_after);
+        batch.sort_by_key(|pair| validity(&pair.credential));
         let (mut attempts, mut claims) = (0, Claims::new());
         loop {
             let mut plan = self.plan(&batch).await?;
@@ -55,7 +55,7 @@ impl<'a> Writer<'a> {
                     self.known_chains.clear();
                 }
                 self.known_chains.extend(&plan.ids);
-                self.settled.remember(&batch);
+                self.settled.remember(&batch, &plan.kept);
                 return Ok(plan);
             };
             attempts += 1;
@@ -112,8 +112,9 @@ mod tests {
     use sekisho_testkit::{Key, TestCa};
     use tokio::time::sleep;
 
-    use super::super::check::{Hosts, pair};
+    use super::super::check::pair;
     use super::super::roots::Roots;
+    use super::super::source::Names;
     use super::*;
     use crate::cli::lineage::claims::fixture::{claimed, lineage};
 
@@ -128,7 +129,7 @@ mod tests {
         let batch = || {
             let (at, roots) = (Path::new("a"), Roots::none());
             let (chain, key) = ((at, chain.as_bytes()), (at, key.as_bytes()));
-            let checked = pair(chain, key, Hosts::OfLeaf, Dates::Any, &roots);
+            let checked = pair(chain, key, Names::Leaf, Dates::Any, &roots);
             vec![checked.unwrap_or_else(|refused| panic!("{refused:?}"))]
         };
         let renewal = Renewal {

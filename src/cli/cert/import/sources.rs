@@ -1,0 +1,289 @@
+//! Opens the sources of an import: each is a folder or a file, whose layout is recognised.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, bail, ensure};
+use sekisho_stores::files::read_bounded;
+
+use super::folder::{Folder, Sample, bundle};
+use super::layout::{Found, Layout, found_in, recognise};
+use super::source::{Names, Pair, Pairs, Refusal};
+use super::{acme_json, crt_list, list};
+use crate::terminal::failure::{Result, Usage};
+
+/// Source whose layout is known.
+pub(super) struct Source {
+    /// As the operator wrote it.
+    path: PathBuf,
+    layout: Layout,
+    /// None for a file.
+    folder: Option<Folder>,
+}
+
+impl Source {
+    /// Opens a source, and recognises its layout unless it is given.
+    pub(super) fn open(path: &Path, layout: Option<Layout>) -> Result<Self> {
+        let named = || path.display().to_string();
+        let metadata = fs::metadata(path).with_context(named)?;
+        if metadata.is_file() {
+            let layout = match layout {
+                Some(layout) => layout,
+                None => of_file(&read_bounded(path, HEAD).with_context(named)?)
+                    .ok_or_else(|| anyhow!("{}: {UNKNOWN}", named()))?,
+            };
+            return Self::file(path.to_owned(), layout);
+        }
+        ensure!(metadata.is_dir(), "{}: is no regular file and no folder", named());
+        let folder = Folder::open(path).with_context(named)?;
+        let layout = match layout {
+            Some(layout) if layout.is_file() => {
+                return Self::file(only_file(path).with_context(named)?, layout);
+            }
+            Some(layout) => layout,
+            None => return Self::recognised(folder),
+        };
+        Ok(Self::folder(folder, layout))
+    }
+
+    /// Recognises the layout of a folder.
+    fn recognised(folder: Folder) -> Result<Self> {
+        let shown = folder.shown.display().to_string();
+        let sample = folder.sample().with_context(|| shown.clone())?;
+        let layout = match recognise(&sample.files) {
+            Found::One(layout) => layout,
+            Found::Several(layouts) => {
+                let could = layouts.iter().map(|(layout, pairs)| match pairs {
+                    1 => format!("{layout} (1 pair)"),
+                    _ => format!("{layout} ({pairs} pairs)"),
+                });
+                let could = could.collect::<Vec<_>>().join(" or ");
+                let text = format!("{shown} could be {could}: name it with --layout");
+                return Err(Usage(text).into());
+            }
+            Found::Nothing => match acme_json_in(&sample) {
+                Some(file) => return Self::file(file, Layout::Traefik),
+                None => bail!("{shown}: {}", explain(&sample, None)),
+            },
+        };
+        let folder = match layout.depth() {
+            0 => folder.narrowed(&found_in(&sample.files, layout)),
+            _ => Some(folder),
+        };
+        let folder = folder.ok_or_else(|| {
+            let text = "pairs lie in several folders: name those to import";
+            Usage(format!("{shown}: {text}"))
+        })?;
+        Ok(Self::folder(folder, layout))
+    }
+
+    fn folder(folder: Folder, layout: Layout) -> Self {
+        Self {
+            path: folder.shown.clone(),
+            layout,
+            folder: Some(folder),
+        }
+    }
+
+    fn file(path: PathBuf, layout: Layout) -> Result<Self> {
+        if !layout.is_file() && layout != Layout::Haproxy {
+            let shown = path.display();
+            let text = format!("--layout {layout} takes a folder, {shown} is a file");
+            return Err(Usage(text).into());
+        }
+        Ok(Self {
+            path,
+            layout,
+            folder: None,
+        })
+    }
+
+    /// Tells what is read, for the operator.
+    pub(super) fn describe(&self) -> String {
+        let (layout, path) = (self.layout, self.path.display());
+        format!("reading the layout of {layout} in {path}")
+    }
+
+    /// Counts the pairs, for a progress bar; none if that takes as long as reading them.
+    pub(super) fn count(&self) -> Option<u64> {
+        self.folder.as_ref()?.count(self.layout).ok()
+    }
+
+    /// Lists the pairs. `base` is where the paths of a crt-list begin.
+    ///
+    /// # Errors
+    /// If a folder has none, what lies there.
+    pub(super) fn pairs(self, named_only: bool, base: Option<&Path>) -> Result<Pairs> {
+        let (path, layout) = (self.path, self.layout);
+        let named = || path.display().to_string();
+        let Some(folder) = self.folder else {
+            let pairs = match layout {
+                Layout::Traefik => acme_json::pairs(&path),
+                Layout::List => list::pairs(&path),
+                _ if holds_pem(&path).with_context(named)? => Ok(one_bundle(&path)),
+                _ => crt_list::pairs(&path, base),
+            };
+            let pairs = pairs.with_context(named)?;
+            return Ok(match named_only {
+                true => Box::new(pairs.map(move |pair| narrowed(pair?, layout))),
+                false => pairs,
+            });
+        };
+        let pairs = folder.pairs(layout, named_only).with_context(named)?;
+        let mut pairs = pairs.peekable();
+        if pairs.peek().is_none() {
+            let sample = Folder::open(&path).and_then(|folder| folder.sample());
+            let sample = sample.with_context(named)?;
+            bail!("{}: {}", path.display(), explain(&sample, Some(layout)));
+        }
+        Ok(Box::new(pairs))
+    }
+}
+
+/// Narrows a pair of a file to its named hosts.
+fn narrowed(pair: Pair, layout: Layout) -> Result<Pair, Refusal> {
+    let names = layout.narrow(pair.chain.place(), pair.names.clone())?;
+    Ok(Pair { names, ..pair })
+}
+
+fn one_bundle(path: &Path) -> Pairs {
+    let pair = bundle(path, Names::OfLeaf(Vec::new()));
+    Box::new(std::iter::once(Ok(pair)))
+}
+
+/// Recognises a file by its beginning; none if it is none of ours.
+fn of_file(head: &[u8]) -> Option<Layout> {
+    if contains(head, PEM) {
+        return Some(Layout::Haproxy);
+    }
+    let text = String::from_utf8_lossy(head);
+    let is_data = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
+    let first = text.lines().find(is_data)?;
+    if first.trim_start().starts_with('{') {
+        return Some(Layout::Traefik);
+    }
+    if text.contains('\0') {
+        return None;
+    }
+    // A comma stands after the first field of a CSV file, and in a crt-list among options alone.
+    let end = first.find([' ', '\t', '[']).unwrap_or(first.len());
+    Some(match first[..end].contains(',') {
+        true => Layout::List,
+        false => Layout::Haproxy,
+    })
+}
+
+/// Returns the only file of a folder, such as Traefik's.
+fn only_file(folder: &Path) -> io::Result<PathBuf> {
+    let paths = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
+    let mut files = paths.filter(|path| path.is_file());
+    match (files.next(), files.next()) {
+        (Some(file), None) => Ok(file),
+        _ => Err(io::Error::other("name the file of this layout, not its folder")),
+    }
+}
+
+/// Returns the file of Traefik among those of a folder. Nothing but its account stands first.
+fn acme_json_in(sample: &Sample) -> Option<PathBuf> {
+    let json = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "json");
+    let mut found = sample.files.iter().filter(json).filter(|path| {
+        let head = read_bounded(path, HEAD);
+        head.is_ok_and(|head| contains(&head, b"\"Account\""))
+    });
+    match (found.next(), found.next()) {
+        (Some(file), None) => Some(file.clone()),
+        _ => None,
+    }
+}
+
+fn holds_pem(path: &Path) -> io::Result<bool> {
+    Ok(contains(&read_bounded(path, HEAD)?, PEM))
+}
+
+/// Describes a folder in which a layout found nothing, and the layout that would fit.
+fn explain(sample: &Sample, layout: Option<Layout>) -> String {
+    let wanted = layout.map(|layout| format!("; --layout {layout} takes {}", layout.wanted()));
+    let wanted = wanted.unwrap_or_default();
+    let (files, folders) = (sample.files_here, sample.folders_here);
+    if files + folders == 0 {
+        return format!("the folder is empty{wanted}");
+    }
+    let advice = match recognise(&sample.files) {
+        Found::One(layout) => format!("use --layout {layout}"),
+        Found::Nothing | Found::Several(_) => {
+            "no layout takes these: name each pair with --chain and --key".to_owned()
+        }
+    };
+    format!("nothing to import among {files} files and {folders} folders{wanted}; {advice}")
+}
+
+fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
+    bytes.windows(wanted.len()).any(|window| window == wanted)
+}
+
+/// Bytes of a file by which its kind is told. Text may stand before PEM.
+const HEAD: usize = 512;
+const PEM: &[u8] = b"-----BEGIN ";
+const UNKNOWN: &str = "is no list, no acme.json and no PEM; name the layout with --layout";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_recognised_by_their_beginning() {
+        for (head, layout) in [
+            ("-----BEGIN PRIVATE KEY-----\n", Some(Layout::Haproxy)),
+            (
+                "Bag Attributes\n-----BEGIN CERTIFICATE-----",
+                Some(Layout::Haproxy),
+            ),
+            ("\n {\"le\":{\"Account\":{", Some(Layout::Traefik)),
+            ("# ours\na.crt,a.key,a.example\n", Some(Layout::List)),
+            ("chain,key\n", Some(Layout::List)),
+            (
+                "a.pem [alpn h2,http/1.1] a.example\n",
+                Some(Layout::Haproxy),
+            ),
+            ("a.pem[alpn h2,http/1.1]\n", Some(Layout::Haproxy)),
+            ("# nothing\n", None),
+            ("a\0b", None),
+            ("", None),
+        ] {
+            assert_eq!(of_file(head.as_bytes()), layout, "{head:?}");
+        }
+    }
+
+    #[test]
+    fn a_folder_of_traefik_is_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("traefik.json", "{}");
+        write("acme.json", r#"{"le":{"Account":{"Email":""#);
+        let source = Source::open(folder.path(), None).unwrap();
+        let file = folder.path().join("acme.json");
+        assert_eq!(source.layout, Layout::Traefik);
+        assert_eq!(source.path.file_name(), file.file_name());
+    }
+
+    #[test]
+    fn doubt_and_emptiness_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = |layout| {
+            let source = Source::open(folder.path(), layout);
+            let pairs = source.and_then(|source| source.pairs(false, None));
+            format!("{:#}", pairs.err().expect("an error"))
+        };
+        assert!(error(None).ends_with(": the folder is empty"));
+        let told = "the folder is empty; --layout cpanel takes NAME/combined";
+        assert!(error(Some(Layout::Cpanel)).ends_with(told));
+        fs::write(folder.path().join("a.pem"), "").unwrap();
+        let told = "among 1 files and 0 folders; --layout flat takes NAME.crt with NAME.key; \
+                    use --layout haproxy";
+        assert!(error(Some(Layout::Flat)).ends_with(told));
+        fs::write(folder.path().join("b.crt"), "").unwrap();
+        let told = "could be haproxy (1 pair) or flat (1 pair): name it with --layout";
+        assert!(error(None).ends_with(told), "{}", error(None));
+    }
+}

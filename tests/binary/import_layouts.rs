@@ -1,0 +1,150 @@
+//! Tests imports of other tools' layouts.
+
+use data_encoding::BASE64;
+use sekisho_testkit::{Key, Pair};
+
+use crate::sandbox::{Sandbox, ca};
+
+/// Writes a pair into two files.
+fn write(sandbox: &Sandbox, pair: &Pair, chain: &str, key: &str) {
+    sandbox.write(chain, &pair.chain_pem());
+    sandbox.write(key, &pair.key_pem());
+}
+
+/// Imports a source into a store of its own; returns the hosts.
+fn imported(sources: &Sandbox, source: &str, options: &[&str]) -> Vec<String> {
+    let (sandbox, source) = (Sandbox::new(), sources.path(source));
+    let source = source.to_str().expect("UTF-8");
+    let out = sandbox.ok(&[&["cert", "import", source], options].concat());
+    assert!(out.contains("imported 1,"), "{source}: {out}");
+    let list = sandbox.json(&["host", "list", "--json"]);
+    let hosts = list.as_array().expect("an array").iter();
+    let name = |host: &serde_json::Value| host["name"].as_str().expect("a name").to_owned();
+    hosts.map(name).collect()
+}
+
+#[test]
+fn each_layout_is_recognised_and_imported() {
+    let sandbox = Sandbox::new();
+    let names = ["*.a.example", "a.example"];
+    let pair = ca().issue(&names, Key::P256);
+    for (folder, chain, key) in [
+        (
+            "le",
+            "live/a.example/fullchain.pem",
+            "live/a.example/privkey.pem",
+        ),
+        (
+            "acme",
+            "a.example_ecc/fullchain.cer",
+            "a.example_ecc/a.example.key",
+        ),
+        (
+            "lego",
+            "certificates/a.example.crt",
+            "certificates/a.example.key",
+        ),
+        (
+            "caddy",
+            "certificates/le/a.example/a.example.crt",
+            "certificates/le/a.example/a.example.key",
+        ),
+        ("flat", "a.example.crt", "a.example.key"),
+    ] {
+        let at = |file: &str| format!("{folder}/{file}");
+        write(&sandbox, &pair, &at(chain), &at(key));
+        if folder == "lego" {
+            sandbox.write(&at("certificates/a.example.json"), "{}");
+        }
+        assert_eq!(imported(&sandbox, folder, &[]), names, "{folder}");
+    }
+    let bundle = pair.key_pem() + &pair.chain_pem();
+    sandbox.write("haproxy/shop.pem", &bundle);
+    sandbox.write("cpanel/a.example/combined", &bundle);
+    sandbox.write("list.csv", "chain,key\nhaproxy/shop.pem,\n");
+    for source in ["haproxy", "haproxy/shop.pem", "cpanel", "list.csv"] {
+        assert_eq!(imported(&sandbox, source, &[]), names, "{source}");
+    }
+    let (chain, key) = (pair.chain_pem(), pair.key_pem());
+    let [chain, key] = [chain, key].map(|half| BASE64.encode(half.as_bytes()));
+    let domain = r#"{"main":"a.example","sans":["*.a.example"]}"#;
+    let entry = format!(r#"{{"domain":{domain},"certificate":"{chain}","key":"{key}"}}"#);
+    let file = format!(r#"{{"le":{{"Account":{{}},"Certificates":[{entry}]}}}}"#);
+    sandbox.write("traefik/acme.json", &file);
+    for source in ["traefik", "traefik/acme.json"] {
+        assert_eq!(imported(&sandbox, source, &[]), names, "{source}");
+    }
+}
+
+#[test]
+fn an_issuer_beside_the_leaf_completes_the_chain() {
+    let sandbox = Sandbox::new();
+    let pair = ca().issue(&["a.example"], Key::P256);
+    let (leaf, whole) = (pair.leaf_pem(), pair.chain_pem());
+    let issuer = whole.strip_prefix(&leaf).expect("the leaf comes first");
+    sandbox.write("lego/a.example.crt", &leaf);
+    sandbox.write("lego/a.example.issuer.crt", issuer);
+    sandbox.write("lego/a.example.key", &pair.key_pem());
+    assert_eq!(imported(&sandbox, "lego", &[]), ["a.example"]);
+    sandbox.write("haproxy/a.pem", &leaf);
+    sandbox.write("haproxy/a.pem.issuer", issuer);
+    sandbox.write("haproxy/a.pem.key", &pair.key_pem());
+    assert_eq!(imported(&sandbox, "haproxy", &[]), ["a.example"]);
+}
+
+#[test]
+fn a_crt_list_serves_its_names() {
+    let sandbox = Sandbox::new();
+    let pair = ca().issue(&["*.a.example", "a.example"], Key::P256);
+    sandbox.write("certs/a.pem", &(pair.key_pem() + &pair.chain_pem()));
+    sandbox.write("list", "a.pem [alpn h2,http/1.1] a.example www.a.example\n");
+    let certs = sandbox.path("certs");
+    let prefix = ["--prefix", certs.to_str().expect("UTF-8")];
+    let hosts = imported(&sandbox, "list", &prefix);
+    assert_eq!(hosts, ["a.example", "www.a.example"]);
+    sandbox.write("list", "certs/a.pem b.example\n");
+    let error = sandbox.fails(&["cert", "import", "list"]);
+    assert!(error.contains("not for b.example"), "{error}");
+}
+
+#[test]
+fn doubt_names_what_lies_there() {
+    let sandbox = Sandbox::new();
+    let pair = ca().issue(&["a.example"], Key::P256);
+    write(&sandbox, &pair, "pairs/a.example.crt", "pairs/a.example.key");
+    sandbox.write("pairs/b.example.pem", "");
+    let ran = sandbox.run(&["cert", "import", "pairs"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.err);
+    let told = "pairs could be haproxy (1 pair) or flat (1 pair): name it with --layout";
+    assert!(ran.err.contains(told), "{}", ran.err);
+    assert!(!sandbox.path("hosts.db").exists(), "a store was made");
+    let out = sandbox.ok(&["cert", "import", "pairs", "--layout", "flat"]);
+    assert!(out.contains("imported 1,"), "{out}");
+}
+
+#[test]
+fn the_named_pair_wins_then_the_longest() {
+    let sandbox = Sandbox::new();
+    let until = |names: &[&str], year: i32| {
+        let (from, to) = ((2020, 1, 1), (year, 1, 1));
+        ca().issue_valid(names, Key::P256, from, to)
+    };
+    let own = until(&["a.example"], 2090);
+    let longer = until(&["a.example", "b.example"], 2099);
+    let longest = until(&["b.example", "c.example"], 2100);
+    write(&sandbox, &own, "pairs/a.example.crt", "pairs/a.example.key");
+    write(&sandbox, &longer, "pairs/one.crt", "pairs/one.key");
+    write(&sandbox, &longest, "pairs/two.crt", "pairs/two.key");
+    for _ in 0..2 {
+        sandbox.ok(&["cert", "import", "pairs"]);
+        for (host, year) in [
+            ("a.example", 2090),
+            ("b.example", 2100),
+            ("c.example", 2100),
+        ] {
+            let shown = sandbox.json(&["cert", "show", host, "--json"]);
+            let until = format!("{year}-01-01T00:00:00Z");
+            assert_eq!(shown[0]["not_after"], until, "{host}");
+        }
+    }
+}
