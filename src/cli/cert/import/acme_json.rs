@@ -71,6 +71,14 @@ enum What {
     Certificates,
 }
 
+macro_rules! passed_over {
+    ($($visit:ident: $value:ty,)*) => {$(
+        fn $visit<E>(self, _: $value) -> Result<(), E> {
+            Ok(())
+        }
+    )*};
+}
+
 impl<'de> DeserializeSeed<'de> for Reader<'_> {
     type Value = ();
 
@@ -120,24 +128,12 @@ impl<'de> Visitor<'de> for Reader<'_> {
         Ok(())
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
+    passed_over! {
+        visit_bool: bool,
+        visit_i64: i64,
+        visit_u64: u64,
+        visit_f64: f64,
+        visit_str: &str,
     }
 }
 

@@ -23,16 +23,6 @@ pub(super) struct Folder {
     real: PathBuf,
 }
 
-/// Files of a folder and of those in it, as far as they were looked at.
-#[derive(Default)]
-pub(super) struct Sample {
-    pub(super) files: Vec<PathBuf>,
-    /// Number of files in the folder itself.
-    pub(super) files_here: usize,
-    /// Number of folders in it.
-    pub(super) folders_here: usize,
-}
-
 impl Folder {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
@@ -60,37 +50,11 @@ impl Folder {
         Ok(files.filter(is_pair).count() as u64)
     }
 
-    /// Looks at some files, to recognise the layout by them: at most so many of each folder
-    /// that no other folder is left out.
-    pub(super) fn sample(&self) -> io::Result<Sample> {
-        let mut sample = Sample::default();
-        let mut folders = vec![(self.shown.clone(), 0)];
-        while let Some((folder, depth)) = folders.pop() {
-            let most = if depth == 0 { LOOKED_AT } else { LOOKED_AT_BELOW };
-            let entries = match fs::read_dir(&folder) {
-                Err(error) if depth == 0 => return Err(error),
-                entries => entries.into_iter().flatten(),
-            };
-            for entry in entries.flatten().take(most) {
-                if walk::is_hidden(&entry.file_name()) {
-                    continue;
-                }
-                let is_folder = walk::is_folder(&entry);
-                if depth == 0 {
-                    sample.files_here += usize::from(!is_folder);
-                    sample.folders_here += usize::from(is_folder);
-                }
-                if !is_folder {
-                    sample.files.push(self.seen(&entry.path()));
-                } else if depth < DEEPEST {
-                    folders.push((entry.path(), depth + 1));
-                }
-            }
-            if sample.files.len() >= LOOKED_AT {
-                break;
-            }
-        }
-        Ok(sample)
+    /// Lists some files, by which a layout is recognised, with their paths without links.
+    pub(super) fn some_files(&self) -> io::Result<Vec<PathBuf>> {
+        let walk = Walk::some(&self.shown, DEEPEST, LOOKED_AT_OF_EACH)?;
+        let files = walk.take(LOOKED_AT).filter_map(Result::ok);
+        Ok(files.map(|path| self.seen(&path)).collect())
     }
 
     /// Returns the folder of a flat layout: this one, or the only one in it that has pairs.
@@ -178,9 +142,9 @@ fn assembled(path: &Path, part: &Part, names: Names) -> Pair {
     }
 }
 
-/// Files that are looked at, and entries of the source's own folder.
+/// Files that are looked at.
 const LOOKED_AT: usize = 10_000;
-/// Entries of each other folder that are looked at.
-const LOOKED_AT_BELOW: usize = 200;
+/// Entries that are looked at of each folder in the source.
+const LOOKED_AT_OF_EACH: usize = 200;
 /// Folders between the source and the files that are looked at.
 const DEEPEST: usize = 4;

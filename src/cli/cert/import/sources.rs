@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, bail, ensure};
 use sekisho_stores::files::read_bounded;
 
-use super::folder::{Folder, Sample, bundle};
+use super::folder::{Folder, bundle};
 use super::layout::{Found, Layout, found_in, recognise};
 use super::source::{Names, Pair, Pairs, Refusal};
 use super::{acme_json, crt_list, list};
@@ -35,23 +35,24 @@ impl Source {
             };
             return Self::file(path.to_owned(), layout);
         }
-        ensure!(metadata.is_dir(), "{}: is no regular file and no folder", named());
+        let is_folder = metadata.is_dir();
+        ensure!(is_folder, "{}: is no regular file and no folder", named());
         let folder = Folder::open(path).with_context(named)?;
-        let layout = match layout {
+        match layout {
             Some(layout) if layout.is_file() => {
-                return Self::file(only_file(path).with_context(named)?, layout);
+                let text = format!("--layout {layout} takes a file, {} is a folder", named());
+                Err(Usage(text).into())
             }
-            Some(layout) => layout,
-            None => return Self::recognised(folder),
-        };
-        Ok(Self::folder(folder, layout))
+            Some(layout) => Ok(Self::folder(folder, layout)),
+            None => Self::recognised(folder),
+        }
     }
 
     /// Recognises the layout of a folder.
     fn recognised(folder: Folder) -> Result<Self> {
         let shown = folder.shown.display().to_string();
-        let sample = folder.sample().with_context(|| shown.clone())?;
-        let layout = match recognise(&sample.files) {
+        let files = folder.some_files().with_context(|| shown.clone())?;
+        let layout = match recognise(&files) {
             Found::One(layout) => layout,
             Found::Several(layouts) => {
                 let could = layouts.iter().map(|(layout, pairs)| match pairs {
@@ -62,13 +63,13 @@ impl Source {
                 let text = format!("{shown} could be {could}: name it with --layout");
                 return Err(Usage(text).into());
             }
-            Found::Nothing => match acme_json_in(&sample) {
+            Found::Nothing => match acme_json_in(&files) {
                 Some(file) => return Self::file(file, Layout::Traefik),
-                None => bail!("{shown}: {}", explain(&sample, None)),
+                None => bail!("{shown}: {}", explain(&folder, None)?),
             },
         };
         let folder = match layout.depth() {
-            0 => folder.narrowed(&found_in(&sample.files, layout)),
+            0 => folder.narrowed(&found_in(&files, layout)),
             _ => Some(folder),
         };
         let folder = folder.ok_or_else(|| {
@@ -125,17 +126,17 @@ impl Source {
                 _ => crt_list::pairs(&path, base),
             };
             let pairs = pairs.with_context(named)?;
-            return Ok(match named_only {
+            let pairs: Pairs = match named_only {
                 true => Box::new(pairs.map(move |pair| narrowed(pair?, layout))),
                 false => pairs,
-            });
+            };
+            return Ok(pairs);
         };
         let pairs = folder.pairs(layout, named_only).with_context(named)?;
         let mut pairs = pairs.peekable();
         if pairs.peek().is_none() {
-            let sample = Folder::open(&path).and_then(|folder| folder.sample());
-            let sample = sample.with_context(named)?;
-            bail!("{}: {}", path.display(), explain(&sample, Some(layout)));
+            let folder = Folder::open(&path).with_context(named)?;
+            bail!("{}: {}", named(), explain(&folder, Some(layout))?);
         }
         Ok(Box::new(pairs))
     }
@@ -174,27 +175,14 @@ fn of_file(head: &[u8]) -> Option<Layout> {
     })
 }
 
-/// Returns the only file of a folder, such as Traefik's.
-fn only_file(folder: &Path) -> io::Result<PathBuf> {
-    let paths = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
-    let mut files = paths.filter(|path| path.is_file());
-    match (files.next(), files.next()) {
-        (Some(file), None) => Ok(file),
-        _ => Err(io::Error::other("name the file of this layout, not its folder")),
-    }
-}
-
-/// Returns the file of Traefik among those of a folder. Nothing but its account stands first.
-fn acme_json_in(sample: &Sample) -> Option<PathBuf> {
-    let json = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "json");
-    let mut found = sample.files.iter().filter(json).filter(|path| {
-        let head = read_bounded(path, HEAD);
-        head.is_ok_and(|head| contains(&head, b"\"Account\""))
-    });
-    match (found.next(), found.next()) {
-        (Some(file), None) => Some(file.clone()),
-        _ => None,
-    }
+/// Returns the file of Traefik among those of a folder, by its account, which stands first.
+fn acme_json_in(files: &[PathBuf]) -> Option<PathBuf> {
+    let is_it = |path: &&PathBuf| {
+        let is_json = path.extension().is_some_and(|ending| ending == "json");
+        is_json && read_bounded(path, HEAD).is_ok_and(|head| contains(&head, ACCOUNT))
+    };
+    let mut found = files.iter().filter(is_it);
+    found.next().filter(|_| found.next().is_none()).cloned()
 }
 
 fn holds_pem(path: &Path) -> io::Result<bool> {
@@ -202,20 +190,26 @@ fn holds_pem(path: &Path) -> io::Result<bool> {
 }
 
 /// Describes a folder in which a layout found nothing, and the layout that would fit.
-fn explain(sample: &Sample, layout: Option<Layout>) -> String {
+fn explain(folder: &Folder, layout: Option<Layout>) -> io::Result<String> {
     let wanted = layout.map(|layout| format!("; --layout {layout} takes {}", layout.wanted()));
     let wanted = wanted.unwrap_or_default();
-    let (files, folders) = (sample.files_here, sample.folders_here);
+    let entries = fs::read_dir(&folder.shown)?.flatten();
+    let (folders, files): (Vec<_>, Vec<_>) = entries
+        .take(COUNTED)
+        .partition(|entry| entry.path().is_dir());
+    let (files, folders) = (files.len(), folders.len());
     if files + folders == 0 {
-        return format!("the folder is empty{wanted}");
+        return Ok(format!("the folder is empty{wanted}"));
     }
-    let advice = match recognise(&sample.files) {
+    let advice = match recognise(&folder.some_files()?) {
         Found::One(layout) => format!("use --layout {layout}"),
         Found::Nothing | Found::Several(_) => {
             "no layout takes these: name each pair with --chain and --key".to_owned()
         }
     };
-    format!("nothing to import among {files} files and {folders} folders{wanted}; {advice}")
+    Ok(format!(
+        "nothing to import among {files} files and {folders} folders{wanted}; {advice}"
+    ))
 }
 
 fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
@@ -225,6 +219,9 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
 /// Bytes of a file by which its kind is told. Text may stand before PEM.
 const HEAD: usize = 512;
 const PEM: &[u8] = b"-----BEGIN ";
+const ACCOUNT: &[u8] = b"\"Account\"";
+/// Entries of a folder that are counted to describe it.
+const COUNTED: usize = 10_000;
 const UNKNOWN: &str = "is no list, no acme.json and no PEM; name the layout with --layout";
 
 #[cfg(test)]

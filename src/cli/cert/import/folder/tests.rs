@@ -64,13 +64,12 @@ fn a_source_may_be_a_folder_too_high_or_too_low() {
     let key = "le/live/a.example-0001/privkey.pem";
     let wanted = [format!("OfLeaf([\"a.example\"]) {chain} {key}")];
     for folder in ["le", "le/live", "le/live/a.example-0001"] {
-        let sample = Folder::open(&tree.path().join(folder)).unwrap().sample();
-        let found = recognise(&sample.unwrap().files);
+        let opened = Folder::open(&tree.path().join(folder)).unwrap();
+        let found = recognise(&opened.some_files().unwrap());
         assert_eq!(found, Found::One(Layout::Certbot), "{folder}");
+        assert_eq!(opened.count(Layout::Certbot).unwrap(), 1);
         let read = read_as(&tree, folder, Layout::Certbot, false);
         assert_eq!(read, wanted, "{folder}");
-        let opened = Folder::open(&tree.path().join(folder)).unwrap();
-        assert_eq!(opened.count(Layout::Certbot).unwrap(), 1);
     }
 }
 
@@ -184,9 +183,8 @@ fn the_only_folder_with_flat_pairs_is_read() {
     let tree = tree(&["certs/a.example.crt", "old/README"]);
     let narrowed = |layout| {
         let folder = Folder::open(tree.path()).unwrap();
-        let sample = folder.sample().unwrap();
-        assert_eq!((sample.files_here, sample.folders_here), (0, 2));
-        let narrowed = folder.narrowed(&found_in(&sample.files, layout));
+        let files = folder.some_files().unwrap();
+        let narrowed = folder.narrowed(&found_in(&files, layout));
         narrowed.map(|folder| folder.shown)
     };
     assert_eq!(narrowed(Layout::Flat), Some(tree.path().join("certs")));

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry, ReadDir};
 use std::io;
+use std::iter::Take;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,24 +16,35 @@ pub(super) struct Walk {
     open: Vec<Level>,
     /// Most folders between the first one and a file.
     depth: usize,
+    /// Most entries that are read of each folder in the first one.
+    most: usize,
 }
 
 struct Level {
     path: PathBuf,
     /// Device and number of the folder: a link may lead back to it.
     id: (u64, u64),
-    entries: ReadDir,
+    entries: Take<ReadDir>,
 }
 
 impl Walk {
     pub(super) fn new(folder: &Path, depth: usize) -> io::Result<Self> {
-        let open = vec![Level::open(folder.to_owned())?];
-        Ok(Self { open, depth })
+        Ok(Self {
+            open: vec![Level::open(folder.to_owned(), usize::MAX)?],
+            depth,
+            most: usize::MAX,
+        })
+    }
+
+    /// Walks through some of many entries, so that no folder takes the turns of others.
+    pub(super) fn some(folder: &Path, depth: usize, most: usize) -> io::Result<Self> {
+        let walk = Self::new(folder, depth)?;
+        Ok(Self { most, ..walk })
     }
 
     /// Goes into a folder, unless that is open already.
     fn enter(&mut self, path: PathBuf) -> Result<(), Refusal> {
-        match Level::open(path.clone()) {
+        match Level::open(path.clone(), self.most) {
             Ok(level) if self.open.iter().any(|above| above.id == level.id) => Ok(()),
             Ok(level) => {
                 self.open.push(level);
@@ -71,8 +83,8 @@ impl Iterator for Walk {
 }
 
 impl Level {
-    fn open(path: PathBuf) -> io::Result<Self> {
-        let entries = fs::read_dir(&path)?;
+    fn open(path: PathBuf, most: usize) -> io::Result<Self> {
+        let entries = fs::read_dir(&path)?.take(most);
         let metadata = fs::metadata(&path)?;
         Ok(Self {
             path,
@@ -82,13 +94,13 @@ impl Level {
     }
 }
 
-pub(super) fn is_hidden(name: &OsStr) -> bool {
+fn is_hidden(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b".")
 }
 
 /// Returns whether an entry is a folder or a link to one. A link that leads nowhere is a file,
 /// whose reader says what it lacks.
-pub(super) fn is_folder(entry: &DirEntry) -> bool {
+fn is_folder(entry: &DirEntry) -> bool {
     match entry.file_type() {
         Ok(kind) if !kind.is_symlink() => kind.is_dir(),
         _ => entry.path().is_dir(),
