@@ -1,9 +1,13 @@
 //! Tests imports of other tools' layouts.
 
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
 use data_encoding::BASE64;
 use sekisho_testkit::{Key, Pair};
 
-use crate::sandbox::{Sandbox, ca};
+use crate::sandbox::{Ran, Sandbox, ca};
 
 /// Writes a pair into two files.
 fn write(sandbox: &Sandbox, pair: &Pair, chain: &str, key: &str) {
@@ -147,4 +151,38 @@ fn the_named_pair_wins_then_the_longest() {
             assert_eq!(shown[0]["not_after"], until, "{host}");
         }
     }
+}
+
+#[test]
+fn an_archive_is_read_from_standard_input() {
+    let sandbox = Sandbox::new();
+    let pair = ca().issue(&["a.example"], Key::P256);
+    let (chain, key) = ("archive/fullchain1.pem", "archive/privkey1.pem");
+    write(&sandbox, &pair, chain, key);
+    let lineage = sandbox.path("live/a.example");
+    fs::create_dir_all(&lineage).expect("a folder");
+    for (to, name) in [(chain, "fullchain.pem"), (key, "privkey.pem")] {
+        symlink(sandbox.path(to), lineage.join(name)).expect("a link");
+    }
+    let archive = |options: &str| {
+        let mut tar = Command::new("tar");
+        tar.args([options, "archive.tar", "--sort=name", "live"]);
+        let status = tar.current_dir(sandbox.root()).status();
+        assert!(status.expect("tar runs").success());
+        fs::File::open(sandbox.path("archive.tar")).expect("an archive")
+    };
+    let mut import = sandbox.command(&["cert", "import", "-"]);
+    let ran = Ran::of(&import.stdin(archive("-chf")).output().expect("it runs"));
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.out.contains("imported 1,"), "{}", ran.out);
+    assert!(sandbox.ok(&["cert", "import", "archive.tar"]).contains("skipped 1"));
+    // Without -h there are links alone.
+    let ran = Ran::of(&import.stdin(archive("-cf")).output().expect("it runs"));
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("2 links were passed over"), "{}", ran.err);
+    // An archive that is cut stores what came before.
+    let whole = fs::read(sandbox.path("archive.tar")).expect("an archive");
+    fs::write(sandbox.path("cut.tar"), &whole[..1000]).expect("a file");
+    let error = sandbox.fails(&["cert", "import", "--layout", "certbot", "cut.tar"]);
+    assert!(error.contains("ends in the middle"), "{error}");
 }

@@ -1,6 +1,7 @@
 //! `sekisho cert import`
 
 mod acme_json;
+mod archive;
 mod args;
 mod check;
 mod crt_list;
@@ -16,6 +17,7 @@ mod roots;
 mod settled;
 mod source;
 mod sources;
+mod tar;
 mod write;
 
 use sekisho_certs::Clock;

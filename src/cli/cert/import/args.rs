@@ -15,7 +15,8 @@ use crate::terminal::failure::Result;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Folders of pairs, or files that hold or list them
+    /// Folders of pairs, files that hold or list them, archives of tar; '-' is one on
+    /// standard input
     #[arg(value_name = "SOURCE", conflicts_with_all = ["chain", "key", "hosts"])]
     sources: Vec<PathBuf>,
     /// The certificate and those of its issuers, PEM
@@ -146,7 +147,8 @@ reported and not renewed.
 
 The layout of a source is told by the names of its files, also if SOURCE is the
 folder above or below; where several fit, name it with --layout. Names that
-begin with a dot are passed over. Files of haproxy are bundles or crt-lists.
+begin with a dot are passed over. Files of haproxy are bundles or crt-lists. An
+archive is made with 'tar -ch --sort=name': links in it are not followed.
 
 Examples:
   sekisho cert import --chain shop.crt --key shop.key
@@ -154,4 +156,5 @@ Examples:
   sekisho cert import /srv/certificates
   sekisho cert import /etc/letsencrypt --renew
   sekisho cert import /etc/haproxy/crt-list.txt --prefix /etc/haproxy/certs
-  sekisho cert import /etc/traefik/acme.json";
+  sekisho cert import /etc/traefik/acme.json
+  caddy storage export -c Caddyfile -o - | sekisho cert import -";

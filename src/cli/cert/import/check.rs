@@ -198,7 +198,7 @@ fn holds_key(pem: &[u8]) -> bool {
 }
 
 /// Counts the certificates of PEM.
-fn certificates(pem: &[u8]) -> usize {
+pub(super) fn certificates(pem: &[u8]) -> usize {
     occurrences(pem, b"-----BEGIN CERTIFICATE-----")
 }
 

@@ -1,12 +1,15 @@
-//! Opens the sources of an import: each is a folder or a file, whose layout is recognised.
+//! Opens the sources of an import: each is a folder, a file or an archive, whose layout is
+//! recognised.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use sekisho_stores::files::read_bounded;
 
+use super::archive::Archive;
 use super::folder::{Folder, bundle};
 use super::layout::{Found, Layout, found_in, recognise};
 use super::source::{Names, Pair, Pairs, Refusal};
@@ -18,31 +21,38 @@ pub(super) struct Source {
     /// As the operator wrote it.
     path: PathBuf,
     layout: Layout,
-    /// None for a file.
-    folder: Option<Folder>,
+    kind: Kind,
+}
+
+enum Kind {
+    File,
+    Folder(Folder),
+    /// Of tar.
+    Archive(Archive),
 }
 
 impl Source {
     /// Opens a source, and recognises its layout unless it is given.
     pub(super) fn open(path: &Path, layout: Option<Layout>) -> Result<Self> {
         let named = || path.display().to_string();
+        if path == Path::new(STANDARD_INPUT) {
+            return Self::archive(path, io::stdin(), layout);
+        }
         let metadata = fs::metadata(path).with_context(named)?;
         if metadata.is_file() {
-            let layout = match layout {
-                Some(layout) => layout,
-                None => of_file(&read_bounded(path, HEAD).with_context(named)?)
-                    .ok_or_else(|| anyhow!("{}: {UNKNOWN}", named()))?,
-            };
+            let head = read_bounded(path, HEAD).with_context(named)?;
+            if head.get(TAR_MAGIC_AT..).is_some_and(|end| end.starts_with(TAR_MAGIC)) {
+                return Self::archive(path, File::open(path).with_context(named)?, layout);
+            }
+            let layout = layout.or_else(|| of_file(&head));
+            let layout = layout.ok_or_else(|| anyhow!("{}: {UNKNOWN}", named()))?;
             return Self::file(path.to_owned(), layout);
         }
         let is_folder = metadata.is_dir();
         ensure!(is_folder, "{}: is no regular file and no folder", named());
         let folder = Folder::open(path).with_context(named)?;
         match layout {
-            Some(layout) if layout.is_file() => {
-                let text = format!("--layout {layout} takes a file, {} is a folder", named());
-                Err(Usage(text).into())
-            }
+            Some(layout) if layout.is_file() => Err(not_for(layout, path, "a folder")),
             Some(layout) => Ok(Self::folder(folder, layout)),
             None => Self::recognised(folder),
         }
@@ -52,21 +62,11 @@ impl Source {
     fn recognised(folder: Folder) -> Result<Self> {
         let shown = folder.shown.display().to_string();
         let files = folder.some_files().with_context(|| shown.clone())?;
-        let layout = match recognise(&files) {
-            Found::One(layout) => layout,
-            Found::Several(layouts) => {
-                let could = layouts.iter().map(|(layout, pairs)| match pairs {
-                    1 => format!("{layout} (1 pair)"),
-                    _ => format!("{layout} ({pairs} pairs)"),
-                });
-                let could = could.collect::<Vec<_>>().join(" or ");
-                let text = format!("{shown} could be {could}: name it with --layout");
-                return Err(Usage(text).into());
-            }
-            Found::Nothing => match acme_json_in(&files) {
-                Some(file) => return Self::file(file, Layout::Traefik),
+        let Some(layout) = one_of(&shown, recognise(&files))? else {
+            return match acme_json_in(&files) {
+                Some(file) => Self::file(file, Layout::Traefik),
                 None => bail!("{shown}: {}", explain(&folder, None)?),
-            },
+            };
         };
         let folder = match layout.depth() {
             0 => folder.narrowed(&found_in(&files, layout)),
@@ -83,20 +83,44 @@ impl Source {
         Self {
             path: folder.shown.clone(),
             layout,
-            folder: Some(folder),
+            kind: Kind::Folder(folder),
         }
+    }
+
+    /// Begins to read an archive, and recognises its layout by its first files.
+    fn archive(
+        path: &Path,
+        reader: impl Read + Send + 'static,
+        layout: Option<Layout>,
+    ) -> Result<Self> {
+        let reader = BufReader::with_capacity(ARCHIVE_BUFFER, reader);
+        let mut archive = Archive::new(path, Box::new(reader));
+        let layout = match layout {
+            Some(layout) if layout.is_file() => return Err(not_for(layout, path, "an archive")),
+            Some(layout) => layout,
+            None => {
+                let (shown, files) = (path.display().to_string(), archive.hold());
+                let found = one_of(&shown, recognise(&files))?;
+                let count = files.len();
+                let text = "no layout is that of its first files, of which there are";
+                found.ok_or_else(|| anyhow!("{shown}: {text} {count}; name it with --layout"))?
+            }
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            layout,
+            kind: Kind::Archive(archive),
+        })
     }
 
     fn file(path: PathBuf, layout: Layout) -> Result<Self> {
         if !layout.is_file() && layout != Layout::Haproxy {
-            let shown = path.display();
-            let text = format!("--layout {layout} takes a folder, {shown} is a file");
-            return Err(Usage(text).into());
+            return Err(not_for(layout, &path, "a file"));
         }
         Ok(Self {
             path,
             layout,
-            folder: None,
+            kind: Kind::File,
         })
     }
 
@@ -108,7 +132,10 @@ impl Source {
 
     /// Counts the pairs, for a progress bar; none if that takes as long as reading them.
     pub(super) fn count(&self) -> Option<u64> {
-        self.folder.as_ref()?.count(self.layout).ok()
+        match &self.kind {
+            Kind::Folder(folder) => folder.count(self.layout).ok(),
+            Kind::File | Kind::Archive(_) => None,
+        }
     }
 
     /// Lists the pairs. `base` is where the paths of a crt-list begin.
@@ -118,27 +145,59 @@ impl Source {
     pub(super) fn pairs(self, named_only: bool, base: Option<&Path>) -> Result<Pairs> {
         let (path, layout) = (self.path, self.layout);
         let named = || path.display().to_string();
-        let Some(folder) = self.folder else {
-            let pairs = match layout {
-                Layout::Traefik => acme_json::pairs(&path),
-                Layout::List => list::pairs(&path),
-                _ if holds_pem(&path).with_context(named)? => Ok(one_bundle(&path)),
-                _ => crt_list::pairs(&path, base),
-            };
-            let pairs = pairs.with_context(named)?;
-            let pairs: Pairs = match named_only {
-                true => Box::new(pairs.map(move |pair| narrowed(pair?, layout))),
-                false => pairs,
-            };
-            return Ok(pairs);
+        let pairs = match self.kind {
+            Kind::File => {
+                let pairs = of_one(&path, layout, base).with_context(named)?;
+                return Ok(match named_only {
+                    true => Box::new(pairs.map(move |pair| narrowed(pair?, layout))) as Pairs,
+                    false => pairs,
+                });
+            }
+            Kind::Folder(folder) => folder.pairs(layout, named_only).with_context(named)?,
+            Kind::Archive(archive) => archive.pairs(layout, named_only),
         };
-        let pairs = folder.pairs(layout, named_only).with_context(named)?;
         let mut pairs = pairs.peekable();
         if pairs.peek().is_none() {
-            let folder = Folder::open(&path).with_context(named)?;
-            bail!("{}: {}", named(), explain(&folder, Some(layout))?);
+            match Folder::open(&path) {
+                Ok(folder) => bail!("{}: {}", named(), explain(&folder, Some(layout))?),
+                Err(_) => bail!("{}: the archive has no pairs of layout {layout}", named()),
+            }
         }
         Ok(Box::new(pairs))
+    }
+}
+
+/// Returns the layout that was found; none if none was.
+fn one_of(shown: &str, found: Found) -> Result<Option<Layout>> {
+    let layouts = match found {
+        Found::Nothing => return Ok(None),
+        Found::One(layout) => return Ok(Some(layout)),
+        Found::Several(layouts) => layouts,
+    };
+    let could = layouts.iter().map(|(layout, pairs)| match pairs {
+        1 => format!("{layout} (1 pair)"),
+        _ => format!("{layout} ({pairs} pairs)"),
+    });
+    let could = could.collect::<Vec<_>>().join(" or ");
+    Err(Usage(format!("{shown} could be {could}: name it with --layout")).into())
+}
+
+/// Refuses a layout for a source of another kind.
+fn not_for(layout: Layout, path: &Path, kind: &str) -> anyhow::Error {
+    let (wanted, shown) = (layout.wanted(), path.display());
+    Usage(format!("--layout {layout} takes {wanted}; {shown} is {kind}")).into()
+}
+
+/// Lists the pairs of one file.
+fn of_one(path: &Path, layout: Layout, base: Option<&Path>) -> io::Result<Pairs> {
+    match layout {
+        Layout::Traefik => acme_json::pairs(path),
+        Layout::List => list::pairs(path),
+        _ if contains(&read_bounded(path, HEAD)?, PEM) => {
+            let pair = bundle(path, Names::OfLeaf(Vec::new()));
+            Ok(Box::new(iter::once(Ok(pair))))
+        }
+        _ => crt_list::pairs(path, base),
     }
 }
 
@@ -146,11 +205,6 @@ impl Source {
 fn narrowed(pair: Pair, layout: Layout) -> Result<Pair, Refusal> {
     let names = layout.narrow(pair.chain.place(), pair.names.clone())?;
     Ok(Pair { names, ..pair })
-}
-
-fn one_bundle(path: &Path) -> Pairs {
-    let pair = bundle(path, Names::OfLeaf(Vec::new()));
-    Box::new(std::iter::once(Ok(pair)))
 }
 
 /// Recognises a file by its beginning; none if it is none of ours.
@@ -185,10 +239,6 @@ fn acme_json_in(files: &[PathBuf]) -> Option<PathBuf> {
     found.next().filter(|_| found.next().is_none()).cloned()
 }
 
-fn holds_pem(path: &Path) -> io::Result<bool> {
-    Ok(contains(&read_bounded(path, HEAD)?, PEM))
-}
-
 /// Describes a folder in which a layout found nothing, and the layout that would fit.
 fn explain(folder: &Folder, layout: Option<Layout>) -> io::Result<String> {
     let wanted = layout.map(|layout| format!("; --layout {layout} takes {}", layout.wanted()));
@@ -219,6 +269,11 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
 /// Bytes of a file by which its kind is told. Text may stand before PEM.
 const HEAD: usize = 512;
 const PEM: &[u8] = b"-----BEGIN ";
+/// Place of the word that begins the magic of tar, of POSIX and GNU.
+const TAR_MAGIC_AT: usize = 257;
+const TAR_MAGIC: &[u8] = b"ustar";
+const STANDARD_INPUT: &str = "-";
+const ARCHIVE_BUFFER: usize = 64 * 1024;
 const ACCOUNT: &[u8] = b"\"Account\"";
 /// Entries of a folder that are counted to describe it.
 const COUNTED: usize = 10_000;

@@ -1,0 +1,310 @@
+//! Puts the pairs of an archive together: halves wait for each other, within bounds.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
+
+use super::check::{certificates, too_large};
+use super::layout::{KeyFile, Layout, Part, Role, documents};
+use super::source::{HALF_MISSING, Half, Key, Names, Pair, Pairs, Refusal};
+use super::tar::{Content, Entry, Tar};
+
+/// Archive whose files are read as they come.
+pub(super) struct Archive {
+    place: PathBuf,
+    tar: Tar<Box<dyn Read + Send>>,
+    /// First entries, by which the layout is recognised.
+    held: VecDeque<Entry>,
+    /// Why no more can be held: told after what was.
+    error: Option<io::Error>,
+}
+
+impl Archive {
+    pub(super) fn new(place: &Path, reader: Box<dyn Read + Send>) -> Self {
+        Self {
+            place: place.to_owned(),
+            tar: Tar::new(reader),
+            held: VecDeque::new(),
+            error: None,
+        }
+    }
+
+    /// Reads the first entries, and returns their names.
+    pub(super) fn hold(&mut self) -> Vec<PathBuf> {
+        let mut bytes = 0;
+        while self.held.len() < MAX_HELD && bytes < MAX_HELD_BYTES {
+            match self.tar.next_file() {
+                Ok(Some(entry)) => {
+                    if let Content::Bytes(content) = &entry.content {
+                        bytes += content.len();
+                    }
+                    self.held.push_back(entry);
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.error = Some(error);
+                    break;
+                }
+            }
+        }
+        self.held.iter().map(|entry| entry.name.clone()).collect()
+    }
+
+    /// Lists the pairs of the layout.
+    pub(super) fn pairs(self, layout: Layout, named_only: bool) -> Pairs {
+        Box::new(Pairing {
+            archive: self,
+            layout,
+            named_only,
+            waiting: HashMap::new(),
+            order: VecDeque::new(),
+            bytes: 0,
+            ready: VecDeque::new(),
+            links: 0,
+            has_ended: false,
+        })
+    }
+
+    fn next_entry(&mut self) -> io::Result<Option<Entry>> {
+        if let Some(entry) = self.held.pop_front() {
+            return Ok(Some(entry));
+        }
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => self.tar.next_file(),
+        }
+    }
+}
+
+/// Pairs of an archive. Each is known by the path of its chain.
+struct Pairing {
+    archive: Archive,
+    layout: Layout,
+    named_only: bool,
+    waiting: HashMap<PathBuf, Waiting>,
+    /// Those that wait, and some that no longer do, the oldest first.
+    order: VecDeque<PathBuf>,
+    /// Bytes of all that wait.
+    bytes: usize,
+    ready: VecDeque<Result<Pair, Refusal>>,
+    /// Links that stand where halves would.
+    links: u64,
+    has_ended: bool,
+}
+
+/// Parts of a pair that have come.
+struct Waiting {
+    names: Names,
+    key_path: PathBuf,
+    has_issuers_apart: bool,
+    chain: Option<Zeroizing<Vec<u8>>>,
+    key: Option<Zeroizing<Vec<u8>>>,
+    issuers: Option<Zeroizing<Vec<u8>>>,
+}
+
+impl Iterator for Pairing {
+    type Item = Result<Pair, Refusal>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(ready) = self.ready.pop_front() {
+                return Some(ready);
+            }
+            if self.has_ended {
+                return None;
+            }
+            match self.archive.next_entry() {
+                Ok(Some(entry)) => self.add(entry),
+                Ok(None) => self.end(),
+                Err(error) => {
+                    self.end();
+                    let (place, reason) = (&self.archive.place, error.to_string());
+                    self.ready
+                        .push_back(Err(Refusal::new(place, UNREADABLE, reason)));
+                }
+            }
+        }
+    }
+}
+
+impl Pairing {
+    fn add(&mut self, entry: Entry) {
+        let place = self.place(&entry.name);
+        if matches!(entry.content, Content::LeadsOut) {
+            let reason = "is no name inside of the archive";
+            let group = "a name leads out of the archive";
+            return self.ready.push_back(Err(Refusal::new(place, group, reason)));
+        }
+        if is_hidden(&entry.name) {
+            return;
+        }
+        let host = self.layout.document(&entry.name);
+        let part = self.layout.part(&entry.name);
+        if host.is_none() && part.is_none() {
+            return;
+        }
+        let bytes = match entry.content {
+            Content::Bytes(bytes) => bytes,
+            Content::Link | Content::LeadsOut => {
+                self.links += 1;
+                return;
+            }
+            Content::TooLarge => return self.ready.push_back(Err(too_large(&place))),
+        };
+        match (host, part) {
+            (Some(host), _) => {
+                let pair = documents::pair(place, &host, &bytes);
+                self.ready.push_back(pair);
+            }
+            (None, Some(part)) => self.add_part(&entry.name, part, bytes),
+            (None, None) => {}
+        }
+    }
+
+    fn add_part(&mut self, name: &Path, part: Part, bytes: Zeroizing<Vec<u8>>) {
+        let chain_path = name.with_file_name(&part.chain);
+        let KeyFile::Apart(key) = &part.key else {
+            // A bundle of an archive has its key in it.
+            let chain = Half::Bytes(self.place(name), bytes);
+            let pair = self.narrowed(&chain_path, part.names).map(|names| Pair {
+                names,
+                chain,
+                key: Key::InChain,
+                issuers: None,
+            });
+            return self.ready.push_back(pair);
+        };
+        self.bytes += bytes.len();
+        let key_path = name.with_file_name(key);
+        let waiting = self.waiting.entry(chain_path.clone()).or_insert_with(|| {
+            self.order.push_back(chain_path.clone());
+            Waiting {
+                names: part.names,
+                key_path,
+                has_issuers_apart: part.issuers.is_some(),
+                chain: None,
+                key: None,
+                issuers: None,
+            }
+        });
+        let half = match part.role {
+            Role::Chain => &mut waiting.chain,
+            Role::Key => &mut waiting.key,
+            Role::Issuers => &mut waiting.issuers,
+        };
+        let twice = half.replace(bytes);
+        self.bytes -= twice.map_or(0, |bytes| bytes.len());
+        if waiting.is_complete() {
+            self.release(&chain_path, "");
+        }
+        if self.order.len() > 2 * MAX_WAITING {
+            self.order.retain(|chain| self.waiting.contains_key(chain));
+        }
+        while self.waiting.len() > MAX_WAITING || self.bytes > MAX_WAITING_BYTES {
+            let Some(oldest) = self.order.pop_front() else {
+                break;
+            };
+            self.release(&oldest, OUT_OF_REACH);
+        }
+    }
+
+    /// Ends the wait of a pair: it is ready, or refused since a half is missing.
+    fn release(&mut self, chain_path: &Path, why: &str) {
+        let Some(waiting) = self.waiting.remove(chain_path) else {
+            return;
+        };
+        self.bytes -= waiting.bytes();
+        let (chain_place, key_place) = (self.place(chain_path), self.place(&waiting.key_path));
+        let alone = |place: &Path, other: &Path| {
+            let other = other.file_name().unwrap_or_default().to_string_lossy();
+            let reason = format!("{other} is missing: {why}");
+            Err(Refusal::new(place, HALF_MISSING, reason))
+        };
+        let released = match (waiting.chain, waiting.key) {
+            (Some(chain), Some(key)) => {
+                let issuers = waiting.issuers;
+                let issuers = issuers.map(|issuers| Half::Bytes(chain_place.clone(), issuers));
+                let names = self.narrowed(chain_path, waiting.names);
+                let chain = Half::Bytes(chain_place, chain);
+                let key = Half::Bytes(key_place, key);
+                names.map(|names| Pair {
+                    issuers,
+                    ..Pair::new(names, chain, key)
+                })
+            }
+            (Some(_), None) => alone(&chain_place, &waiting.key_path),
+            (None, Some(_)) if self.layout.refuses_lonely_keys() => alone(&key_place, chain_path),
+            (None, _) => return,
+        };
+        self.ready.push_back(released);
+    }
+
+    fn end(&mut self) {
+        self.has_ended = true;
+        while let Some(oldest) = self.order.pop_front() {
+            self.release(&oldest, "the archive has ended");
+        }
+        if self.links > 0 {
+            let links = self.links;
+            let reason = format!(
+                "{links} links were passed over; make the archive with 'tar -ch' (--dereference)"
+            );
+            let refusal = Refusal::new(&self.archive.place, "links are not followed", reason);
+            self.ready.push_back(Err(refusal));
+        }
+    }
+
+    fn narrowed(&self, path: &Path, names: Names) -> Result<Names, Refusal> {
+        match self.named_only {
+            true => self.layout.narrow(path, names),
+            false => Ok(names),
+        }
+    }
+
+    /// Returns the place of a file, `ARCHIVE: NAME`.
+    fn place(&self, name: &Path) -> PathBuf {
+        let mut place = self.archive.place.clone().into_os_string();
+        place.push(": ");
+        place.push(name);
+        place.into()
+    }
+}
+
+impl Waiting {
+    /// Returns whether nothing is to come: a leaf alone waits for its issuers.
+    fn is_complete(&self) -> bool {
+        let (Some(chain), Some(_)) = (&self.chain, &self.key) else {
+            return false;
+        };
+        !self.has_issuers_apart || self.issuers.is_some() || certificates(chain) > 1
+    }
+
+    fn bytes(&self) -> usize {
+        let halves = [&self.chain, &self.key, &self.issuers];
+        halves.into_iter().flatten().map(|half| half.len()).sum()
+    }
+}
+
+/// Returns whether a file or its folder begins with a dot. Folders above may be the source's own,
+/// such as `.acme.sh`.
+fn is_hidden(name: &Path) -> bool {
+    let last = name.components().rev().take(2);
+    let mut names = last.map(|part| part.as_os_str().as_encoded_bytes());
+    names.any(|name| name.len() > 1 && name.starts_with(b"."))
+}
+
+/// Entries that are held to recognise the layout, and their bytes.
+const MAX_HELD: usize = 1000;
+const MAX_HELD_BYTES: usize = 16 << 20;
+/// Pairs that wait for a half, and their bytes: folders that are not sorted lie apart.
+const MAX_WAITING: usize = 32_768;
+const MAX_WAITING_BYTES: usize = 32 << 20;
+/// Group of archives that end early, or are none.
+const UNREADABLE: &str = "the rest of the archive can't be read";
+const OUT_OF_REACH: &str =
+    "it did not come within 32768 pairs or 32 MiB; make the archive with 'tar --sort=name'";
