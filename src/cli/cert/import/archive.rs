@@ -56,11 +56,10 @@ impl Archive {
     }
 
     /// Lists the pairs of the layout.
-    pub(super) fn pairs(self, layout: Layout, named_only: bool) -> Pairs {
+    pub(super) fn pairs(self, layout: Layout) -> Pairs {
         Box::new(Pairing {
             archive: self,
             layout,
-            named_only,
             waiting: HashMap::new(),
             order: VecDeque::new(),
             bytes: 0,
@@ -85,7 +84,6 @@ impl Archive {
 struct Pairing {
     archive: Archive,
     layout: Layout,
-    named_only: bool,
     waiting: HashMap<PathBuf, Waiting>,
     /// Those that wait, and some that no longer do, the oldest first.
     order: VecDeque<PathBuf>,
@@ -102,9 +100,8 @@ struct Waiting {
     names: Names,
     key_path: PathBuf,
     has_issuers_apart: bool,
-    chain: Option<Zeroizing<Vec<u8>>>,
-    key: Option<Zeroizing<Vec<u8>>>,
-    issuers: Option<Zeroizing<Vec<u8>>>,
+    /// By [`Role`].
+    halves: [Option<Zeroizing<Vec<u8>>>; 3],
 }
 
 impl Iterator for Pairing {
@@ -170,14 +167,13 @@ impl Pairing {
         let chain_path = name.with_file_name(&part.chain);
         let KeyFile::Apart(key) = &part.key else {
             // A bundle of an archive has its key in it.
-            let chain = Half::Bytes(self.place(name), bytes);
-            let pair = self.narrowed(&chain_path, part.names).map(|names| Pair {
-                names,
-                chain,
+            let pair = Pair {
+                names: part.names,
+                chain: Half::Bytes(self.place(name), bytes),
                 key: Key::InChain,
                 issuers: None,
-            });
-            return self.ready.push_back(pair);
+            };
+            return self.ready.push_back(Ok(pair));
         };
         self.bytes += bytes.len();
         let key_path = name.with_file_name(key);
@@ -187,17 +183,10 @@ impl Pairing {
                 names: part.names,
                 key_path,
                 has_issuers_apart: part.issuers.is_some(),
-                chain: None,
-                key: None,
-                issuers: None,
+                halves: Default::default(),
             }
         });
-        let half = match part.role {
-            Role::Chain => &mut waiting.chain,
-            Role::Key => &mut waiting.key,
-            Role::Issuers => &mut waiting.issuers,
-        };
-        let twice = half.replace(bytes);
+        let twice = waiting.halves[part.role as usize].replace(bytes);
         self.bytes -= twice.map_or(0, |bytes| bytes.len());
         if waiting.is_complete() {
             self.release(&chain_path, "");
@@ -225,21 +214,21 @@ impl Pairing {
             let reason = format!("{other} is missing: {why}");
             Err(Refusal::new(place, HALF_MISSING, reason))
         };
-        let released = match (waiting.chain, waiting.key) {
-            (Some(chain), Some(key)) => {
-                let issuers = waiting.issuers;
+        let released = match waiting.halves {
+            [Some(chain), Some(key), issuers] => {
                 let issuers = issuers.map(|issuers| Half::Bytes(chain_place.clone(), issuers));
-                let names = self.narrowed(chain_path, waiting.names);
                 let chain = Half::Bytes(chain_place, chain);
                 let key = Half::Bytes(key_place, key);
-                names.map(|names| Pair {
+                Ok(Pair {
                     issuers,
-                    ..Pair::new(names, chain, key)
+                    ..Pair::new(waiting.names, chain, key)
                 })
             }
-            (Some(_), None) => alone(&chain_place, &waiting.key_path),
-            (None, Some(_)) if self.layout.refuses_lonely_keys() => alone(&key_place, chain_path),
-            (None, _) => return,
+            [Some(_), None, _] => alone(&chain_place, &waiting.key_path),
+            [None, Some(_), _] if self.layout.refuses_lonely_keys() => {
+                alone(&key_place, chain_path)
+            }
+            [None, _, _] => return,
         };
         self.ready.push_back(released);
     }
@@ -259,13 +248,6 @@ impl Pairing {
         }
     }
 
-    fn narrowed(&self, path: &Path, names: Names) -> Result<Names, Refusal> {
-        match self.named_only {
-            true => self.layout.narrow(path, names),
-            false => Ok(names),
-        }
-    }
-
     /// Returns the place of a file, `ARCHIVE: NAME`.
     fn place(&self, name: &Path) -> PathBuf {
         let mut place = self.archive.place.clone().into_os_string();
@@ -278,15 +260,14 @@ impl Pairing {
 impl Waiting {
     /// Returns whether nothing is to come: a leaf alone waits for its issuers.
     fn is_complete(&self) -> bool {
-        let (Some(chain), Some(_)) = (&self.chain, &self.key) else {
-            return false;
-        };
-        !self.has_issuers_apart || self.issuers.is_some() || certificates(chain) > 1
+        match &self.halves {
+            [Some(chain), Some(_), None] => !self.has_issuers_apart || certificates(chain) > 1,
+            [chain, key, _] => chain.is_some() && key.is_some(),
+        }
     }
 
     fn bytes(&self) -> usize {
-        let halves = [&self.chain, &self.key, &self.issuers];
-        halves.into_iter().flatten().map(|half| half.len()).sum()
+        self.halves.iter().flatten().map(|half| half.len()).sum()
     }
 }
 

@@ -32,10 +32,10 @@ impl Folder {
     }
 
     /// Lists the pairs in the system's order: a million names are never in memory at once.
-    pub(super) fn pairs(self, layout: Layout, named_only: bool) -> io::Result<Pairs> {
+    pub(super) fn pairs(self, layout: Layout) -> io::Result<Pairs> {
         let walk = Walk::new(&self.shown, layout.depth())?;
         Ok(Box::new(walk.filter_map(move |found| match found {
-            Ok(path) => self.pair(&path, layout, named_only),
+            Ok(path) => self.pair(&path, layout),
             Err(refusal) => Some(Err(refusal)),
         })))
     }
@@ -71,25 +71,14 @@ impl Folder {
     }
 
     /// Returns the pair of a file; none if the file is another's half, or of no pair.
-    fn pair(
-        &self,
-        path: &Path,
-        layout: Layout,
-        named_only: bool,
-    ) -> Option<Result<Pair, Refusal>> {
+    fn pair(&self, path: &Path, layout: Layout) -> Option<Result<Pair, Refusal>> {
         if let Some(host) = layout.document(path) {
             let read = read(path);
             return Some(read.and_then(|read| documents::pair(path.to_owned(), &host, &read)));
         }
         let part = layout.part(&self.seen(path))?;
         match part.role {
-            Role::Chain => {
-                let names = match named_only {
-                    true => layout.narrow(path, part.names.clone()),
-                    false => Ok(part.names.clone()),
-                };
-                Some(names.map(|names| assembled(path, &part, names)))
-            }
+            Role::Chain => Some(Ok(assembled(path, part))),
             Role::Key if layout.refuses_lonely_keys() => {
                 let is_alone = !path.with_file_name(&part.chain).exists();
                 let chain = part.chain.to_string_lossy();
@@ -111,7 +100,7 @@ impl Folder {
 /// Makes the pair of a file with certificates and their key.
 pub(super) fn bundle(path: &Path, names: Names) -> Pair {
     match Layout::Haproxy.part(path) {
-        Some(part) => assembled(path, &part, names),
+        Some(part) => assembled(path, Part { names, ..part }),
         None => Pair {
             names,
             chain: Half::File(path.to_owned()),
@@ -122,7 +111,7 @@ pub(super) fn bundle(path: &Path, names: Names) -> Pair {
 }
 
 /// Makes the pair of a chain's file and of those beside it.
-fn assembled(path: &Path, part: &Part, names: Names) -> Pair {
+fn assembled(path: &Path, part: Part) -> Pair {
     let beside = |name: &OsString| path.with_file_name(name);
     let there = |path: &PathBuf| path.exists();
     let key = match &part.key {
@@ -135,7 +124,7 @@ fn assembled(path: &Path, part: &Part, names: Names) -> Pair {
     };
     let issuers = part.issuers.as_ref().map(beside).filter(there);
     Pair {
-        names,
+        names: part.names,
         chain: Half::File(path.to_owned()),
         key,
         issuers: issuers.map(Half::File),

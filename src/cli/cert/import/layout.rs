@@ -15,7 +15,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use sekisho_certs::HostPattern;
 
-use super::source::{Names, Refusal};
+use super::source::{Names, Pair, Refusal};
 
 pub(super) use recognise::{Found, found_in, recognise};
 
@@ -142,15 +142,24 @@ impl Layout {
         }
     }
 
-    /// Narrows the hosts of a pair to those that the source names.
-    pub(super) fn narrow(self, path: &Path, names: Names) -> Result<Names, Refusal> {
-        if self == Self::Flat {
-            let host = flat::host_of_file(path);
-            let host = host.map_err(|why| Refusal::new(path, "the file's name is no host", why))?;
-            return Ok(Names::Exactly(vec![host]));
-        }
-        let refuse = || Refusal::new(path, "no host is named", "the source names no host for it");
-        names.only_named().ok_or_else(refuse)
+    /// Narrows the hosts of a pair to those that the source names. A flat file may be named
+    /// after a host of one label.
+    pub(super) fn narrow(self, pair: Pair) -> Result<Pair, Refusal> {
+        let place = pair.chain.place();
+        let names = match pair.names.clone().only_named() {
+            Some(names) => Ok(names),
+            None if self == Self::Flat => flat::host_of_file(place)
+                .map(|host| Names::Exactly(vec![host]))
+                .map_err(|why| Refusal::new(place, "the file's name is no host", why)),
+            None => {
+                let reason = "the source names no host for it";
+                Err(Refusal::new(place, "no host is named", reason))
+            }
+        };
+        Ok(Pair {
+            names: names?,
+            ..pair
+        })
     }
 }
 

@@ -12,7 +12,7 @@ use sekisho_stores::files::read_bounded;
 use super::archive::Archive;
 use super::folder::{Folder, bundle};
 use super::layout::{Found, Layout, found_in, recognise};
-use super::source::{Names, Pair, Pairs, Refusal};
+use super::source::{Names, Pairs};
 use super::{acme_json, crt_list, list};
 use crate::terminal::failure::{Result, Usage};
 
@@ -146,24 +146,23 @@ impl Source {
         let (path, layout) = (self.path, self.layout);
         let named = || path.display().to_string();
         let pairs = match self.kind {
-            Kind::File => {
-                let pairs = of_one(&path, layout, base).with_context(named)?;
-                return Ok(match named_only {
-                    true => Box::new(pairs.map(move |pair| narrowed(pair?, layout))) as Pairs,
-                    false => pairs,
-                });
-            }
-            Kind::Folder(folder) => folder.pairs(layout, named_only).with_context(named)?,
-            Kind::Archive(archive) => archive.pairs(layout, named_only),
+            Kind::File => of_one(&path, layout, base).with_context(named)?,
+            Kind::Folder(folder) => folder.pairs(layout).with_context(named)?,
+            Kind::Archive(archive) => archive.pairs(layout),
         };
         let mut pairs = pairs.peekable();
         if pairs.peek().is_none() {
             match Folder::open(&path) {
-                Ok(folder) => bail!("{}: {}", named(), explain(&folder, Some(layout))?),
-                Err(_) => bail!("{}: the archive has no pairs of layout {layout}", named()),
+                Ok(folder) if path.is_dir() => {
+                    bail!("{}: {}", named(), explain(&folder, Some(layout))?)
+                }
+                _ => bail!("{}: has no pairs of the layout {layout}", named()),
             }
         }
-        Ok(Box::new(pairs))
+        Ok(match named_only {
+            true => Box::new(pairs.map(move |pair| layout.narrow(pair?))) as Pairs,
+            false => Box::new(pairs),
+        })
     }
 }
 
@@ -199,12 +198,6 @@ fn of_one(path: &Path, layout: Layout, base: Option<&Path>) -> io::Result<Pairs>
         }
         _ => crt_list::pairs(path, base),
     }
-}
-
-/// Narrows a pair of a file to its named hosts.
-fn narrowed(pair: Pair, layout: Layout) -> Result<Pair, Refusal> {
-    let names = layout.narrow(pair.chain.place(), pair.names.clone())?;
-    Ok(Pair { names, ..pair })
 }
 
 /// Recognises a file by its beginning; none if it is none of ours.

@@ -208,19 +208,9 @@ fn until_nul(bytes: &[u8]) -> &[u8] {
     &bytes[..end.unwrap_or(bytes.len())]
 }
 
-/// Reads a number: octal digits, or bytes of a large one after the bit 0x80 (GNU).
+/// Reads a number, octal digits. Binary ones, of files over 8 GiB (GNU), are not taken.
 fn number(field: &[u8]) -> io::Result<u64> {
     let wrong = || invalid("a header has a wrong number");
-    if let [first, rest @ ..] = field
-        && first & 0x80 != 0
-    {
-        let bytes = [&[first & 0x7f][..], rest].concat();
-        let small = bytes.len().saturating_sub(8);
-        let (high, low) = bytes.split_at(small);
-        let is_small = high.iter().all(|byte| *byte == 0);
-        let number = low.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-        return is_small.then_some(number).ok_or_else(wrong);
-    }
     let text = std::str::from_utf8(until_nul(field)).map_err(|_| wrong())?;
     match text.trim() {
         "" => Ok(0),

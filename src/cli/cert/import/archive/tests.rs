@@ -5,7 +5,7 @@ use crate::cli::cert::import::layout::{Found, recognise};
 /// Reads the pairs of an archive; shows them and the refusals.
 fn read(bytes: Vec<u8>, layout: Layout) -> Vec<String> {
     let archive = Archive::new(Path::new("x.tar"), Box::new(io::Cursor::new(bytes)));
-    let pairs = archive.pairs(layout, false);
+    let pairs = archive.pairs(layout);
     let shown = pairs.map(|pair| match pair {
         Ok(pair) => shown(pair),
         Err(refused) => format!("{} {}", refused.place.display(), refused.reason),
@@ -74,7 +74,7 @@ fn the_layout_is_recognised_by_what_comes_first() {
     let reader = Box::new(io::Cursor::new(bytes));
     let mut archive = Archive::new(Path::new("-"), reader);
     assert_eq!(recognise(&archive.hold()), Found::One(Layout::Caddy));
-    let pairs: Vec<_> = archive.pairs(Layout::Caddy, false).collect();
+    let pairs: Vec<_> = archive.pairs(Layout::Caddy).collect();
     assert_eq!(pairs.len(), 1, "what was held is read, and the end told once");
     assert!(pairs[0].is_ok());
 }

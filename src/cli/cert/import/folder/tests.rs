@@ -20,7 +20,11 @@ fn tree(files: &[&str]) -> TempDir {
 /// Reads a folder below the tree; shows its pairs and refusals, sorted, with paths of the tree.
 fn read_as(tree: &TempDir, folder: &str, layout: Layout, named_only: bool) -> Vec<String> {
     let folder = Folder::open(&tree.path().join(folder)).unwrap();
-    let pairs = folder.pairs(layout, named_only).unwrap();
+    let pairs = folder.pairs(layout).unwrap();
+    let pairs = pairs.map(|pair| match named_only {
+        true => pair.and_then(|pair| layout.narrow(pair)),
+        false => pair,
+    });
     let root = format!("{}/", tree.path().display());
     let shown = pairs.map(|pair| match pair {
         Ok(pair) => shown(&pair),
