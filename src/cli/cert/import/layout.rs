@@ -111,6 +111,7 @@ impl Layout {
             Self::Certbot | Self::Dehydrated | Self::AcmeSh | Self::Cpanel | Self::Lego => 2,
             Self::Caddy => 4,
             Self::Haproxy | Self::AutoSsl | Self::RestyAcme | Self::Flat => 0,
+            // Files have no folders.
             Self::Traefik | Self::List => 0,
         }
     }
