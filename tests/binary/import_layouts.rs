@@ -186,3 +186,42 @@ fn an_archive_is_read_from_standard_input() {
     let error = sandbox.fails(&["cert", "import", "--layout", "certbot", "cut.tar"]);
     assert!(error.contains("ends in the middle"), "{error}");
 }
+
+#[test]
+fn a_second_run_writes_nothing_whoever_covers_whom() {
+    // Two batches and more lie between the first and the last line of a list.
+    const BETWEEN: usize = 2100;
+    let until = |names: &[&str], year: i32| {
+        let (from, to) = ((2020, 1, 1), (year, 1, 1));
+        ca().issue_valid(names, Key::P256, from, to)
+    };
+    let own = until(&["a.example"], 2090);
+    // One that no host refers to in the end, and one that has a host of its own.
+    let covering = until(&["a.example"], 2099);
+    let further = until(&["a.example", "c.example"], 2100);
+    let between = until(&["between.example"], 2090);
+    let lines = "own,own.key,a.example\n".to_owned();
+    let others = "covering,covering.key\nfurther,further.key\n";
+    let middle = "between,between.key\n".repeat(BETWEEN);
+    for list in [
+        format!("{others}{middle}{lines}"),
+        format!("{lines}{middle}{others}"),
+    ] {
+        let sandbox = Sandbox::new();
+        write(&sandbox, &own, "own", "own.key");
+        write(&sandbox, &covering, "covering", "covering.key");
+        write(&sandbox, &further, "further", "further.key");
+        write(&sandbox, &between, "between", "between.key");
+        sandbox.write("list.csv", &list);
+        let import = || {
+            sandbox.ok(&["cert", "import", "--layout", "list", "list.csv"]);
+            sandbox.json(&["host", "list", "--json"])
+        };
+        let first = import();
+        let shown = sandbox.json(&["cert", "show", "a.example", "--json"]);
+        assert_eq!(shown[0]["not_after"], "2090-01-01T00:00:00Z");
+        // Each write would give its host another version.
+        assert_eq!(import(), first);
+        assert_eq!(import(), first);
+    }
+}

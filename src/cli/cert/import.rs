@@ -5,6 +5,7 @@ mod archive;
 mod args;
 mod check;
 mod crt_list;
+mod deferred;
 mod folder;
 mod layout;
 mod lines;

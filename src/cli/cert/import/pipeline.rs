@@ -43,7 +43,11 @@ pub(crate) fn import<J: Send>(
         }
         drop(sender);
         // An error drops the receiver, which ends the threads.
-        while let Some(batch) = next_batch(&checked, &mut report)? {
+        loop {
+            let next = next_batch(&checked, &mut report)?;
+            let Some(batch) = next.or_else(|| writer.next_deferred(BATCH)) else {
+                return Ok(report);
+            };
             let written = runtime.block_on(writer.write(batch));
             match written {
                 Ok(plan) => report.add(&plan),
@@ -54,7 +58,6 @@ pub(crate) fn import<J: Send>(
                 return Err(anyhow::Error::new(Interrupted).context(report.stop()));
             }
         }
-        Ok(report)
     })
 }
 

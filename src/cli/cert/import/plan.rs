@@ -68,13 +68,16 @@ impl Plan {
     /// Plans a batch. `records` are the existing hosts of the batch. `stored`
     /// are the credentials that they refer to, and others that the batch may
     /// repeat. Later pairs of the batch win, but replace a `settled` one only
-    /// if that does not outrank them. `renews` lists what is to be renewed.
+    /// if that does not outrank them. A pair that is stored takes no host with a
+    /// certificate that is valid `now` unless it is named for it: the other may still come.
+    /// `renews` lists what is to be renewed.
     pub(super) fn new(
         records: Vec<HostRecord>,
         stored: &[StoredCredential<SealedBytes>],
         batch: &[Checked],
         settled: &Settled,
         older: Older,
+        now: i64,
         renews: bool,
     ) -> Self {
         let digests = stored.iter().map(|one| (digest(one), one.id));
@@ -99,6 +102,12 @@ impl Plan {
                             notes.push(keeps(host, stored.not_before));
                             hosts.keep(host);
                             kept.insert((host.clone(), credential.key_type));
+                            continue;
+                        }
+                        None if !is_named
+                            && known.contains(&ids[&pair.digest])
+                            && stored.not_after >= now =>
+                        {
                             continue;
                         }
                         Some(false) | None => {}

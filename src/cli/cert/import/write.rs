@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sekisho_certs::{CredentialId, HostRecord, Sealer, StoreError};
+use sekisho_certs::{Clock, CredentialId, HostRecord, Sealer, StoreError};
 
 use super::check::{Checked, Digest};
+use super::deferred::Deferred;
 use super::plan::{Older, Plan, validity};
 use super::renew::{self, Renewal};
 use super::settled::Settled;
@@ -19,6 +20,7 @@ pub(super) struct Writer<'a> {
     /// duplicate credentials.
     known_chains: HashMap<Digest, CredentialId>,
     settled: Settled,
+    deferred: Deferred,
     older: Older,
     renewal: Option<Renewal>,
 }
@@ -29,6 +31,7 @@ impl<'a> Writer<'a> {
             sealer,
             known_chains: HashMap::new(),
             settled: Settled::default(),
+            deferred: Deferred::default(),
             older,
             renewal,
         }
@@ -39,12 +42,12 @@ impl<'a> Writer<'a> {
     ///
     /// Of several certificates of one type for one host, one that names it is
     /// stored, else the longest valid, in any order of the files. Sorting does
-    /// this within a batch, [`Settled`] over batches.
+    /// this within a batch, [`Settled`] and [`Deferred`] over batches.
     pub(super) async fn write(&mut self, mut batch: Vec<Checked>) -> Result<Plan> {
         batch.sort_by_key(|pair| validity(&pair.credential));
         let (mut attempts, mut claims) = (0, Claims::new());
         loop {
-            let mut plan = self.plan(&batch).await?;
+            let mut plan = self.plan(&mut batch).await?;
             renew::plan(self.sealer, &mut plan, self.renewal, &mut claims).await?;
             if claims.claim_missing(self.sealer).await? {
                 continue;
@@ -67,18 +70,26 @@ impl<'a> Writer<'a> {
         }
     }
 
-    async fn plan(&self, batch: &[Checked]) -> Result<Plan> {
+    /// Returns the next pairs that were put aside, when there are no others.
+    pub(super) fn next_deferred(&mut self, most: usize) -> Option<Vec<Checked>> {
+        self.deferred.next_batch(most)
+    }
+
+    async fn plan(&mut self, batch: &mut Vec<Checked>) -> Result<Plan> {
         let patterns: HashSet<_> = batch.iter().flat_map(|pair| &pair.hosts).cloned().collect();
         let patterns: Vec<_> = patterns.into_iter().collect();
         let records = self.sealer.catalog().hosts(&patterns).await?;
         let ids = self.referred_or_known(&records, batch);
         let stored = self.sealer.catalog().credentials(&ids).await?;
+        let now = Clock::System.now();
+        self.deferred.put_aside(batch, &records, &stored, now);
         Ok(Plan::new(
             records,
             &stored,
             batch,
             &self.settled,
             self.older,
+            now,
             self.renewal.is_some(),
         ))
     }
