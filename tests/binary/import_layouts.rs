@@ -175,7 +175,9 @@ fn an_archive_is_read_from_standard_input() {
     let ran = Ran::of(&import.stdin(archive("-chf")).output().expect("it runs"));
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     assert!(ran.out.contains("imported 1,"), "{}", ran.out);
-    assert!(sandbox.ok(&["cert", "import", "archive.tar"]).contains("skipped 1"));
+    let _ = archive("-czhf");
+    let out = sandbox.ok(&["cert", "import", "archive.tar"]);
+    assert!(out.contains("skipped 1"), "{out}");
     // Without -h there are links alone.
     let ran = Ran::of(&import.stdin(archive("-cf")).output().expect("it runs"));
     assert_eq!(ran.code, Some(1), "{}", ran.err);

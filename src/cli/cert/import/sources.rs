@@ -2,11 +2,12 @@
 //! recognised.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::iter;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail, ensure};
+use flate2::bufread::MultiGzDecoder;
 use sekisho_stores::files::read_bounded;
 
 use super::archive::Archive;
@@ -41,7 +42,8 @@ impl Source {
         let metadata = fs::metadata(path).with_context(named)?;
         if metadata.is_file() {
             let head = read_bounded(path, HEAD).with_context(named)?;
-            if head.get(TAR_MAGIC_AT..).is_some_and(|end| end.starts_with(TAR_MAGIC)) {
+            let end = head.get(TAR_MAGIC_AT..).unwrap_or_default();
+            if end.starts_with(TAR_MAGIC) || head.starts_with(GZIP) {
                 return Self::archive(path, File::open(path).with_context(named)?, layout);
             }
             let layout = layout.or_else(|| of_file(&head));
@@ -87,19 +89,24 @@ impl Source {
         }
     }
 
-    /// Begins to read an archive, and recognises its layout by its first files.
+    /// Begins to read an archive, also one by gzip, and recognises its layout by its first files.
     fn archive(
         path: &Path,
         reader: impl Read + Send + 'static,
         layout: Option<Layout>,
     ) -> Result<Self> {
-        let reader = BufReader::with_capacity(ARCHIVE_BUFFER, reader);
-        let mut archive = Archive::new(path, Box::new(reader));
+        let shown = path.display().to_string();
+        let mut reader = BufReader::with_capacity(ARCHIVE_BUFFER, reader);
+        let begin = reader.fill_buf().with_context(|| shown.clone())?;
+        let mut archive = match begin.starts_with(GZIP) {
+            true => Archive::new(path, Box::new(MultiGzDecoder::new(reader))),
+            false => Archive::new(path, Box::new(reader)),
+        };
         let layout = match layout {
             Some(layout) if layout.is_file() => return Err(not_for(layout, path, "an archive")),
             Some(layout) => layout,
             None => {
-                let (shown, files) = (path.display().to_string(), archive.hold());
+                let files = archive.hold();
                 let found = one_of(&shown, recognise(&files))?;
                 let count = files.len();
                 let text = "no layout is that of its first files, of which there are";
@@ -265,6 +272,7 @@ const PEM: &[u8] = b"-----BEGIN ";
 /// Place of the word that begins the magic of tar, of POSIX and GNU.
 const TAR_MAGIC_AT: usize = 257;
 const TAR_MAGIC: &[u8] = b"ustar";
+const GZIP: &[u8] = b"\x1f\x8b";
 const STANDARD_INPUT: &str = "-";
 const ARCHIVE_BUFFER: usize = 64 * 1024;
 const ACCOUNT: &[u8] = b"\"Account\"";
