@@ -5,6 +5,7 @@ mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read};
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
@@ -14,76 +15,12 @@ use super::layout::{KeyFile, Layout, Part, Role, documents};
 use super::source::{HALF_MISSING, Half, Key, Names, Pair, Pairs, Refusal};
 use super::tar::{Content, Entry, Tar};
 
-/// Archive whose files are read as they come.
+/// Archive whose files are read as they come. Each pair is known by the path of its chain.
 pub(super) struct Archive {
     place: PathBuf,
     tar: Tar<Box<dyn Read + Send>>,
-    /// First entries, by which the layout is recognised.
-    held: VecDeque<Entry>,
-    /// Why no more can be held: told after what was.
-    error: Option<io::Error>,
-}
-
-impl Archive {
-    pub(super) fn new(place: &Path, reader: Box<dyn Read + Send>) -> Self {
-        Self {
-            place: place.to_owned(),
-            tar: Tar::new(reader),
-            held: VecDeque::new(),
-            error: None,
-        }
-    }
-
-    /// Reads the first entries, and returns their names.
-    pub(super) fn hold(&mut self) -> Vec<PathBuf> {
-        let mut bytes = 0;
-        while self.held.len() < MAX_HELD && bytes < MAX_HELD_BYTES {
-            match self.tar.next_file() {
-                Ok(Some(entry)) => {
-                    if let Content::Bytes(content) = &entry.content {
-                        bytes += content.len();
-                    }
-                    self.held.push_back(entry);
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    self.error = Some(error);
-                    break;
-                }
-            }
-        }
-        self.held.iter().map(|entry| entry.name.clone()).collect()
-    }
-
-    /// Lists the pairs of the layout.
-    pub(super) fn pairs(self, layout: Layout) -> Pairs {
-        Box::new(Pairing {
-            archive: self,
-            layout,
-            waiting: HashMap::new(),
-            order: VecDeque::new(),
-            bytes: 0,
-            ready: VecDeque::new(),
-            links: 0,
-            has_ended: false,
-        })
-    }
-
-    fn next_entry(&mut self) -> io::Result<Option<Entry>> {
-        if let Some(entry) = self.held.pop_front() {
-            return Ok(Some(entry));
-        }
-        match self.error.take() {
-            Some(error) => Err(error),
-            None => self.tar.next_file(),
-        }
-    }
-}
-
-/// Pairs of an archive. Each is known by the path of its chain.
-struct Pairing {
-    archive: Archive,
-    layout: Layout,
+    /// What was read first, by which the layout is recognised.
+    held: VecDeque<io::Result<Entry>>,
     waiting: HashMap<PathBuf, Waiting>,
     /// Those that wait, and some that no longer do, the oldest first.
     order: VecDeque<PathBuf>,
@@ -104,10 +41,49 @@ struct Waiting {
     halves: [Option<Zeroizing<Vec<u8>>>; 3],
 }
 
-impl Iterator for Pairing {
-    type Item = Result<Pair, Refusal>;
+impl Archive {
+    pub(super) fn new(place: &Path, reader: Box<dyn Read + Send>) -> Self {
+        Self {
+            place: place.to_owned(),
+            tar: Tar::new(reader),
+            held: VecDeque::new(),
+            waiting: HashMap::new(),
+            order: VecDeque::new(),
+            bytes: 0,
+            ready: VecDeque::new(),
+            links: 0,
+            has_ended: false,
+        }
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
+    /// Reads the first entries, and returns their names.
+    pub(super) fn hold(&mut self) -> Vec<PathBuf> {
+        let (mut names, mut bytes) = (Vec::new(), 0);
+        while names.len() < MAX_HELD && bytes < MAX_HELD_BYTES {
+            let Some(next) = self.tar.next_file().transpose() else {
+                break;
+            };
+            if let Ok(entry) = &next {
+                names.push(entry.name.clone());
+                if let Content::Bytes(content) = &entry.content {
+                    bytes += content.len();
+                }
+            }
+            let is_last = next.is_err();
+            self.held.push_back(next);
+            if is_last {
+                break;
+            }
+        }
+        names
+    }
+
+    /// Lists the pairs of the layout.
+    pub(super) fn pairs(mut self, layout: Layout) -> Pairs {
+        Box::new(iter::from_fn(move || self.next_pair(layout)))
+    }
+
+    fn next_pair(&mut self, layout: Layout) -> Option<Result<Pair, Refusal>> {
         loop {
             if let Some(ready) = self.ready.pop_front() {
                 return Some(ready);
@@ -115,22 +91,20 @@ impl Iterator for Pairing {
             if self.has_ended {
                 return None;
             }
-            match self.archive.next_entry() {
-                Ok(Some(entry)) => self.add(entry),
-                Ok(None) => self.end(),
-                Err(error) => {
-                    self.end();
-                    let (place, reason) = (&self.archive.place, error.to_string());
-                    self.ready
-                        .push_back(Err(Refusal::new(place, UNREADABLE, reason)));
+            let held = self.held.pop_front();
+            match held.or_else(|| self.tar.next_file().transpose()) {
+                Some(Ok(entry)) => self.add(entry, layout),
+                None => self.end(layout),
+                Some(Err(error)) => {
+                    self.end(layout);
+                    let refusal = Refusal::new(&self.place, UNREADABLE, error.to_string());
+                    self.ready.push_back(Err(refusal));
                 }
             }
         }
     }
-}
 
-impl Pairing {
-    fn add(&mut self, entry: Entry) {
+    fn add(&mut self, entry: Entry, layout: Layout) {
         let place = self.place(&entry.name);
         if matches!(entry.content, Content::LeadsOut) {
             let reason = "is no name inside of the archive";
@@ -140,8 +114,8 @@ impl Pairing {
         if is_hidden(&entry.name) {
             return;
         }
-        let host = self.layout.document(&entry.name);
-        let part = self.layout.part(&entry.name);
+        let host = layout.document(&entry.name);
+        let part = layout.part(&entry.name);
         if host.is_none() && part.is_none() {
             return;
         }
@@ -158,12 +132,18 @@ impl Pairing {
                 let pair = documents::pair(place, &host, &bytes);
                 self.ready.push_back(pair);
             }
-            (None, Some(part)) => self.add_part(&entry.name, part, bytes),
+            (None, Some(part)) => self.add_part(&entry.name, part, bytes, layout),
             (None, None) => {}
         }
     }
 
-    fn add_part(&mut self, name: &Path, part: Part, bytes: Zeroizing<Vec<u8>>) {
+    fn add_part(
+        &mut self,
+        name: &Path,
+        part: Part,
+        bytes: Zeroizing<Vec<u8>>,
+        layout: Layout,
+    ) {
         let chain_path = name.with_file_name(&part.chain);
         let KeyFile::Apart(key) = &part.key else {
             // A bundle of an archive has its key in it.
@@ -189,7 +169,7 @@ impl Pairing {
         let twice = waiting.halves[part.role as usize].replace(bytes);
         self.bytes -= twice.map_or(0, |bytes| bytes.len());
         if waiting.is_complete() {
-            self.release(&chain_path, "");
+            self.release(&chain_path, layout, "");
         }
         if self.order.len() > 2 * MAX_WAITING {
             self.order.retain(|chain| self.waiting.contains_key(chain));
@@ -198,12 +178,12 @@ impl Pairing {
             let Some(oldest) = self.order.pop_front() else {
                 break;
             };
-            self.release(&oldest, OUT_OF_REACH);
+            self.release(&oldest, layout, OUT_OF_REACH);
         }
     }
 
     /// Ends the wait of a pair: it is ready, or refused since a half is missing.
-    fn release(&mut self, chain_path: &Path, why: &str) {
+    fn release(&mut self, chain_path: &Path, layout: Layout, why: &str) {
         let Some(waiting) = self.waiting.remove(chain_path) else {
             return;
         };
@@ -225,32 +205,30 @@ impl Pairing {
                 })
             }
             [Some(_), None, _] => alone(&chain_place, &waiting.key_path),
-            [None, Some(_), _] if self.layout.refuses_lonely_keys() => {
-                alone(&key_place, chain_path)
-            }
+            [None, Some(_), _] if layout.refuses_lonely_keys() => alone(&key_place, chain_path),
             [None, _, _] => return,
         };
         self.ready.push_back(released);
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, layout: Layout) {
         self.has_ended = true;
         while let Some(oldest) = self.order.pop_front() {
-            self.release(&oldest, "the archive has ended");
+            self.release(&oldest, layout, "the archive has ended");
         }
         if self.links > 0 {
             let links = self.links;
             let reason = format!(
                 "{links} links were passed over; make the archive with 'tar -ch' (--dereference)"
             );
-            let refusal = Refusal::new(&self.archive.place, "links are not followed", reason);
+            let refusal = Refusal::new(&self.place, "links are not followed", reason);
             self.ready.push_back(Err(refusal));
         }
     }
 
     /// Returns the place of a file, `ARCHIVE: NAME`.
     fn place(&self, name: &Path) -> PathBuf {
-        let mut place = self.archive.place.clone().into_os_string();
+        let mut place = self.place.clone().into_os_string();
         place.push(": ");
         place.push(name);
         place.into()
