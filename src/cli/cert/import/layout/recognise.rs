@@ -20,22 +20,25 @@ pub(in crate::cli::cert::import) enum Found {
 pub(in crate::cli::cert::import) fn recognise(files: &[PathBuf]) -> Found {
     let mut found = count(files, &OWN_NAMES);
     // A few files of other kinds among plain pairs do not make them lego's.
-    if let [(Layout::Lego, of_lego)] = found[..] {
+    let only = found.first().copied().filter(|_| found.len() == 1);
+    if let Some((Layout::Lego, marks)) = only {
         let plain = pairs(files, Layout::Flat).count();
-        if of_lego * 2 < plain {
+        if marks * 2 < plain {
             found.push((Layout::Flat, plain));
         }
     }
     if found.is_empty() {
         found = count(files, &ENDINGS);
     }
-    match found[..] {
-        [] => Found::Nothing,
-        [(Layout::Certbot, _)] if files.iter().any(|path| is_dehydrated(path)) => {
+    if found.len() > 1 {
+        return Found::Several(found);
+    }
+    match found.first() {
+        None => Found::Nothing,
+        Some((Layout::Certbot, _)) if files.iter().any(|path| is_dehydrated(path)) => {
             Found::One(Layout::Dehydrated)
         }
-        [(layout, _)] => Found::One(layout),
-        _ => Found::Several(found),
+        Some((layout, _)) => Found::One(*layout),
     }
 }
 
