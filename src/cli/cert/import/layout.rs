@@ -24,7 +24,7 @@ pub(super) use recognise::{Found, found_in, recognise};
 pub(super) enum Layout {
     /// NAME/fullchain.pem with NAME/privkey.pem
     Certbot,
-    /// The same, with the older files that dehydrated keeps beside them
+    /// NAME/fullchain.pem with NAME/privkey.pem, of dehydrated
     Dehydrated,
     /// NAME/fullchain.cer with NAME/NAME.key, and NAME_ecc, of acme.sh
     #[value(name = "acmesh")]
@@ -71,10 +71,10 @@ pub(super) enum Role {
 /// File of a pair's key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum KeyFile {
-    /// That of the chain.
+    /// File of the chain, which holds both.
     Chain,
     Apart(OsString),
-    /// That of the chain, or the first of these that exists.
+    /// File of the chain; if that holds no key, the first of these that exists.
     ChainOr([OsString; 2]),
 }
 

@@ -26,10 +26,10 @@ pub(super) enum Half {
 /// Place of a pair's key.
 #[derive(Debug)]
 pub(super) enum Key {
-    /// Beside the certificates, in the chain's half.
+    /// Half of the chain, which holds both.
     InChain,
     Apart(Half),
-    /// In the chain's half; if that holds none, here.
+    /// Half of the chain; if that holds no key, this half.
     InChainOr(Half),
 }
 
@@ -38,11 +38,11 @@ pub(super) enum Key {
 pub(crate) enum Names {
     /// All DNS names of the leaf. All are named.
     Leaf,
-    /// All DNS names of the leaf. Those of the list are named, if they are among them.
+    /// All DNS names of the leaf. Those among the listed hosts are named.
     OfLeaf(Vec<HostPattern>),
-    /// All DNS names of the leaf, and these, which it must cover and which are named.
+    /// All DNS names of the leaf, and these hosts, which it must cover and which are named.
     WithLeaf(Vec<HostPattern>),
-    /// Exactly these, which the leaf must cover. All are named.
+    /// Exactly these hosts, which the leaf must cover. All are named.
     Exactly(Vec<HostPattern>),
 }
 
