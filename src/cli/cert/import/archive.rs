@@ -19,12 +19,12 @@ use super::tar::{Content, Entry, Tar};
 pub(super) struct Archive {
     place: PathBuf,
     tar: Tar<Box<dyn Read + Send>>,
-    /// What was read first, by which the layout is recognised.
+    /// First entries, by which the layout is recognised.
     held: VecDeque<io::Result<Entry>>,
     waiting: HashMap<PathBuf, Waiting>,
-    /// Those that wait, and some that no longer do, the oldest first.
+    /// Chains of pairs that wait, and of some that no longer do, the oldest first.
     order: VecDeque<PathBuf>,
-    /// Bytes of all that wait.
+    /// Bytes of all halves that wait.
     bytes: usize,
     ready: VecDeque<Result<Pair, Refusal>>,
     /// Links that stand where halves would.

@@ -44,7 +44,7 @@ impl Settled {
                 if self.hashes.len() == MAX_SETTLED {
                     return;
                 }
-                if !kept.contains(&(host.clone(), key_type)) {
+                if kept.is_empty() || !kept.contains(&(host.clone(), key_type)) {
                     let is_named = pair.named.contains(host);
                     let hash = self.hash(host, key_type, is_named);
                     self.hashes.insert(hash);

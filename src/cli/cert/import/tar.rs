@@ -35,7 +35,7 @@ pub(super) enum Content {
     Link,
 }
 
-/// What the headers before a file's own say of it.
+/// Name and size of the next file, from headers before its own.
 #[derive(Default)]
 struct Ahead {
     name: Option<Vec<u8>>,
