@@ -8,6 +8,7 @@ pub(crate) mod dial;
 pub(crate) mod keys;
 pub(crate) mod read;
 mod reply_limit;
+mod scan;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use sekisho_certs::seal::OpenKey;
 use sekisho_certs::store::{Answer, BoxFuture, Result, Store, StoreError};
 
 pub use self::client::Hash;
+pub use self::scan::Scanned;
 pub use self::url::RedisUrl;
 
 /// An entrance for fuzzing, which sets this.

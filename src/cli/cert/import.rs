@@ -12,6 +12,7 @@ mod lines;
 mod list;
 mod pipeline;
 mod plan;
+mod redis;
 mod renew;
 mod report;
 mod roots;

@@ -15,8 +15,8 @@ use crate::terminal::failure::Result;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Folders of pairs, files that hold or list them, archives of tar; '-' is one on
-    /// standard input
+    /// Folders of pairs, files that hold or list them, archives of tar ('-' is one on
+    /// standard input), or URLs of Redis
     #[arg(value_name = "SOURCE", conflicts_with_all = ["chain", "key", "hosts"])]
     sources: Vec<PathBuf>,
     /// The certificate and those of its issuers, PEM
@@ -39,8 +39,9 @@ pub(crate) struct Args {
     /// How the sources are laid out [default: as their files' names tell]
     #[arg(long, value_enum, conflicts_with = "chain")]
     layout: Option<Layout>,
-    /// Where the paths of a crt-list begin [default: in the list's folder]
-    #[arg(long, value_name = "DIR", conflicts_with = "chain")]
+    /// What the keys of Redis begin with, or the folder in which the paths of a crt-list
+    /// begin [default: the list's]
+    #[arg(long, value_name = "PREFIX", conflicts_with = "chain")]
     prefix: Option<PathBuf>,
     /// Make hosts of the names alone that files, folders or lists have
     #[arg(long, conflicts_with = "chain")]

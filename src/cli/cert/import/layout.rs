@@ -39,9 +39,11 @@ pub(super) enum Layout {
     Haproxy,
     /// NAME/combined: key, certificate and its issuers
     Cpanel,
-    /// Files of lua-resty-auto-ssl: NAME%3Alatest, JSON
+    /// Keys NAME.crt and NAME.key of Redis
+    Redis,
+    /// Keys NAME:latest of lua-resty-auto-ssl, in Redis or as files
     AutoSsl,
-    /// Files of lua-resty-acme: domain:TYPE:NAME in base64, JSON
+    /// Keys domain:TYPE:NAME of lua-resty-acme, in Redis or as files
     RestyAcme,
     /// NAME.crt with NAME.key; '_.', '_wildcard.' or 'wildcard_.' is a wildcard
     Flat,
@@ -90,7 +92,7 @@ impl Layout {
             Self::Haproxy => flat::haproxy(path),
             Self::Cpanel => folders::cpanel(path),
             Self::Flat => flat::flat(path),
-            Self::AutoSsl | Self::RestyAcme | Self::Traefik | Self::List => None,
+            Self::AutoSsl | Self::RestyAcme | Self::Redis | Self::Traefik | Self::List => None,
         }
     }
 
@@ -111,8 +113,8 @@ impl Layout {
             Self::Certbot | Self::Dehydrated | Self::AcmeSh | Self::Cpanel | Self::Lego => 2,
             Self::Caddy => 4,
             Self::Haproxy | Self::AutoSsl | Self::RestyAcme | Self::Flat => 0,
-            // Files have no folders.
-            Self::Traefik | Self::List => 0,
+            // These are no folders.
+            Self::Redis | Self::Traefik | Self::List => 0,
         }
     }
 
@@ -122,9 +124,9 @@ impl Layout {
         !matches!(self, Self::AcmeSh | Self::Lego)
     }
 
-    /// Returns whether the source is one file, with the paths or the bytes of all pairs.
-    pub(super) fn is_file(self) -> bool {
-        matches!(self, Self::Traefik | Self::List)
+    /// Returns whether the source is no folder, but one file or server with all pairs.
+    pub(super) fn is_whole(self) -> bool {
+        matches!(self, Self::Redis | Self::Traefik | Self::List)
     }
 
     /// Describes the files that the layout takes.
@@ -137,6 +139,7 @@ impl Layout {
             Self::Traefik => "a file acme.json",
             Self::Haproxy => "files with certificates and their key, or a crt-list",
             Self::Cpanel => "NAME/combined",
+            Self::Redis => "a URL redis://",
             Self::AutoSsl => "NAME%3Alatest",
             Self::RestyAcme => "files named after 'domain:TYPE:NAME' in base64",
             Self::List => "a CSV file of chain, key and hosts",

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, bail, ensure};
 use flate2::bufread::MultiGzDecoder;
 use sekisho_stores::files::read_bounded;
+use sekisho_stores::redis::RedisUrl;
 
 use super::archive::Archive;
 use super::folder::{Folder, bundle};
 use super::layout::{Found, Layout, found_in, recognise};
 use super::source::{Names, Pairs};
-use super::{acme_json, crt_list, list};
+use super::{acme_json, crt_list, list, redis};
 use crate::terminal::failure::{Result, Usage};
 
 /// Source whose layout is known.
@@ -30,12 +31,16 @@ enum Kind {
     Folder(Folder),
     /// Of tar.
     Archive(Archive),
+    Redis(Box<RedisUrl>),
 }
 
 impl Source {
     /// Opens a source, and recognises its layout unless it is given.
     pub(super) fn open(path: &Path, layout: Option<Layout>) -> Result<Self> {
         let named = || path.display().to_string();
+        if let Some(url) = path.to_str().filter(|text| is_redis(text)) {
+            return Self::redis(url, layout);
+        }
         if path == Path::new(STANDARD_INPUT) {
             return Self::archive(path, io::stdin(), layout);
         }
@@ -54,7 +59,7 @@ impl Source {
         ensure!(is_folder, "{}: is no regular file and no folder", named());
         let folder = Folder::open(path).with_context(named)?;
         match layout {
-            Some(layout) if layout.is_file() => Err(not_for(layout, path, "a folder")),
+            Some(layout) if layout.is_whole() => Err(not_for(layout, path, "a folder")),
             Some(layout) => Ok(Self::folder(folder, layout)),
             None => Self::recognised(folder),
         }
@@ -103,7 +108,7 @@ impl Source {
             false => Archive::new(path, Box::new(reader)),
         };
         let layout = match layout {
-            Some(layout) if layout.is_file() => return Err(not_for(layout, path, "an archive")),
+            Some(layout) if layout.is_whole() => return Err(not_for(layout, path, "an archive")),
             Some(layout) => layout,
             None => {
                 let files = archive.hold();
@@ -120,8 +125,22 @@ impl Source {
         })
     }
 
+    fn redis(url: &str, layout: Option<Layout>) -> Result<Self> {
+        let url = RedisUrl::parse(url, Path::new("")).map_err(|why| anyhow!("{why}"))?;
+        let layout = layout.unwrap_or(Layout::Redis);
+        if !matches!(layout, Layout::Redis | Layout::AutoSsl | Layout::RestyAcme) {
+            return Err(not_for(layout, Path::new(&url.to_string()), "Redis"));
+        }
+        Ok(Self {
+            path: PathBuf::from(url.to_string()),
+            layout,
+            kind: Kind::Redis(Box::new(url)),
+        })
+    }
+
     fn file(path: PathBuf, layout: Layout) -> Result<Self> {
-        if !layout.is_file() && layout != Layout::Haproxy {
+        let is_of_file = matches!(layout, Layout::Traefik | Layout::List | Layout::Haproxy);
+        if !is_of_file {
             return Err(not_for(layout, &path, "a file"));
         }
         Ok(Self {
@@ -141,11 +160,11 @@ impl Source {
     pub(super) fn count(&self) -> Option<u64> {
         match &self.kind {
             Kind::Folder(folder) => folder.count(self.layout).ok(),
-            Kind::File | Kind::Archive(_) => None,
+            Kind::File | Kind::Archive(_) | Kind::Redis(_) => None,
         }
     }
 
-    /// Lists the pairs. `base` is where the paths of a crt-list begin.
+    /// Lists the pairs. `base` is where the paths of a crt-list begin, or the keys of Redis.
     ///
     /// # Errors
     /// If a folder has none, what lies there.
@@ -156,6 +175,10 @@ impl Source {
             Kind::File => of_one(&path, layout, base).with_context(named)?,
             Kind::Folder(folder) => folder.pairs(layout).with_context(named)?,
             Kind::Archive(archive) => archive.pairs(layout),
+            Kind::Redis(url) => {
+                let prefix = base.unwrap_or(Path::new("")).to_string_lossy();
+                redis::pairs(*url, layout, prefix.into_owned()).with_context(named)?
+            }
         };
         let mut pairs = pairs.peekable();
         if pairs.peek().is_none() {
@@ -205,6 +228,12 @@ fn of_one(path: &Path, layout: Layout, base: Option<&Path>) -> io::Result<Pairs>
         }
         _ => crt_list::pairs(path, base),
     }
+}
+
+/// Returns whether a source is a URL of Redis.
+fn is_redis(source: &str) -> bool {
+    let scheme = source.split_once("://").map(|(scheme, _)| scheme);
+    matches!(scheme, Some("redis" | "rediss" | "redis+sentinel" | "redis+cluster"))
 }
 
 /// Recognises a file by its beginning; none if it is none of ours.
