@@ -190,7 +190,8 @@ const AHEAD: usize = 64;
 const AT_ONCE: usize = 20;
 /// Failures in a row at which the import ends.
 const MAX_FAILURES: u32 = 3;
-const PAUSE: Duration = Duration::from_secs(1);
+/// Pause after a failure, longer by itself after each further one.
+const PAUSE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
