@@ -191,7 +191,7 @@ impl Source {
         }
         Ok(match named_only {
             true => Box::new(pairs.map(move |pair| layout.narrow(pair?))) as Pairs,
-            false => Box::new(pairs),
+            false => Box::new(pairs) as Pairs,
         })
     }
 }
