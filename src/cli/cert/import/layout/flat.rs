@@ -108,7 +108,9 @@ mod tests {
     use super::*;
 
     fn named(names: &Names) -> String {
-        let (Names::OfLeaf(named) | Names::WithLeaf(named) | Names::Exactly(named)) = names;
+        let (Names::OfLeaf(named) | Names::WithLeaf(named)) = names else {
+            panic!("{names:?}");
+        };
         let named: Vec<_> = named.iter().map(HostPattern::as_str).collect();
         named.join(" ")
     }
