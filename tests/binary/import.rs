@@ -35,7 +35,7 @@ fn a_flat_folder_is_named_after_its_hosts() {
     );
     for refused in [
         "wrong.example.crt: the certificate is for other.example, not for wrong.example",
-        "a b.example.crt: the file's name is no host",
+        "a b.example.crt: the source names no host for it",
         "half.example.key: is missing",
         "lonely.example.key: lonely.example.crt is missing",
     ] {

@@ -17,7 +17,7 @@ fn a_folder_without_pairs_is_an_error_that_names_the_layout() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.path("pairs")).expect("a folder");
     let error = sandbox.fails(&IMPORT);
-    assert!(error.contains("pairs: the folder is empty"), "{error}");
+    assert!(error.contains("nothing to import among 0 files"), "{error}");
     sandbox.pair("pairs/x/fullchain", &["a.example"], Key::P256);
     fs::rename(
         sandbox.path("pairs/x/fullchain.crt"),
@@ -25,20 +25,16 @@ fn a_folder_without_pairs_is_an_error_that_names_the_layout() {
     )
     .expect("a file");
     let error = sandbox.fails(&[&IMPORT[..], &["--layout", "flat"]].concat());
-    for wanted in ["0 files and 1 folders", "use --layout certbot"] {
-        assert!(error.contains(wanted), "{error}");
-    }
+    assert!(error.contains("no pairs of the layout flat"), "{error}");
     // Without --layout it is recognised, and lacks a half.
     let error = sandbox.fails(&IMPORT);
-    for wanted in ["layout of certbot in pairs", "privkey.pem: is missing"] {
+    for wanted in ["reading the layout of certbot", "privkey.pem: is missing"] {
         assert!(error.contains(wanted), "{error}");
     }
-    sandbox.pair("flat/a.example", &["a.example"], Key::P256);
-    let error = sandbox.fails(&["cert", "import", "--dir", "flat", "--layout", "certbot"]);
-    assert!(error.contains("use --layout flat"), "{error}");
     sandbox.write("strange/README", "nothing");
     let error = sandbox.fails(&["cert", "import", "--dir", "strange"]);
     assert!(error.contains("--chain and --key"), "{error}");
+    assert!(!sandbox.path("hosts.db").exists(), "a store was made");
 }
 
 #[test]
@@ -55,8 +51,9 @@ fn all_names_are_served_and_named_only_is_the_old_way() {
     // --all-names was needed for it once.
     for option in [&[][..], &["--all-names"]] {
         let ran = sandbox.run(&[&IMPORT[..], option].concat());
-        let told = "reading the layout of flat in pairs\n";
-        assert_eq!((ran.code, &*ran.err), (Some(0), told));
+        let told = "reading the layout of flat in ";
+        assert_eq!((ran.code, ran.err.lines().count()), (Some(0), 1));
+        assert!(ran.err.starts_with(told), "{}", ran.err);
         assert_eq!(hosts(&sandbox).len(), 3);
     }
 }

@@ -58,7 +58,7 @@ fn each_layout_is_recognised_and_imported() {
         let at = |file: &str| format!("{folder}/{file}");
         write(&sandbox, &pair, &at(chain), &at(key));
         if folder == "lego" {
-            sandbox.write(&at("certificates/a.example.json"), "{}");
+            sandbox.write(&at("certificates/a.example.issuer.crt"), "");
         }
         assert_eq!(imported(&sandbox, folder, &[]), names, "{folder}");
     }
@@ -74,26 +74,18 @@ fn each_layout_is_recognised_and_imported() {
     let domain = r#"{"main":"a.example","sans":["*.a.example"]}"#;
     let entry = format!(r#"{{"domain":{domain},"certificate":"{chain}","key":"{key}"}}"#);
     let file = format!(r#"{{"le":{{"Account":{{}},"Certificates":[{entry}]}}}}"#);
-    sandbox.write("traefik/acme.json", &file);
-    for source in ["traefik", "traefik/acme.json"] {
-        assert_eq!(imported(&sandbox, source, &[]), names, "{source}");
-    }
+    sandbox.write("acme.json", &file);
+    assert_eq!(imported(&sandbox, "acme.json", &[]), names);
 }
 
 #[test]
-fn an_issuer_beside_the_leaf_completes_the_chain() {
+fn a_bundle_may_have_its_key_beside_it() {
     let sandbox = Sandbox::new();
     let pair = ca().issue(&["a.example"], Key::P256);
-    let (leaf, whole) = (pair.leaf_pem(), pair.chain_pem());
-    let issuer = whole.strip_prefix(&leaf).expect("the leaf comes first");
-    sandbox.write("lego/a.example.crt", &leaf);
-    sandbox.write("lego/a.example.issuer.crt", issuer);
-    sandbox.write("lego/a.example.key", &pair.key_pem());
-    assert_eq!(imported(&sandbox, "lego", &[]), ["a.example"]);
-    sandbox.write("haproxy/a.pem", &leaf);
-    sandbox.write("haproxy/a.pem.issuer", issuer);
-    sandbox.write("haproxy/a.pem.key", &pair.key_pem());
+    write(&sandbox, &pair, "haproxy/a.pem.ecdsa", "haproxy/a.pem.ecdsa.key");
     assert_eq!(imported(&sandbox, "haproxy", &[]), ["a.example"]);
+    sandbox.write("haproxy/list", "a.pem a.example\n");
+    assert_eq!(imported(&sandbox, "haproxy/list", &[]), ["a.example"]);
 }
 
 #[test]
@@ -119,7 +111,7 @@ fn doubt_names_what_lies_there() {
     sandbox.write("pairs/b.example.pem", "");
     let ran = sandbox.run(&["cert", "import", "pairs"]);
     assert_eq!(ran.code, Some(2), "{}", ran.err);
-    let told = "pairs could be haproxy (1 pair) or flat (1 pair): name it with --layout";
+    let told = "pairs could be haproxy (1) or flat (1); name the layout with --layout";
     assert!(ran.err.contains(told), "{}", ran.err);
     assert!(!sandbox.path("hosts.db").exists(), "a store was made");
     let out = sandbox.ok(&["cert", "import", "pairs", "--layout", "flat"]);
@@ -171,13 +163,17 @@ fn an_archive_is_read_from_standard_input() {
         assert!(status.expect("tar runs").success());
         fs::File::open(sandbox.path("archive.tar")).expect("an archive")
     };
-    let mut import = sandbox.command(&["cert", "import", "-"]);
+    let certbot = ["cert", "import", "--layout", "certbot"];
+    let mut import = sandbox.command(&[&certbot[..], &["-"]].concat());
     let ran = Ran::of(&import.stdin(archive("-chf")).output().expect("it runs"));
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     assert!(ran.out.contains("imported 1,"), "{}", ran.out);
     let _ = archive("-czhf");
-    let out = sandbox.ok(&["cert", "import", "archive.tar"]);
-    assert!(out.contains("skipped 1"), "{out}");
+    let gzip = [&certbot[..], &["archive.tar"]].concat();
+    assert!(sandbox.ok(&gzip).contains("skipped 1"));
+    let ran = sandbox.run(&["cert", "import", "archive.tar"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.err);
+    assert!(ran.err.contains("name the layout of the archive"), "{}", ran.err);
     // Without -h there are links alone.
     let ran = Ran::of(&import.stdin(archive("-cf")).output().expect("it runs"));
     assert_eq!(ran.code, Some(1), "{}", ran.err);
@@ -185,7 +181,7 @@ fn an_archive_is_read_from_standard_input() {
     // An archive that is cut stores what came before.
     let whole = fs::read(sandbox.path("archive.tar")).expect("an archive");
     fs::write(sandbox.path("cut.tar"), &whole[..1000]).expect("a file");
-    let error = sandbox.fails(&["cert", "import", "--layout", "certbot", "cut.tar"]);
+    let error = sandbox.fails(&[&certbot[..], &["cut.tar"]].concat());
     assert!(error.contains("ends in the middle"), "{error}");
 }
 

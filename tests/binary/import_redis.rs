@@ -1,8 +1,12 @@
 //! Tests imports from Redis.
 
-use sekisho_testkit::{Key, RedisServer};
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
 
-use crate::sandbox::{Sandbox, ca};
+use sekisho_testkit::{Cut, Key, Proxy, RedisServer};
+
+use crate::sandbox::{Ran, SOON, Sandbox, ca, until};
 
 #[test]
 fn keys_of_each_kind_are_imported() {
@@ -14,7 +18,7 @@ fn keys_of_each_kind_are_imported() {
         redis.set(key, &pair.key_pem());
     };
     // More pairs than a page has keys, and a prefix that is a pattern.
-    for number in 0..600 {
+    for number in 0..300 {
         let host = format!("h{number}.example");
         put(&host, &format!("p*:{host}.crt"), &format!("p*:{host}.key"));
     }
@@ -24,9 +28,16 @@ fn keys_of_each_kind_are_imported() {
     let import = ["cert", "import", &url, "--prefix", "p*:"];
     let ran = sandbox.run(&import);
     assert_eq!(ran.code, Some(1), "{}", ran.err);
-    assert!(ran.out.contains("imported 600,"), "{}", ran.out);
+    assert!(ran.out.contains("imported 300,"), "{}", ran.out);
     let told = "p*:half.example.crt: its key is missing";
     assert!(ran.err.contains(told), "{}", ran.err);
+    redis.cli(&["setrange", "large:a.example.crt", "262144", "x"]);
+    redis.set("large:a.example.key", "x");
+    redis.cli(&["lpush", "list:a.example.crt", "x"]);
+    for (prefix, told) in [("large:", "is larger than 256 KiB"), ("list:", "holds no string")] {
+        let error = sandbox.fails(&["cert", "import", &url, "--prefix", prefix]);
+        assert!(error.contains(told), "{error}");
+    }
 
     let pair = ca().issue(&["a.example"], Key::P256);
     let (chain, key) = (pair.chain_pem(), pair.key_pem());
@@ -51,4 +62,51 @@ fn a_server_that_is_gone_is_told_without_its_password() {
     let error = sandbox.fails(&["cert", "import", &url]);
     assert!(error.contains("refused"), "{error}");
     assert!(!error.contains("s3same"), "{error}");
+}
+
+/// A server that is started again numbers its pages otherwise: the import begins again.
+#[test]
+fn a_connection_lost_in_scan_is_taken_up() {
+    // More than the import takes before its first transaction.
+    const HOSTS: usize = 8000;
+    let redis = RedisServer::start();
+    let proxy = Proxy::before(redis.port());
+    let pair = ca().issue(&["*.a.example"], Key::P256);
+    let (chain, key) = (pair.chain_pem(), pair.key_pem());
+    let both = [("crt", chain), ("key", key)];
+    // One call sets them all.
+    let values: Vec<_> = (0..HOSTS)
+        .flat_map(|number| both.each_ref().map(|(ending, text)| (number, ending, text)))
+        .flat_map(|(number, ending, text)| [format!("h{number}.a.example.{ending}"), text.clone()])
+        .collect();
+    for some in values.chunks(200) {
+        let some: Vec<_> = some.iter().map(String::as_str).collect();
+        redis.cli(&[&["mset"][..], &some[..]].concat());
+    }
+    let sandbox = Sandbox::new();
+    sandbox.import(&["first.example"]);
+    let url = format!("redis://127.0.0.1:{}", proxy.port());
+    let import = ["cert", "import", &url, "--named-only"];
+    // The first transaction is kept waiting, and with it the reader of the pages.
+    let store = rusqlite::Connection::open(sandbox.path("hosts.db")).expect("a store");
+    store.execute_batch("BEGIN IMMEDIATE").expect("a writer");
+    let mut import = sandbox.command(&import);
+    let import = import.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let import = import.spawn().expect("the binary runs");
+    until("the first pages are read", SOON, || {
+        redis.cli(&["info", "commandstats"]).contains("cmdstat_mget")
+    });
+    proxy.cut(Cut::Reset);
+    store.execute_batch("ROLLBACK").expect("a writer");
+    thread::sleep(Duration::from_millis(700));
+    proxy.open();
+    let ran = Ran::of(&import.wait_with_output().expect("it ends"));
+    assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
+    let hosts = sandbox.ok(&["host", "list"]).lines().count();
+    assert_eq!(hosts, HOSTS + 1);
+
+    // An outage that lasts ends the import with an error.
+    proxy.cut(Cut::Reset);
+    let error = sandbox.fails(&["cert", "import", &url]);
+    assert!(error.contains("refused: redis://"), "{error}");
 }

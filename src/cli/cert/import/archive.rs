@@ -3,249 +3,141 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, VecDeque};
-use std::io::{self, Read};
+use std::collections::BTreeMap;
+use std::io::Read;
 use std::iter;
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use super::check::{certificates, too_large};
-use super::layout::{KeyFile, Layout, Part, Role, documents};
-use super::source::{HALF_MISSING, Half, Key, Names, Pair, Pairs, Refusal};
+use super::check::too_large;
+use super::layout::{Layout, Part, Role};
+use super::source::{Half, Pair, Pairs, Refusal};
 use super::tar::{Content, Entry, Tar};
 
-/// Archive whose files are read as they come. Each pair is known by the path of its chain.
-pub(super) struct Archive {
+/// Lists the pairs of an archive as its files come.
+pub(super) fn pairs(place: &Path, reader: impl Read + Send + 'static, layout: Layout) -> Pairs {
+    let mut archive = Archive {
+        place: place.to_owned(),
+        tar: Some(Tar(reader)),
+        layout,
+        waiting: BTreeMap::new(),
+        bytes: 0,
+        links: 0,
+    };
+    Box::new(iter::from_fn(move || archive.next_pair()))
+}
+
+struct Archive<R> {
     place: PathBuf,
-    tar: Tar<Box<dyn Read + Send>>,
-    /// First entries, by which the layout is recognised.
-    held: VecDeque<io::Result<Entry>>,
-    waiting: HashMap<PathBuf, Waiting>,
-    /// Chains of pairs that wait, and of some that no longer do, the oldest first.
-    order: VecDeque<PathBuf>,
+    /// None once its end was reached.
+    tar: Option<Tar<R>>,
+    layout: Layout,
+    /// Halves by the path of their pair's chain.
+    waiting: BTreeMap<PathBuf, Waiting>,
     /// Bytes of all halves that wait.
     bytes: usize,
-    ready: VecDeque<Result<Pair, Refusal>>,
     /// Links that stand where halves would.
     links: u64,
-    has_ended: bool,
 }
 
-/// Parts of a pair that have come.
+/// Half of a pair that came first.
 struct Waiting {
-    names: Names,
-    key_path: PathBuf,
-    has_issuers_apart: bool,
-    /// By [`Role`].
-    halves: [Option<Zeroizing<Vec<u8>>>; 3],
+    part: Part,
+    bytes: Zeroizing<Vec<u8>>,
 }
 
-impl Archive {
-    pub(super) fn new(place: &Path, reader: Box<dyn Read + Send>) -> Self {
-        Self {
-            place: place.to_owned(),
-            tar: Tar::new(reader),
-            held: VecDeque::new(),
-            waiting: HashMap::new(),
-            order: VecDeque::new(),
-            bytes: 0,
-            ready: VecDeque::new(),
-            links: 0,
-            has_ended: false,
-        }
-    }
-
-    /// Reads the first entries, and returns their names.
-    pub(super) fn hold(&mut self) -> Vec<PathBuf> {
-        let (mut names, mut bytes) = (Vec::new(), 0);
-        while names.len() < MAX_HELD && bytes < MAX_HELD_BYTES {
-            let Some(next) = self.tar.next_file().transpose() else {
-                break;
+impl<R: Read> Archive<R> {
+    fn next_pair(&mut self) -> Option<Result<Pair, Refusal>> {
+        while let Some(tar) = &mut self.tar {
+            let found = match tar.next_file() {
+                Ok(Some(entry)) => self.add(entry),
+                Ok(None) => {
+                    self.tar = None;
+                    self.end()
+                }
+                Err(error) => self.stop(&error.to_string()),
             };
-            if let Ok(entry) = &next {
-                names.push(entry.name.clone());
-                if let Content::Bytes(content) = &entry.content {
-                    bytes += content.len();
+            if found.is_some() {
+                return found;
+            }
+        }
+        // What is left lacks its other half.
+        while let Some((chain, Waiting { part, .. })) = self.waiting.pop_first() {
+            let key = part.key.unwrap_or_default();
+            match part.role {
+                Role::Chain => return Some(Err(Refusal::alone(self.at(&chain), &key))),
+                Role::Key if self.layout.refuses_lonely_keys() => {
+                    return Some(Err(Refusal::alone(self.at(&key), &chain)));
                 }
-            }
-            let is_last = next.is_err();
-            self.held.push_back(next);
-            if is_last {
-                break;
+                Role::Key => {}
             }
         }
-        names
+        None
     }
 
-    /// Lists the pairs of the layout.
-    pub(super) fn pairs(mut self, layout: Layout) -> Pairs {
-        Box::new(iter::from_fn(move || self.next_pair(layout)))
-    }
-
-    fn next_pair(&mut self, layout: Layout) -> Option<Result<Pair, Refusal>> {
-        loop {
-            if let Some(ready) = self.ready.pop_front() {
-                return Some(ready);
-            }
-            if self.has_ended {
-                return None;
-            }
-            let held = self.held.pop_front();
-            match held.or_else(|| self.tar.next_file().transpose()) {
-                Some(Ok(entry)) => self.add(entry, layout),
-                None => self.end(layout),
-                Some(Err(error)) => {
-                    self.end(layout);
-                    let refusal = Refusal::new(&self.place, UNREADABLE, error.to_string());
-                    self.ready.push_back(Err(refusal));
-                }
-            }
-        }
-    }
-
-    fn add(&mut self, entry: Entry, layout: Layout) {
-        let place = self.place(&entry.name);
-        if matches!(entry.content, Content::LeadsOut) {
-            let reason = "is no name inside of the archive";
-            let group = "a name leads out of the archive";
-            return self.ready.push_back(Err(Refusal::new(place, group, reason)));
-        }
-        if is_hidden(&entry.name) {
-            return;
-        }
-        let host = layout.document(&entry.name);
-        let part = layout.part(&entry.name);
-        if host.is_none() && part.is_none() {
-            return;
-        }
+    /// Takes a file; returns the pair that it completes.
+    fn add(&mut self, entry: Entry) -> Option<Result<Pair, Refusal>> {
+        let part = self.layout.part(&entry.name).filter(|_| !is_hidden(&entry.name))?;
+        let place = self.at(&entry.name);
         let bytes = match entry.content {
             Content::Bytes(bytes) => bytes,
-            Content::Link | Content::LeadsOut => {
+            Content::TooLarge => return Some(Err(too_large(&place))),
+            Content::LeadsOut => {
+                let group = "a name leads out of the archive";
+                return Some(Err(Refusal::new(place, group, "is no name inside of it")));
+            }
+            Content::Link => {
                 self.links += 1;
-                return;
+                return None;
             }
-            Content::TooLarge => return self.ready.push_back(Err(too_large(&place))),
         };
-        match (host, part) {
-            (Some(host), _) => {
-                let pair = documents::pair(place, &host, &bytes);
-                self.ready.push_back(pair);
-            }
-            (None, Some(part)) => self.add_part(&entry.name, part, bytes, layout),
-            (None, None) => {}
-        }
+        let Some(key) = &part.key else {
+            return Some(Ok(Pair::new(part.names, Half::Bytes(place, bytes), None)));
+        };
+        let (chain_place, key_place) = (self.at(&part.chain), self.at(key));
+        let other = self.waiting.remove(&part.chain);
+        self.bytes -= other.as_ref().map_or(0, |other| other.bytes.len());
+        let (chain, key) = match (part.role, other) {
+            (Role::Chain, Some(key)) if key.part.role == Role::Key => (bytes, key.bytes),
+            (Role::Key, Some(chain)) if chain.part.role == Role::Chain => (chain.bytes, bytes),
+            // The first of its pair, or in the place of one that came before.
+            _ => return self.wait(Waiting { part, bytes }),
+        };
+        let chain = Half::Bytes(chain_place, chain);
+        Some(Ok(Pair::new(part.names, chain, Some(Half::Bytes(key_place, key)))))
     }
 
-    fn add_part(
-        &mut self,
-        name: &Path,
-        part: Part,
-        bytes: Zeroizing<Vec<u8>>,
-        layout: Layout,
-    ) {
-        let chain_path = name.with_file_name(&part.chain);
-        let KeyFile::Apart(key) = &part.key else {
-            // A bundle of an archive has its key in it.
-            let pair = Pair {
-                names: part.names,
-                chain: Half::Bytes(self.place(name), bytes),
-                key: Key::InChain,
-                issuers: None,
-            };
-            return self.ready.push_back(Ok(pair));
-        };
-        self.bytes += bytes.len();
-        let key_path = name.with_file_name(key);
-        let waiting = self.waiting.entry(chain_path.clone()).or_insert_with(|| {
-            self.order.push_back(chain_path.clone());
-            Waiting {
-                names: part.names,
-                key_path,
-                has_issuers_apart: part.issuers.is_some(),
-                halves: Default::default(),
-            }
-        });
-        let twice = waiting.halves[part.role as usize].replace(bytes);
-        self.bytes -= twice.map_or(0, |bytes| bytes.len());
-        if waiting.is_complete() {
-            self.release(&chain_path, layout, "");
-        }
-        if self.order.len() > 2 * MAX_WAITING {
-            self.order.retain(|chain| self.waiting.contains_key(chain));
-        }
-        while self.waiting.len() > MAX_WAITING || self.bytes > MAX_WAITING_BYTES {
-            let Some(oldest) = self.order.pop_front() else {
-                break;
-            };
-            self.release(&oldest, layout, OUT_OF_REACH);
-        }
+    fn wait(&mut self, half: Waiting) -> Option<Result<Pair, Refusal>> {
+        self.bytes += half.bytes.len();
+        self.waiting.insert(half.part.chain.clone(), half);
+        let is_full = self.waiting.len() > MAX_WAITING || self.bytes > MAX_WAITING_BYTES;
+        is_full.then(|| self.stop(OUT_OF_REACH)).flatten()
     }
 
-    /// Ends the wait of a pair: it is ready, or refused since a half is missing.
-    fn release(&mut self, chain_path: &Path, layout: Layout, why: &str) {
-        let Some(waiting) = self.waiting.remove(chain_path) else {
-            return;
-        };
-        self.bytes -= waiting.bytes();
-        let (chain_place, key_place) = (self.place(chain_path), self.place(&waiting.key_path));
-        let alone = |place: &Path, other: &Path| {
-            let other = other.file_name().unwrap_or_default().to_string_lossy();
-            let reason = format!("{other} is missing: {why}");
-            Err(Refusal::new(place, HALF_MISSING, reason))
-        };
-        let released = match waiting.halves {
-            [Some(chain), Some(key), issuers] => {
-                let issuers = issuers.map(|issuers| Half::Bytes(chain_place.clone(), issuers));
-                let chain = Half::Bytes(chain_place, chain);
-                let key = Half::Bytes(key_place, key);
-                Ok(Pair {
-                    issuers,
-                    ..Pair::new(waiting.names, chain, key)
-                })
-            }
-            [Some(_), None, _] => alone(&chain_place, &waiting.key_path),
-            [None, Some(_), _] if layout.refuses_lonely_keys() => alone(&key_place, chain_path),
-            [None, _, _] => return,
-        };
-        self.ready.push_back(released);
+    /// Ends the archive before its end.
+    fn stop(&mut self, why: &str) -> Option<Result<Pair, Refusal>> {
+        self.tar = None;
+        let group = "the rest of the archive can't be read";
+        Some(Err(Refusal::new(&self.place, group, why)))
     }
 
-    fn end(&mut self, layout: Layout) {
-        self.has_ended = true;
-        while let Some(oldest) = self.order.pop_front() {
-            self.release(&oldest, layout, "the archive has ended");
-        }
-        if self.links > 0 {
-            let links = self.links;
-            let reason = format!(
-                "{links} links were passed over; make the archive with 'tar -ch' (--dereference)"
-            );
-            let refusal = Refusal::new(&self.place, "links are not followed", reason);
-            self.ready.push_back(Err(refusal));
-        }
+    /// Tells of links, once the archive has ended.
+    fn end(&self) -> Option<Result<Pair, Refusal>> {
+        let reason = format!(
+            "{} links were passed over; make the archive with 'tar -ch' (--dereference)",
+            self.links
+        );
+        let refusal = Refusal::new(&self.place, "links are not followed", reason);
+        (self.links > 0).then_some(Err(refusal))
     }
 
     /// Returns the place of a file, `ARCHIVE: NAME`.
-    fn place(&self, name: &Path) -> PathBuf {
+    fn at(&self, name: &Path) -> PathBuf {
         let mut place = self.place.clone().into_os_string();
         place.push(": ");
         place.push(name);
         place.into()
-    }
-}
-
-impl Waiting {
-    /// Returns whether nothing is to come: a leaf alone waits for its issuers.
-    fn is_complete(&self) -> bool {
-        match &self.halves {
-            [Some(chain), Some(_), None] => !self.has_issuers_apart || certificates(chain) > 1,
-            [chain, key, _] => chain.is_some() && key.is_some(),
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        self.halves.iter().flatten().map(|half| half.len()).sum()
     }
 }
 
@@ -257,13 +149,8 @@ fn is_hidden(name: &Path) -> bool {
     names.any(|name| name.len() > 1 && name.starts_with(b"."))
 }
 
-/// Entries that are held to recognise the layout, and their bytes.
-const MAX_HELD: usize = 1000;
-const MAX_HELD_BYTES: usize = 16 << 20;
 /// Pairs that wait for a half, and their bytes: folders that are not sorted lie apart.
 const MAX_WAITING: usize = 32_768;
 const MAX_WAITING_BYTES: usize = 32 << 20;
-/// Group of archives that end early, or are none.
-const UNREADABLE: &str = "the rest of the archive can't be read";
-const OUT_OF_REACH: &str =
-    "it did not come within 32768 pairs or 32 MiB; make the archive with 'tar --sort=name'";
+const OUT_OF_REACH: &str = "the halves of 32768 pairs, or of 32 MiB, lie too far from each \
+                            other; make the archive with 'tar --sort=name'";

@@ -2,138 +2,147 @@
 
 #[cfg(test)]
 mod tests;
-mod walk;
 
-use std::collections::BTreeSet;
-use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, DirEntry, ReadDir};
 use std::io;
+use std::iter::Take;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::check::read;
-use super::layout::{KeyFile, Layout, Part, Role, documents};
-use super::source::{Half, Key, Names, Pair, Pairs, Refusal};
-use walk::Walk;
+use sekisho_stores::own_file::beside;
 
-/// Folder of a source.
-pub(super) struct Folder {
-    /// As the operator wrote it.
-    pub(super) shown: PathBuf,
-    /// Without links. Its end may be a part of the layout, if a source is one pair's folder.
-    real: PathBuf,
+use super::layout::{DEEPEST, Layout, Role};
+use super::source::{Half, Names, Pair, Pairs, Refusal};
+
+/// Lists the pairs of a folder in the system's order: a million names are never in memory at
+/// once.
+pub(super) fn pairs(folder: &Path, layout: Layout, depth: usize) -> io::Result<Pairs> {
+    let files = Files::below(folder, depth, usize::MAX)?;
+    Ok(Box::new(files.filter_map(move |found| match found {
+        Ok(path) => pair(&path, layout),
+        Err(refusal) => Some(Err(refusal)),
+    })))
 }
 
-impl Folder {
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self {
-            shown: path.to_owned(),
-            real: fs::canonicalize(path)?,
-        })
-    }
+/// Lists some files of a folder, by which a layout is recognised.
+pub(super) fn some_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let files = Files::below(folder, DEEPEST, LOOKED_AT_OF_EACH)?;
+    Ok(files.take(LOOKED_AT).filter_map(Result::ok).collect())
+}
 
-    /// Lists the pairs in the system's order: a million names are never in memory at once.
-    pub(super) fn pairs(self, layout: Layout) -> io::Result<Pairs> {
-        let walk = Walk::new(&self.shown, layout.depth())?;
-        Ok(Box::new(walk.filter_map(move |found| match found {
-            Ok(path) => self.pair(&path, layout),
-            Err(refusal) => Some(Err(refusal)),
-        })))
-    }
-
-    /// Counts the pairs, for a progress bar.
-    pub(super) fn count(&self, layout: Layout) -> io::Result<u64> {
-        let files = Walk::new(&self.shown, layout.depth())?.filter_map(Result::ok);
-        let is_pair = |path: &PathBuf| match layout.part(&self.seen(path)) {
-            Some(part) => part.role == Role::Chain,
-            None => layout.document(path).is_some(),
-        };
-        Ok(files.filter(is_pair).count() as u64)
-    }
-
-    /// Lists some files, by which a layout is recognised, with their paths without links.
-    pub(super) fn some_files(&self) -> io::Result<Vec<PathBuf>> {
-        let walk = Walk::some(&self.shown, DEEPEST, LOOKED_AT_OF_EACH)?;
-        let files = walk.take(LOOKED_AT).filter_map(Result::ok);
-        Ok(files.map(|path| self.seen(&path)).collect())
-    }
-
-    /// Returns the folder of a flat layout: this one, or the only one in it that has pairs.
-    pub(super) fn narrowed(self, folders: &BTreeSet<&Path>) -> Option<Self> {
-        if folders.contains(self.real.as_path()) {
-            return Some(self);
+/// Returns the pair of a file; none if the file is another's half, or of no pair.
+fn pair(path: &Path, layout: Layout) -> Option<Result<Pair, Refusal>> {
+    let part = layout.part(path)?;
+    match (part.role, part.key) {
+        (Role::Chain, None) => Some(Ok(bundle(path, part.names))),
+        (Role::Chain, Some(key)) => {
+            let (chain, key) = (Half::File(part.chain), Half::File(key));
+            Some(Ok(Pair::new(part.names, chain, Some(key))))
         }
-        let real = folders.first().filter(|_| folders.len() == 1)?;
-        let below = real.strip_prefix(&self.real).ok()?;
-        Some(Self {
-            shown: self.shown.join(below),
-            real: real.to_path_buf(),
-        })
-    }
-
-    /// Returns the pair of a file; none if the file is another's half, or of no pair.
-    fn pair(&self, path: &Path, layout: Layout) -> Option<Result<Pair, Refusal>> {
-        if let Some(host) = layout.document(path) {
-            let read = read(path);
-            return Some(read.and_then(|read| documents::pair(path.to_owned(), &host, &read)));
-        }
-        let part = layout.part(&self.seen(path))?;
-        match part.role {
-            Role::Chain => Some(Ok(assembled(path, part))),
-            Role::Key if layout.refuses_lonely_keys() => {
-                let is_alone = !path.with_file_name(&part.chain).exists();
-                let chain = part.chain.to_string_lossy();
-                is_alone.then(|| Err(Refusal::alone(path, &chain)))
-            }
-            Role::Key | Role::Issuers => None,
-        }
-    }
-
-    /// Returns the path of a file below this folder without the links above it.
-    fn seen(&self, path: &Path) -> PathBuf {
-        match path.strip_prefix(&self.shown) {
-            Ok(below) => self.real.join(below),
-            Err(_) => path.to_owned(),
+        (Role::Key, _) => {
+            let is_lost = layout.refuses_lonely_keys() && !part.chain.exists();
+            is_lost.then(|| Err(Refusal::alone(path, &part.chain)))
         }
     }
 }
 
-/// Makes the pair of a file with certificates and their key.
+/// Makes the pair of a file with certificates and their key, which HAProxy also takes from
+/// `FILE.key`, or from `NAME.key` for `NAME.pem`.
 pub(super) fn bundle(path: &Path, names: Names) -> Pair {
-    match Layout::Haproxy.part(path) {
-        Some(part) => assembled(path, Part { names, ..part }),
-        None => Pair {
-            names,
-            chain: Half::File(path.to_owned()),
-            key: Key::InChain,
-            issuers: None,
-        },
+    let keys = [beside(path, ".key"), path.with_extension("key")];
+    let key = keys.into_iter().find(|key| key.exists());
+    Pair::new(names, Half::File(path.to_owned()), key.map(Half::File))
+}
+
+/// Files below a folder. Links are followed; names that begin with a dot are passed over.
+struct Files {
+    folder: PathBuf,
+    /// The folder, and those between it and the one that is read.
+    open: Vec<Level>,
+    /// Most folders between the first one and a file.
+    depth: usize,
+    /// Most entries that are read of each folder, of which none then takes the turns of others.
+    most: usize,
+}
+
+struct Level {
+    /// Device and number of the folder: a link may lead back to it.
+    id: (u64, u64),
+    entries: Take<ReadDir>,
+}
+
+impl Files {
+    fn below(folder: &Path, depth: usize, most: usize) -> io::Result<Self> {
+        Ok(Self {
+            folder: folder.to_owned(),
+            open: vec![Level::open(folder, most)?],
+            depth,
+            most,
+        })
     }
 }
 
-/// Makes the pair of a chain's file and of those beside it.
-fn assembled(path: &Path, part: Part) -> Pair {
-    let beside = |name: &OsString| path.with_file_name(name);
-    let there = |path: &PathBuf| path.exists();
-    let key = match &part.key {
-        KeyFile::Chain => Key::InChain,
-        KeyFile::Apart(name) => Key::Apart(Half::File(beside(name))),
-        KeyFile::ChainOr(names) => match names.iter().map(beside).find(there) {
-            Some(found) => Key::InChainOr(Half::File(found)),
-            None => Key::InChain,
-        },
-    };
-    let issuers = part.issuers.as_ref().map(beside).filter(there);
-    Pair {
-        names: part.names,
-        chain: Half::File(path.to_owned()),
-        key,
-        issuers: issuers.map(Half::File),
+impl Iterator for Files {
+    type Item = Result<PathBuf, Refusal>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let refuse = |path: &Path, error: io::Error| {
+            let group = "a folder can't be listed";
+            Some(Err(Refusal::new(path, group, error.to_string())))
+        };
+        loop {
+            let next = self.open.last_mut()?.entries.next();
+            let entry = match next {
+                Some(Ok(entry)) => entry,
+                Some(Err(error)) => {
+                    // The system returns no further entry after such an error.
+                    self.open.pop();
+                    return refuse(&self.folder, error);
+                }
+                None => {
+                    self.open.pop();
+                    continue;
+                }
+            };
+            let path = entry.path();
+            if entry.file_name().as_bytes().starts_with(b".") {
+                continue;
+            }
+            if !is_folder(&entry) {
+                return Some(Ok(path));
+            }
+            if self.open.len() <= self.depth {
+                match Level::open(&path, self.most) {
+                    Ok(level) if self.open.iter().any(|above| above.id == level.id) => {}
+                    Ok(level) => self.open.push(level),
+                    Err(error) => return refuse(&path, error),
+                }
+            }
+        }
+    }
+}
+
+impl Level {
+    fn open(path: &Path, most: usize) -> io::Result<Self> {
+        let metadata = fs::metadata(path)?;
+        Ok(Self {
+            id: (metadata.dev(), metadata.ino()),
+            entries: fs::read_dir(path)?.take(most),
+        })
+    }
+}
+
+/// Returns whether an entry is a folder or a link to one. A link that leads nowhere is a file,
+/// whose reader says what it lacks.
+fn is_folder(entry: &DirEntry) -> bool {
+    match entry.file_type() {
+        Ok(kind) if !kind.is_symlink() => kind.is_dir(),
+        _ => entry.path().is_dir(),
     }
 }
 
 /// Files that are looked at.
-const LOOKED_AT: usize = 10_000;
-/// Entries that are looked at of each folder in the source.
+const LOOKED_AT: usize = 50_000;
+/// Entries of each folder that are looked at.
 const LOOKED_AT_OF_EACH: usize = 200;
-/// Folders between the source and the files that are looked at.
-const DEEPEST: usize = 4;

@@ -3,21 +3,17 @@
 //! The end of a path decides, never the whole: a source may be given one folder too high or
 //! too low, and an archive may have any folders around it.
 
-pub(super) mod documents;
-mod flat;
-mod folders;
-mod recognise;
+#[cfg(test)]
+mod tests;
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use sekisho_certs::HostPattern;
+use sekisho_certs::{HostPattern, NameError};
 
-use super::source::{Names, Pair, Refusal};
-
-pub(super) use recognise::{Found, found_in, recognise};
+use super::source::Names;
 
 /// Layout of a source of pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -29,7 +25,7 @@ pub(super) enum Layout {
     /// NAME/fullchain.cer with NAME/NAME.key, and NAME_ecc, of acme.sh
     #[value(name = "acmesh")]
     AcmeSh,
-    /// NAME.crt with NAME.key and NAME.issuer.crt; '_.' is a wildcard
+    /// NAME.crt with NAME.key, and NAME.issuer.crt; '_.' is a wildcard
     Lego,
     /// ISSUER/NAME/NAME.crt with NAME.key; 'wildcard_.' is a wildcard
     Caddy,
@@ -41,9 +37,9 @@ pub(super) enum Layout {
     Cpanel,
     /// Keys NAME.crt and NAME.key of Redis
     Redis,
-    /// Keys NAME:latest of lua-resty-auto-ssl, in Redis or as files
+    /// Keys NAME:latest of lua-resty-auto-ssl in Redis
     AutoSsl,
-    /// Keys domain:TYPE:NAME of lua-resty-acme, in Redis or as files
+    /// Keys domain:TYPE:NAME of lua-resty-acme in Redis
     RestyAcme,
     /// NAME.crt with NAME.key; '_.', '_wildcard.' or 'wildcard_.' is a wildcard
     Flat,
@@ -51,14 +47,13 @@ pub(super) enum Layout {
     List,
 }
 
-/// File that belongs to a pair. The pair's other files lie in the same folder.
+/// File that belongs to a pair.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) role: Role,
-    pub(super) chain: OsString,
-    pub(super) key: KeyFile,
-    /// File of the issuers' certificates, which not every pair has.
-    pub(super) issuers: Option<OsString>,
+    pub(super) chain: PathBuf,
+    /// File of the key; none if the chain's file holds it.
+    pub(super) key: Option<PathBuf>,
     pub(super) names: Names,
 }
 
@@ -67,54 +62,43 @@ pub(super) struct Part {
 pub(super) enum Role {
     Chain,
     Key,
-    Issuers,
-}
-
-/// File of a pair's key.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum KeyFile {
-    /// File of the chain, which holds both.
-    Chain,
-    Apart(OsString),
-    /// File of the chain; if that holds no key, the first of these that exists.
-    ChainOr([OsString; 2]),
 }
 
 impl Layout {
     /// Returns what a file is to a pair, by its path; none if it is no part of one.
     pub(super) fn part(self, path: &Path) -> Option<Part> {
+        let (file, folder) = (text(path.file_name()), text(path.parent()?.file_name()));
+        let two = |chain: &str, key: &str, name: &str| {
+            two(path, path.with_file_name(chain), path.with_file_name(key), name)
+        };
         match self {
-            Self::Certbot => folders::certbot(path),
-            Self::Dehydrated => folders::dehydrated(path),
-            Self::AcmeSh => folders::acmesh(path),
-            Self::Lego => flat::lego(path),
-            Self::Caddy => folders::caddy(path),
-            Self::Haproxy => flat::haproxy(path),
-            Self::Cpanel => folders::cpanel(path),
-            Self::Flat => flat::flat(path),
-            Self::AutoSsl | Self::RestyAcme | Self::Redis | Self::Traefik | Self::List => None,
+            // A lineage of further names has a number, as shop.example-0001.
+            Self::Certbot => two(CHAIN, KEY, without_number(folder)),
+            Self::Dehydrated => two(CHAIN, KEY, folder),
+            Self::AcmeSh => {
+                let name = folder.strip_suffix("_ecc").unwrap_or(folder);
+                two("fullchain.cer", &format!("{name}.key"), name)
+            }
+            Self::Caddy => two(&format!("{folder}.crt"), &format!("{folder}.key"), folder),
+            Self::Lego if folder == "archives" || file.ends_with(ISSUERS) => None,
+            // The files are named after the first domain, since version 5 after any id.
+            Self::Lego => flat(path),
+            Self::Flat => flat(path).map(Part::strict),
+            Self::Cpanel => (file == "combined").then(|| bundle(path, folder)),
+            Self::Haproxy => {
+                let is_beside = BESIDE_BUNDLES.contains(&text(path.extension()));
+                (!is_beside).then(|| bundle(path, text(path.file_stem())))
+            }
+            Self::Redis | Self::AutoSsl | Self::RestyAcme | Self::Traefik | Self::List => None,
         }
     }
 
-    /// Returns the host of a document that holds a whole pair, by its file's name.
-    pub(super) fn document(self, path: &Path) -> Option<String> {
-        let name = path.file_name()?.to_str()?;
-        match self {
-            Self::AutoSsl => documents::auto_ssl(&documents::decoded_percent(name)?),
-            Self::RestyAcme => documents::resty_acme(&documents::decoded_base64(name)?),
-            _ => None,
-        }
-    }
-
-    /// Returns how many folders may lie between the source and the files of its pairs: one
-    /// more than the layout has. Other folders of a flat layout are other sources.
+    /// Returns how many folders may lie between the source and the files of its pairs. Other
+    /// folders of a flat layout are other sources.
     pub(super) fn depth(self) -> usize {
         match self {
-            Self::Certbot | Self::Dehydrated | Self::AcmeSh | Self::Cpanel | Self::Lego => 2,
-            Self::Caddy => 4,
-            Self::Haproxy | Self::AutoSsl | Self::RestyAcme | Self::Flat => 0,
-            // These are no folders.
-            Self::Redis | Self::Traefik | Self::List => 0,
+            Self::Flat | Self::Haproxy => 0,
+            _ => DEEPEST,
         }
     }
 
@@ -124,46 +108,15 @@ impl Layout {
         !matches!(self, Self::AcmeSh | Self::Lego)
     }
 
-    /// Returns whether the source is no folder, but one file or server with all pairs.
-    pub(super) fn is_whole(self) -> bool {
-        matches!(self, Self::Redis | Self::Traefik | Self::List)
-    }
-
-    /// Describes the files that the layout takes.
-    pub(super) fn wanted(self) -> &'static str {
+    /// Returns whether a file tells this layout from others.
+    pub(super) fn is_told_by(self, path: &Path) -> bool {
+        let (file, ending) = (text(path.file_name()), text(path.extension()));
         match self {
-            Self::Certbot | Self::Dehydrated => "NAME/fullchain.pem with NAME/privkey.pem",
-            Self::AcmeSh => "NAME/fullchain.cer with NAME/NAME.key",
-            Self::Lego | Self::Flat => "NAME.crt with NAME.key",
-            Self::Caddy => "NAME/NAME.crt with NAME/NAME.key",
-            Self::Traefik => "a file acme.json",
-            Self::Haproxy => "files with certificates and their key, or a crt-list",
-            Self::Cpanel => "NAME/combined",
-            Self::Redis => "a URL redis://",
-            Self::AutoSsl => "NAME%3Alatest",
-            Self::RestyAcme => "files named after 'domain:TYPE:NAME' in base64",
-            Self::List => "a CSV file of chain, key and hosts",
+            Self::Lego => file.ends_with(ISSUERS),
+            Self::Dehydrated => file.starts_with("cert-") && ending == "pem",
+            Self::Haproxy => BUNDLES.contains(&ending),
+            _ => self.part(path).is_some_and(|part| part.role == Role::Chain),
         }
-    }
-
-    /// Narrows the hosts of a pair to those that the source names. A flat file may be named
-    /// after a host of one label.
-    pub(super) fn narrow(self, pair: Pair) -> Result<Pair, Refusal> {
-        let place = pair.chain.place();
-        let names = match pair.names.clone().only_named() {
-            Some(names) => Ok(names),
-            None if self == Self::Flat => flat::host_of_file(place)
-                .map(|host| Names::Exactly(vec![host]))
-                .map_err(|why| Refusal::new(place, "the file's name is no host", why)),
-            None => {
-                let reason = "the source names no host for it";
-                Err(Refusal::new(place, "no host is named", reason))
-            }
-        };
-        Ok(Pair {
-            names: names?,
-            ..pair
-        })
     }
 }
 
@@ -175,24 +128,112 @@ impl fmt::Display for Layout {
 }
 
 impl Part {
-    /// Makes a part of a pair of two files.
-    fn of_two(role: Role, chain: &str, key: &str, named: Vec<HostPattern>) -> Self {
-        Self {
-            role,
-            chain: chain.into(),
-            key: KeyFile::Apart(key.into()),
-            issuers: None,
-            names: Names::OfLeaf(named),
+    /// Lets the certificate have to cover the host that its file is named after: a file in the
+    /// wrong place has another's. A name of one label is more likely the file's alone.
+    fn strict(mut self) -> Self {
+        if let Names::OfLeaf(named) = &self.names
+            && named.iter().any(|host| host.parent().is_some())
+        {
+            self.names = Names::WithLeaf(named.clone());
         }
+        self
     }
 }
 
-/// Returns the name of the folder that a file lies in.
-fn folder_name(path: &Path) -> Option<&str> {
-    path.parent()?.file_name()?.to_str()
+/// Lists the layouts that files have, with the number of the files that tell them. What a
+/// layout's own names tell counts first: the others are told by endings, which its files have,
+/// too.
+pub(super) fn recognise(files: &[PathBuf]) -> Vec<(Layout, usize)> {
+    let count = |layouts: &[Layout]| -> Vec<_> {
+        let of = |layout: Layout| files.iter().filter(|path| layout.is_told_by(path)).count();
+        let counted = layouts.iter().map(|layout| (*layout, of(*layout)));
+        counted.filter(|(_, count)| *count > 0).collect()
+    };
+    let mut found = count(&OWN_NAMES);
+    // Both have the same pairs.
+    if found.iter().any(|(layout, _)| *layout == Layout::Dehydrated) {
+        found.retain(|(layout, _)| *layout != Layout::Certbot);
+    }
+    match found.is_empty() {
+        true => count(&[Layout::Haproxy, Layout::Flat]),
+        false => found,
+    }
 }
 
-/// Returns the host that a file or folder is named after; none if it is no host.
-fn host_named(stem: &str) -> Vec<HostPattern> {
-    flat::host_of(stem).into_iter().collect()
+/// Returns the part of a pair of two files, which is named after a host or not.
+fn two(path: &Path, chain: PathBuf, key: PathBuf, name: &str) -> Option<Part> {
+    let role = match (path == chain, path == key) {
+        (true, _) => Role::Chain,
+        (false, true) => Role::Key,
+        (false, false) => return None,
+    };
+    Some(Part {
+        role,
+        chain,
+        key: Some(key),
+        names: Names::OfLeaf(host_of(name).into_iter().collect()),
+    })
 }
+
+fn flat(path: &Path) -> Option<Part> {
+    let (chain, key) = (path.with_extension("crt"), path.with_extension("key"));
+    two(path, chain, key, text(path.file_stem()))
+}
+
+/// Returns the only part of a pair in one file.
+fn bundle(path: &Path, name: &str) -> Part {
+    Part {
+        role: Role::Chain,
+        chain: path.to_owned(),
+        key: None,
+        names: Names::OfLeaf(host_of(name).into_iter().collect()),
+    }
+}
+
+/// Returns the host of a file's or folder's name, where a wildcard may be spelled out.
+fn host_of(stem: &str) -> Result<HostPattern, NameError> {
+    let wildcard = WILDCARDS
+        .iter()
+        .find_map(|prefix| stem.strip_prefix(prefix));
+    match wildcard {
+        Some(parent) => HostPattern::parse(&format!("*.{parent}")),
+        None => HostPattern::parse(stem),
+    }
+}
+
+/// Drops certbot's number from the name of a lineage.
+fn without_number(name: &str) -> &str {
+    match name.rsplit_once('-') {
+        Some((name, number)) if number.len() == 4 && number.parse::<u16>().is_ok() => name,
+        _ => name,
+    }
+}
+
+/// Returns a name, or nothing for one that is not UTF-8, which names no host.
+fn text(name: Option<&OsStr>) -> &str {
+    name.and_then(OsStr::to_str).unwrap_or_default()
+}
+
+/// Layouts that have names of their own.
+const OWN_NAMES: [Layout; 6] = [
+    Layout::Certbot,
+    Layout::Dehydrated,
+    Layout::AcmeSh,
+    Layout::Lego,
+    Layout::Caddy,
+    Layout::Cpanel,
+];
+const CHAIN: &str = "fullchain.pem";
+const KEY: &str = "privkey.pem";
+/// Ending of lego's files with the certificates of issuers.
+const ISSUERS: &str = ".issuer.crt";
+/// Endings by which bundles are told; HAProxy takes files of any name.
+const BUNDLES: [&str; 3] = ["pem", "rsa", "ecdsa"];
+/// Endings of files that HAProxy loads beside a bundle.
+const BESIDE_BUNDLES: [&str; 4] = ["issuer", "key", "ocsp", "sctl"];
+/// Spellings of a wildcard's `*` in names of files: lego and this program, mkcert,
+/// Caddy and Traefik's exporters.
+const WILDCARDS: [&str; 3] = ["_.", "_wildcard.", "wildcard_."];
+/// Folders between a source and the files of its pairs: Caddy has three, and one more if the
+/// source is given too high.
+pub(super) const DEEPEST: usize = 4;

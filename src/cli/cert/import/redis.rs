@@ -1,137 +1,167 @@
 //! Reads pairs out of Redis: the papers' strings, or documents of two libraries.
 
-use std::io;
+use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread;
 use std::time::Duration;
 
+use sekisho_certs::HostPattern;
 use sekisho_certs::store::Result as StoreResult;
-use sekisho_certs::{HostPattern, StoreError};
 use sekisho_stores::redis::{Redis, RedisUrl, Scanned};
-use tokio::runtime::Builder;
+use serde::Deserialize;
+use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
+use zeroize::Zeroizing;
 
-use super::layout::{Layout, documents};
+use super::layout::Layout;
 use super::source::{Half, Names, Pair, Pairs, Refusal};
+use crate::terminal::failure::Result;
 
-/// Reads the pairs whose keys begin with a prefix, on a thread of its own.
-pub(super) fn pairs(url: RedisUrl, layout: Layout, prefix: String) -> io::Result<Pairs> {
+/// Lists the pairs whose keys begin with a prefix.
+pub(super) fn pairs(url: &RedisUrl, layout: Layout, prefix: String) -> Result<Pairs> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let (sender, receiver) = sync_channel(AHEAD);
-    let thread = thread::Builder::new().name("redis".to_owned());
-    thread.spawn(move || {
-        let place = url.to_string();
-        let read = Redis::open(&url, runtime.handle()).and_then(|redis| {
-            let reader = Reader {
-                redis,
-                place: place.clone(),
-                layout,
-                prefix,
-                sender: &sender,
-            };
-            runtime.block_on(reader.read())
-        });
-        if let Err(error) = read {
-            let group = "the rest of the keys can't be read";
-            // Nobody is left to hear of it if the import has ended.
-            let _ = sender.send(Err(Refusal::new(place, group, error.to_string())));
-        }
-    })?;
-    Ok(Box::new(receiver.into_iter()))
+    Ok(Box::new(Keys {
+        redis: Redis::open(url, runtime.handle())?,
+        runtime,
+        place: url.to_string(),
+        layout,
+        prefix,
+        cursor: Some(0),
+        outages: 0,
+        ready: VecDeque::new(),
+    }))
 }
 
-struct Reader<'a> {
+/// Keys of a server, read page by page.
+struct Keys {
     redis: Redis,
+    runtime: Runtime,
     place: String,
     layout: Layout,
     prefix: String,
-    sender: &'a SyncSender<Result<Pair, Refusal>>,
+    /// Place of the next page; none after the last.
+    cursor: Option<u64>,
+    outages: u32,
+    ready: VecDeque<Result<Pair, Refusal>>,
 }
 
-impl Reader<'_> {
-    /// Reads all pages of keys. A page that can't be read is asked for again, since its cursor
-    /// holds on the same server.
-    async fn read(&self) -> StoreResult<()> {
+impl Iterator for Keys {
+    type Item = Result<Pair, Refusal>;
+
+    /// Reads the next pair. After an outage the first page is read again: a cursor means nothing
+    /// to a server that was started meanwhile, and pairs that are stored are skipped.
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.ready.is_empty() {
+            match self.runtime.block_on(self.page(self.cursor?)) {
+                Ok((next, pairs)) => {
+                    self.cursor = (next > 0).then_some(next);
+                    self.ready = pairs;
+                }
+                Err(error) if error.is_retryable() && self.outages < MAX_OUTAGES => {
+                    self.cursor = Some(0);
+                    self.outages += 1;
+                    // The runtime connects again meanwhile.
+                    self.runtime.block_on(sleep(PAUSE * self.outages));
+                }
+                Err(error) => {
+                    self.cursor = None;
+                    let group = "the rest of the keys can't be read";
+                    return Some(Err(Refusal::new(&self.place, group, error.to_string())));
+                }
+            }
+        }
+        self.ready.pop_front()
+    }
+}
+
+impl Keys {
+    /// Reads the pairs of a page. Returns the place of the next page, too; 0 for none.
+    async fn page(&self, cursor: u64) -> StoreResult<(u64, VecDeque<Result<Pair, Refusal>>)> {
         let pattern = pattern(self.layout, &self.prefix);
-        let (mut cursor, mut failures) = (0, 0);
-        loop {
-            let (next, keys) = match self.redis.scan(cursor, &pattern).await {
-                Ok(page) => page,
-                Err(error) if !error.is_retryable() || failures == MAX_FAILURES => {
-                    return Err(error);
-                }
-                Err(_) => {
-                    failures += 1;
-                    sleep(PAUSE * failures).await;
-                    continue;
-                }
-            };
-            let hosts = keys.iter();
-            let hosts = hosts.filter_map(|key| wanted(self.layout, &self.prefix, key));
-            let hosts: Vec<_> = hosts.collect();
-            for some in hosts.chunks(AT_ONCE) {
-                self.send(some).await?;
-            }
-            if next == 0 {
-                return Ok(());
-            }
-            (cursor, failures) = (next, 0);
-        }
-    }
-
-    /// Reads the values of some hosts, and sends their pairs.
-    async fn send(&self, wanted: &[Wanted]) -> StoreResult<()> {
-        let keys = wanted.iter().flat_map(|one| [Some(&one.chain), one.key.as_ref()]);
-        let keys: Vec<_> = keys.flatten().cloned().collect();
-        let mut values = self.redis.values(&keys).await?.into_iter();
-        for one in wanted {
-            let chain = self.half(&one.chain, values.next());
-            let pair = match &one.key {
-                Some(key) => two(&one.host, chain, self.half(key, values.next())),
-                None => document(&one.host, chain),
-            };
-            if let Some(pair) = pair {
-                let ended = |_| StoreError::Refused("the import has ended".into());
-                self.sender.send(pair).map_err(ended)?;
+        let (next, keys) = self.redis.scan(cursor, &pattern).await?;
+        let wanted = keys.iter().filter_map(|key| {
+            let host = host_of(self.layout, key.strip_prefix(&*self.prefix)?)?;
+            Some((key, host))
+        });
+        let wanted: Vec<_> = wanted.collect();
+        let mut pairs = VecDeque::new();
+        for some in wanted.chunks(AT_ONCE) {
+            let has_key = self.layout == Layout::Redis;
+            let keys = some.iter().flat_map(|(key, host)| {
+                let other = has_key.then(|| format!("{}{host}.key", self.prefix));
+                [Some((*key).clone()), other]
+            });
+            let keys: Vec<_> = keys.flatten().collect();
+            let mut values = self.redis.values(&keys).await?.into_iter();
+            let mut value = || values.next().unwrap_or(Ok(None));
+            for (key, host) in some {
+                let halves = match has_key {
+                    true => two(value(), value()),
+                    false => document(value()),
+                };
+                let place = PathBuf::from(format!("{}: {key}", self.place));
+                pairs.extend(halves.map(|halves| pair(place, host, halves)));
             }
         }
-        Ok(())
-    }
-
-    /// Takes the value of a key; none if the key is gone.
-    fn half(&self, key: &str, value: Option<Scanned>) -> Result<Option<Half>, Refusal> {
-        let place = PathBuf::from(format!("{}: {key}", self.place));
-        match value {
-            Some(Ok(Some(bytes))) => Ok(Some(Half::Bytes(place, bytes))),
-            Some(Ok(None)) | None => Ok(None),
-            Some(Err(why)) => Err(Refusal::new(place, "a key can't be read", why)),
-        }
+        Ok((next, pairs))
     }
 }
 
-/// Keys of a host.
-#[derive(Debug, PartialEq, Eq)]
-struct Wanted {
-    host: String,
-    /// Key of the chain, or of a document.
-    chain: String,
-    key: Option<String>,
+type Bytes = Zeroizing<Vec<u8>>;
+/// Chain and key of a host; none if it is gone. An error says what is wrong with them.
+type Halves = Option<Result<(Bytes, Bytes), String>>;
+
+/// Document of a host, JSON, in the fields of lua-resty-auto-ssl; else of lua-resty-acme.
+#[derive(Deserialize)]
+struct Document {
+    #[serde(alias = "cert")]
+    fullchain_pem: String,
+    #[serde(alias = "pkey")]
+    privkey_pem: String,
 }
 
-/// Returns the host of a key, with the key of its other half; none for other keys.
-fn wanted(layout: Layout, prefix: &str, key: &str) -> Option<Wanted> {
-    let host = match layout {
-        Layout::AutoSsl => documents::auto_ssl(key)?,
-        Layout::RestyAcme => documents::resty_acme(key)?,
-        _ => key.strip_prefix(prefix)?.strip_suffix(".crt")?.to_owned(),
-    };
-    let other = (layout == Layout::Redis).then(|| format!("{prefix}{host}.key"));
-    Some(Wanted {
-        host,
-        chain: key.to_owned(),
-        key: other,
+fn two(chain: Scanned, key: Scanned) -> Halves {
+    Some(match (chain.transpose()?, key) {
+        (Err(why), _) | (_, Err(why)) => Err(why),
+        (Ok(_), Ok(None)) => Err("its key is missing".to_owned()),
+        (Ok(chain), Ok(Some(key))) => Ok((chain, key)),
     })
+}
+
+fn document(value: Scanned) -> Halves {
+    Some(value.transpose()?.and_then(|text| {
+        let document = serde_json::from_slice(&text);
+        let document: Document = document.map_err(|error| format!("is no document: {error}"))?;
+        let [chain, key] = [document.fullchain_pem, document.privkey_pem]
+            .map(|pem| Zeroizing::new(pem.into_bytes()));
+        Ok((chain, key))
+    }))
+}
+
+fn pair(
+    place: PathBuf,
+    host: &str,
+    halves: Result<(Bytes, Bytes), String>,
+) -> Result<Pair, Refusal> {
+    let refuse = |group, why| Refusal::new(&place, group, why);
+    let (chain, key) = halves.map_err(|why| refuse("a key can't be read", why))?;
+    let host = HostPattern::parse(host);
+    let host = host.map_err(|error| refuse("the key's name is no host", error.to_string()))?;
+    let (chain, key) = (Half::Bytes(place.clone(), chain), Half::Bytes(place, key));
+    Ok(Pair::new(Names::WithLeaf(vec![host]), chain, Some(key)))
+}
+
+/// Returns the host of a key behind its prefix; none for other keys. Those of
+/// lua-resty-auto-ssl are `[PREFIX:]NAME:latest`, among older ones, challenges and locks; those
+/// of lua-resty-acme `[NAMESPACE]domain:TYPE:NAME`.
+fn host_of(layout: Layout, key: &str) -> Option<&str> {
+    match layout {
+        Layout::AutoSsl => key.strip_suffix(":latest")?.rsplit(':').next(),
+        Layout::RestyAcme => {
+            let (kind, host) = key.strip_prefix("domain:")?.split_once(':')?;
+            ["rsa", "ecc"].contains(&kind).then_some(host)
+        }
+        _ => key.strip_suffix(".crt"),
+    }
 }
 
 /// Returns the pattern of the keys that may be wanted. In the prefix no character stands for
@@ -139,87 +169,46 @@ fn wanted(layout: Layout, prefix: &str, key: &str) -> Option<Wanted> {
 fn pattern(layout: Layout, prefix: &str) -> String {
     let mut pattern = String::new();
     for character in prefix.chars() {
-        if matches!(character, '*' | '?' | '[' | ']' | '\\') {
+        if "*?[]\\".contains(character) {
             pattern.push('\\');
         }
         pattern.push(character);
     }
-    pattern.push_str(match layout {
+    pattern + match layout {
         Layout::AutoSsl => "*:latest",
         Layout::RestyAcme => "domain:*",
         _ => "*.crt",
-    });
-    pattern
-}
-
-/// Makes the pair of two values; none if the host is gone.
-fn two(
-    host: &str,
-    chain: Result<Option<Half>, Refusal>,
-    key: Result<Option<Half>, Refusal>,
-) -> Option<Result<Pair, Refusal>> {
-    Some(match (chain, key) {
-        (Err(refusal), _) | (_, Err(refusal)) => Err(refusal),
-        (Ok(None), _) => return None,
-        (Ok(Some(chain)), Ok(None)) => Err(Refusal::alone(chain.place(), "its key")),
-        (Ok(Some(chain)), Ok(Some(key))) => match HostPattern::parse(host) {
-            Ok(host) => Ok(Pair::new(Names::WithLeaf(vec![host]), chain, key)),
-            Err(error) => {
-                let group = "the key's name is no host";
-                Err(Refusal::new(chain.place(), group, error.to_string()))
-            }
-        },
-    })
-}
-
-/// Makes the pair of a document; none if the document is gone.
-fn document(
-    host: &str,
-    document: Result<Option<Half>, Refusal>,
-) -> Option<Result<Pair, Refusal>> {
-    match document {
-        Ok(Some(Half::Bytes(place, bytes))) => Some(documents::pair(place, host, &bytes)),
-        Ok(_) => None,
-        Err(refusal) => Some(Err(refusal)),
     }
 }
 
-/// Pairs that are read ahead of their checks.
-const AHEAD: usize = 64;
 /// Hosts whose values are asked for at once: a server bounds what it sends in one answer.
 const AT_ONCE: usize = 20;
-/// Failures in a row at which the import ends.
-const MAX_FAILURES: u32 = 3;
-/// Pause after a failure, longer by itself after each further one.
+/// Outages at most; the pause after each is longer by itself.
+const MAX_OUTAGES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
-    use zeroize::Zeroizing;
-
     use super::*;
 
     #[test]
     fn keys_of_hosts_are_told_from_others() {
-        for (layout, prefix, key, host, other) in [
-            (Layout::Redis, "", "a.b.crt", "a.b", Some("a.b.key")),
-            (Layout::Redis, "x:", "x:*.b.crt", "*.b", Some("x:*.b.key")),
-            (Layout::AutoSsl, "", "a.b:latest", "a.b", None),
-            (Layout::AutoSsl, "ssl", "ssl:a.b:latest", "a.b", None),
-            (Layout::RestyAcme, "n-", "n-domain:rsa:a.b", "a.b", None),
+        for (layout, key, host) in [
+            (Layout::Redis, "a.b.crt", Some("a.b")),
+            (Layout::Redis, "*.b.crt", Some("*.b")),
+            (Layout::Redis, "a.b.key", None),
+            (Layout::AutoSsl, "a.b:latest", Some("a.b")),
+            (Layout::AutoSsl, "ssl:a.b:latest", Some("a.b")),
+            (Layout::AutoSsl, "a.b:1700000000", None),
+            (Layout::AutoSsl, "a.b:challenge:token", None),
+            (Layout::RestyAcme, "domain:rsa:a.b", Some("a.b")),
+            (Layout::RestyAcme, "domain:ecc:*.b", Some("*.b")),
+            (Layout::RestyAcme, "domain:dsa:a.b", None),
+            (Layout::RestyAcme, "domain:a.b", None),
+            (Layout::RestyAcme, "update_lock:domain:rsa:a.b", None),
         ] {
-            let found = wanted(layout, prefix, key).unwrap();
-            assert_eq!(found.host, host);
-            assert_eq!((found.chain.as_str(), found.key.as_deref()), (key, other));
+            assert_eq!(host_of(layout, key), host, "{key}");
         }
-        for (layout, key) in [
-            (Layout::Redis, "a.example.key"),
-            (Layout::AutoSsl, "a.example:1700000000"),
-            (Layout::RestyAcme, "domain:a.example"),
-        ] {
-            assert_eq!(wanted(layout, "", key), None);
-        }
-        assert_eq!(wanted(Layout::Redis, "tls:", "a.example.crt"), None);
     }
 
     #[test]
@@ -229,17 +218,42 @@ mod tests {
         assert_eq!(pattern(Layout::RestyAcme, "[x]\\?"), "\\[x\\]\\\\\\?domain:*");
     }
 
-    #[test]
-    fn a_key_may_vanish_meanwhile() {
-        let half = |text: &str| {
-            let bytes = text.as_bytes().to_vec();
-            Ok(Some(Half::Bytes(PathBuf::from(text), Zeroizing::new(bytes))))
+    /// Shows a pair, or what is wrong with it.
+    fn shown(host: &str, halves: Halves) -> Option<String> {
+        let pair = pair(PathBuf::from("redis: x"), host, halves?);
+        let bytes = |half: Half| match half {
+            Half::Bytes(_, bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Half::File(path) => panic!("{}", path.display()),
         };
-        assert!(two("a.example", Ok(None), half("K")).is_none());
-        assert!(document("a.example", Ok(None)).is_none());
-        assert!(two("a.example", half("C"), half("K")).unwrap().is_ok());
-        let refused = two("a.example", half("C"), Ok(None)).unwrap().unwrap_err();
-        assert_eq!(refused.reason, "its key is missing");
-        assert!(two("a b", half("C"), half("K")).unwrap().is_err());
+        Some(match pair {
+            Ok(pair) => bytes(pair.chain) + &pair.key.map(bytes).unwrap_or_default(),
+            Err(refused) => refused.reason,
+        })
+    }
+
+    #[test]
+    fn values_are_halves_or_documents() {
+        let value = |text: &str| Ok(Some(Zeroizing::new(text.as_bytes().to_vec())));
+        let whole = shown("a.b", two(value("C"), value("K")));
+        assert_eq!(whole.as_deref(), Some("CK"));
+        for json in [
+            r#"{"fullchain_pem":"C","privkey_pem":"K","cert_pem":"L","expiry":1}"#,
+            r#"{"domain":"a.b","pkey":"K","cert":"C","type":"rsa","updated":1}"#,
+        ] {
+            let whole = shown("a.b", document(value(json)));
+            assert_eq!(whole.as_deref(), Some("CK"), "{json}");
+        }
+        let gone = (two(Ok(None), value("K")), document(Ok(None)));
+        assert!(gone.0.is_none() && gone.1.is_none(), "a key may vanish meanwhile");
+        for (host, halves, reason) in [
+            ("a.b", two(value("C"), Ok(None)), "its key is missing"),
+            ("a.b", two(Err("strange".into()), value("K")), "strange"),
+            ("a b", two(value("C"), value("K")), "must not stand in a host name"),
+            ("a.b", document(value("{}")), "missing field"),
+            ("a.b", document(value("cut")), "is no document"),
+        ] {
+            let told = shown(host, halves).expect("it is there");
+            assert!(told.contains(reason), "{told}");
+        }
     }
 }

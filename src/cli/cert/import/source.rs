@@ -1,19 +1,19 @@
 //! Pairs of a source: where their halves lie, and the hosts that the source names for them.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sekisho_certs::HostPattern;
 use zeroize::Zeroizing;
 
 /// Chain and key that belong together.
-#[derive(Debug)]
 pub(super) struct Pair {
     pub(super) names: Names,
     pub(super) chain: Half,
-    pub(super) key: Key,
-    /// Certificates of issuers, which count if the chain's half holds the leaf alone.
-    pub(super) issuers: Option<Half>,
+    /// Half of the key; none if the chain's half holds both.
+    pub(super) key: Option<Half>,
+    /// Name of the source, which its records keep.
+    pub(super) origin: Option<Arc<str>>,
 }
 
 /// Half of a pair, which is read by whoever checks the pair.
@@ -21,16 +21,6 @@ pub(super) enum Half {
     File(PathBuf),
     /// Bytes of an archive, a document or a database, with the place that they are from.
     Bytes(PathBuf, Zeroizing<Vec<u8>>),
-}
-
-/// Place of a pair's key.
-#[derive(Debug)]
-pub(super) enum Key {
-    /// Half of the chain, which holds both.
-    InChain,
-    Apart(Half),
-    /// Half of the chain; if that holds no key, this half.
-    InChainOr(Half),
 }
 
 /// Hosts of a pair, by its source. A *named* host prefers this pair to others that cover it.
@@ -60,14 +50,25 @@ pub(crate) struct Refusal {
 }
 
 impl Pair {
-    /// Makes a pair of a chain and its own key.
-    pub(super) fn new(names: Names, chain: Half, key: Half) -> Self {
+    pub(super) fn new(names: Names, chain: Half, key: Option<Half>) -> Self {
         Self {
             names,
             chain,
-            key: Key::Apart(key),
-            issuers: None,
+            key,
+            origin: None,
         }
+    }
+
+    /// Leaves only the hosts that the source names.
+    pub(super) fn only_named(mut self) -> Result<Self, Refusal> {
+        if let Names::OfLeaf(named) | Names::WithLeaf(named) = self.names {
+            if named.is_empty() {
+                let reason = "the source names no host for it";
+                return Err(Refusal::new(self.chain.place(), "no host is named", reason));
+            }
+            self.names = Names::Exactly(named);
+        }
+        Ok(self)
     }
 }
 
@@ -76,25 +77,6 @@ impl Half {
     pub(super) fn place(&self) -> &Path {
         let (Self::File(place) | Self::Bytes(place, _)) = self;
         place
-    }
-}
-
-/// Shows the place alone: the bytes may be a key.
-impl fmt::Debug for Half {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.place().fmt(f)
-    }
-}
-
-impl Names {
-    /// Leaves only the named hosts; none if there are none.
-    pub(super) fn only_named(self) -> Option<Self> {
-        match self {
-            Self::Leaf => Some(Self::Leaf),
-            Self::OfLeaf(named) | Self::WithLeaf(named) | Self::Exactly(named) => {
-                (!named.is_empty()).then_some(Self::Exactly(named))
-            }
-        }
     }
 }
 
@@ -112,8 +94,10 @@ impl Refusal {
     }
 
     /// Refuses one half, since the other is missing.
-    pub(super) fn alone(place: &Path, other: &str) -> Self {
-        Self::new(place, HALF_MISSING, format!("{other} is missing"))
+    pub(super) fn alone(place: impl Into<PathBuf>, other: &Path) -> Self {
+        let other = other.file_name().unwrap_or(other.as_os_str());
+        let reason = format!("{} is missing", other.to_string_lossy());
+        Self::new(place, HALF_MISSING, reason)
     }
 }
 

@@ -14,10 +14,7 @@ use zeroize::Zeroizing;
 use super::check::MAX_FILE;
 
 /// Archive that is read from its beginning to its end.
-pub(super) struct Tar<R> {
-    reader: R,
-    has_ended: bool,
-}
+pub(super) struct Tar<R>(pub(super) R);
 
 /// File or link of an archive.
 pub(super) struct Entry {
@@ -35,83 +32,51 @@ pub(super) enum Content {
     Link,
 }
 
-/// Name and size of the next file, from headers before its own.
-#[derive(Default)]
-struct Ahead {
-    name: Option<Vec<u8>>,
-    size: Option<u64>,
-}
-
 impl<R: Read> Tar<R> {
-    pub(super) fn new(reader: R) -> Self {
-        Self {
-            reader,
-            has_ended: false,
-        }
-    }
-
     /// Returns the next file or link; none at the end of the archive.
     ///
     /// # Errors
     /// If the archive ends early, or can't be read.
     pub(super) fn next_file(&mut self) -> io::Result<Option<Entry>> {
-        let mut ahead = Ahead::default();
+        // Of the next entry, from a header before its own.
+        let mut name = None;
         while let Some(header) = self.header()? {
-            let size = match ahead.size {
-                Some(size) => size,
-                None => number(&header[SIZE])?,
-            };
+            let size = number(&header[SIZE])?;
             match header[TYPE] {
-                b'L' => {
-                    let mut name = self.bytes(number(&header[SIZE])?, MAX_NAME)?.to_vec();
-                    name.truncate(until_nul(&name).len());
-                    ahead.name = Some(name);
-                    continue;
+                b'L' => name = Some(until_nul(&self.bytes(size, MAX_NAME)?).to_vec()),
+                b'x' => name = path_of_pax(&self.bytes(size, MAX_PAX)?)?.or(name),
+                kind => {
+                    let name = name.take().unwrap_or_else(|| own_name(&header));
+                    if let Some(entry) = self.entry(kind, name, size)? {
+                        return Ok(Some(entry));
+                    }
                 }
-                b'x' => {
-                    let records = self.bytes(number(&header[SIZE])?, MAX_PAX)?;
-                    ahead.read_pax(&records)?;
-                    continue;
-                }
-                kind @ (b'0' | 0 | b'7' | b'1' | b'2') => {
-                    let name = ahead.name.take().unwrap_or_else(|| own_name(&header));
-                    let is_link = matches!(kind, b'1' | b'2');
-                    return self.entry(name, size, is_link).map(Some);
-                }
-                // Folders, and what a program may add, such as `g`.
-                _ => {}
             }
-            self.skip(padded(size)?)?;
-            ahead = Ahead::default();
         }
         Ok(None)
     }
 
-    fn entry(&mut self, name: Vec<u8>, size: u64, is_link: bool) -> io::Result<Entry> {
+    /// Reads what follows a header; none for folders, and what a program may add, such as `g`.
+    fn entry(&mut self, kind: u8, name: Vec<u8>, size: u64) -> io::Result<Option<Entry>> {
         let name = PathBuf::from(OsString::from_vec(name));
         let leads_in = |part| matches!(part, Component::Normal(_) | Component::CurDir);
         let is_inside = name.components().all(leads_in);
-        let left_out = match (is_inside, is_link) {
-            (false, _) => Content::LeadsOut,
-            (true, true) => Content::Link,
-            (true, false) if size > MAX_FILE as u64 => Content::TooLarge,
-            (true, false) => {
+        let content = match kind {
+            b'0' | 0 | b'7' if is_inside && size <= MAX_FILE as u64 => {
                 let content = Content::Bytes(self.bytes(size, MAX_FILE)?);
-                return Ok(Entry { name, content });
+                return Ok(Some(Entry { name, content }));
             }
+            b'0' | 0 | b'7' if is_inside => Some(Content::TooLarge),
+            b'1' | b'2' if is_inside => Some(Content::Link),
+            b'0' | 0 | b'7' | b'1' | b'2' => Some(Content::LeadsOut),
+            _ => None,
         };
         self.skip(padded(size)?)?;
-        Ok(Entry {
-            name,
-            content: left_out,
-        })
+        Ok(content.map(|content| Entry { name, content }))
     }
 
     /// Reads a header; none for the two empty blocks at the end.
     fn header(&mut self) -> io::Result<Option<[u8; BLOCK]>> {
-        if self.has_ended {
-            return Ok(None);
-        }
         let mut header = [0; BLOCK];
         self.fill(&mut header)?;
         if header == [0; BLOCK] {
@@ -119,16 +84,12 @@ impl<R: Read> Tar<R> {
             if header != [0; BLOCK] {
                 return Err(invalid("an empty block stands before its end"));
             }
-            self.has_ended = true;
-            self.drain();
             return Ok(None);
         }
-        let told = number(&header[CHECKSUM])?;
-        let blank = |(at, byte): (usize, &u8)| match CHECKSUM.contains(&at) {
-            true => u64::from(b' '),
-            false => u64::from(*byte),
-        };
-        match header.iter().enumerate().map(blank).sum::<u64>() == told {
+        let mut blank = header;
+        blank[CHECKSUM].fill(b' ');
+        let sum: u64 = blank.iter().map(|byte| u64::from(*byte)).sum();
+        match sum == number(&header[CHECKSUM])? {
             true => Ok(Some(header)),
             false => Err(invalid("a header has a wrong checksum")),
         }
@@ -145,49 +106,35 @@ impl<R: Read> Tar<R> {
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> io::Result<()> {
-        self.reader.read_exact(bytes).map_err(early)
+        self.0.read_exact(bytes).map_err(early)
     }
 
     fn skip(&mut self, length: u64) -> io::Result<()> {
-        let mut rest = self.reader.by_ref().take(length);
-        let skipped = io::copy(&mut rest, &mut io::sink())?;
-        match skipped == length {
+        let mut rest = self.0.by_ref().take(length);
+        match io::copy(&mut rest, &mut io::sink())? == length {
             true => Ok(()),
             false => Err(early(io::ErrorKind::UnexpectedEof.into())),
         }
     }
-
-    /// Takes what fills the last record, which would end the program that writes it with SIGPIPE.
-    fn drain(&mut self) {
-        let mut rest = self.reader.by_ref().take(MAX_REST);
-        // The archive is whole, whatever follows it.
-        let _ = io::copy(&mut rest, &mut io::sink());
-    }
 }
 
-impl Ahead {
-    /// Reads the records of pax, `LENGTH KEY=VALUE` with a line feed (POSIX, pax, "pax Extended
-    /// Header").
-    fn read_pax(&mut self, mut records: &[u8]) -> io::Result<()> {
-        let wrong = || invalid("a pax header can't be read");
-        while !records.is_empty() {
-            let space = records.iter().position(|byte| *byte == b' ');
-            let space = space.ok_or_else(wrong)?;
-            let length = std::str::from_utf8(&records[..space]).ok();
-            let length: usize = length.and_then(|text| text.parse().ok()).ok_or_else(wrong)?;
-            let record = records.get(space + 1..length).ok_or_else(wrong)?;
-            let record = record.strip_suffix(b"\n").ok_or_else(wrong)?;
-            if let Some(name) = record.strip_prefix(b"path=") {
-                self.name = Some(name.to_vec());
-            } else if let Some(size) = record.strip_prefix(b"size=") {
-                let size = std::str::from_utf8(size).ok();
-                let size = size.and_then(|text| text.parse().ok());
-                self.size = Some(size.ok_or_else(wrong)?);
-            }
-            records = &records[length..];
-        }
-        Ok(())
+/// Returns the path in a header of pax, which has records `LENGTH KEY=VALUE` with a line feed
+/// (POSIX, pax, "pax Extended Header"). Sizes are not read from it: they are there for files
+/// over 8 GiB.
+fn path_of_pax(mut records: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    let wrong = || invalid("a pax header can't be read");
+    let mut found = None;
+    while !records.is_empty() {
+        let space = records.iter().position(|byte| *byte == b' ');
+        let space = space.ok_or_else(wrong)?;
+        let length = usize::try_from(parse(&records[..space], 10)?).map_err(|_| wrong())?;
+        let record = records.get(space + 1..length).ok_or_else(wrong)?;
+        let record = record.strip_suffix(b"\n").ok_or_else(wrong)?;
+        let path = record.strip_prefix(b"path=").map(<[u8]>::to_vec);
+        found = path.or(found);
+        records = &records[length..];
     }
+    Ok(found)
 }
 
 /// Returns the name in a header: ustar has its beginning in a field of its own.
@@ -210,12 +157,16 @@ fn until_nul(bytes: &[u8]) -> &[u8] {
 
 /// Reads a number, octal digits. Binary ones, of files over 8 GiB (GNU), are not taken.
 fn number(field: &[u8]) -> io::Result<u64> {
-    let wrong = || invalid("a header has a wrong number");
-    let text = std::str::from_utf8(until_nul(field)).map_err(|_| wrong())?;
-    match text.trim() {
-        "" => Ok(0),
-        digits => u64::from_str_radix(digits, 8).map_err(|_| wrong()),
+    match until_nul(field).trim_ascii() {
+        b"" => Ok(0),
+        digits => parse(digits, 8),
     }
+}
+
+fn parse(digits: &[u8], radix: u32) -> io::Result<u64> {
+    let text = std::str::from_utf8(digits).ok();
+    let number = text.and_then(|text| u64::from_str_radix(text, radix).ok());
+    number.ok_or_else(|| invalid("a header has a wrong number"))
 }
 
 /// Returns the length of whole blocks.
@@ -245,5 +196,3 @@ const TYPE: usize = 156;
 const MAX_NAME: usize = 4096;
 /// Bytes of a pax header: a name, times, and attributes of a file.
 const MAX_PAX: usize = 64 * 1024;
-/// Bytes after the end that are taken: GNU tar writes records of 10 KiB, others of up to 1 MiB.
-const MAX_REST: u64 = 1 << 20;

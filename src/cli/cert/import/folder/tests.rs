@@ -1,10 +1,9 @@
-use std::fs;
 use std::os::unix::fs::symlink;
 
 use tempfile::TempDir;
 
 use super::*;
-use crate::cli::cert::import::layout::{Found, found_in, recognise};
+use crate::cli::cert::import::layout::recognise;
 
 /// Makes a folder with empty files.
 fn tree(files: &[&str]) -> TempDir {
@@ -18,13 +17,8 @@ fn tree(files: &[&str]) -> TempDir {
 }
 
 /// Reads a folder below the tree; shows its pairs and refusals, sorted, with paths of the tree.
-fn read_as(tree: &TempDir, folder: &str, layout: Layout, named_only: bool) -> Vec<String> {
-    let folder = Folder::open(&tree.path().join(folder)).unwrap();
-    let pairs = folder.pairs(layout).unwrap();
-    let pairs = pairs.map(|pair| match named_only {
-        true => pair.and_then(|pair| layout.narrow(pair)),
-        false => pair,
-    });
+fn read_as(tree: &TempDir, folder: &str, layout: Layout) -> Vec<String> {
+    let pairs = pairs(&tree.path().join(folder), layout, layout.depth()).unwrap();
     let root = format!("{}/", tree.path().display());
     let shown = pairs.map(|pair| match pair {
         Ok(pair) => shown(&pair),
@@ -36,21 +30,13 @@ fn read_as(tree: &TempDir, folder: &str, layout: Layout, named_only: bool) -> Ve
 }
 
 fn shown(pair: &Pair) -> String {
-    let half = |half: &Half| match half {
-        Half::File(path) => path.display().to_string(),
-        Half::Bytes(place, bytes) => {
-            let text = String::from_utf8_lossy(bytes);
-            format!("{}={text}", place.display())
-        }
+    let key = pair.key.as_ref().map(Half::place);
+    let key = key.unwrap_or(Path::new("inside")).display();
+    let (Names::OfLeaf(named) | Names::WithLeaf(named)) = &pair.names else {
+        panic!("{:?}", pair.names);
     };
-    let key = match &pair.key {
-        Key::InChain => "inside".to_owned(),
-        Key::Apart(key) => half(key),
-        Key::InChainOr(key) => format!("inside or {}", half(key)),
-    };
-    let issuers = pair.issuers.as_ref().map(half).unwrap_or_default();
-    let text = format!("{:?} {} {key} {issuers}", pair.names, half(&pair.chain));
-    text.trim_end().to_owned()
+    let named: Vec<_> = named.iter().map(ToString::to_string).collect();
+    format!("{}: {} {key}", named.join(" "), pair.chain.place().display())
 }
 
 const CERTBOT: [&str; 5] = [
@@ -66,106 +52,89 @@ fn a_source_may_be_a_folder_too_high_or_too_low() {
     let tree = tree(&CERTBOT);
     let chain = "le/live/a.example-0001/fullchain.pem";
     let key = "le/live/a.example-0001/privkey.pem";
-    let wanted = [format!("OfLeaf([\"a.example\"]) {chain} {key}")];
+    let wanted = [format!("a.example: {chain} {key}")];
     for folder in ["le", "le/live", "le/live/a.example-0001"] {
-        let opened = Folder::open(&tree.path().join(folder)).unwrap();
-        let found = recognise(&opened.some_files().unwrap());
-        assert_eq!(found, Found::One(Layout::Certbot), "{folder}");
-        assert_eq!(opened.count(Layout::Certbot).unwrap(), 1);
-        let read = read_as(&tree, folder, Layout::Certbot, false);
+        let files = some_files(&tree.path().join(folder)).unwrap();
+        assert_eq!(recognise(&files), [(Layout::Certbot, 1)], "{folder}");
+        let read = read_as(&tree, folder, Layout::Certbot);
         assert_eq!(read, wanted, "{folder}");
     }
 }
 
 #[test]
 fn halves_are_found_beside_each_other() {
+    let acmesh = [
+        "*.a.example_ecc/fullchain.cer",
+        "*.a.example_ecc/*.a.example.key",
+        "failed.example/failed.example.key",
+        "ca/directory/account.key",
+    ];
+    let lego = [
+        "accounts/ca/me@a.example/keys/me@a.example.key",
+        "certificates/_.a.example.crt",
+        "certificates/_.a.example.issuer.crt",
+        "certificates/_.a.example.json",
+        "certificates/_.a.example.key",
+    ];
+    let caddy = [
+        "certificates/le/a.example/a.example.crt",
+        "certificates/le/a.example/a.example.json",
+        "certificates/le/a.example/a.example.key",
+        "pki/authorities/local/root.crt",
+        "pki/authorities/local/root.key",
+    ];
+    let cpanel = ["a.b/certificates", "a.b/combined", ".pending_delete/b/combined"];
     for (layout, files, wanted) in [
         (
             Layout::AcmeSh,
-            &[
-                "*.a.example_ecc/fullchain.cer",
-                "*.a.example_ecc/*.a.example.key",
-                "failed.example/failed.example.key",
-                "ca/directory/account.key",
-            ][..],
-            "OfLeaf([\"*.a.example\"]) *.a.example_ecc/fullchain.cer \
-             *.a.example_ecc/*.a.example.key",
+            &acmesh[..],
+            "*.a.example: *.a.example_ecc/fullchain.cer *.a.example_ecc/*.a.example.key",
         ),
         (
             Layout::Lego,
-            &[
-                "accounts/ca/me@a.example/keys/me@a.example.key",
-                "certificates/_.a.example.crt",
-                "certificates/_.a.example.issuer.crt",
-                "certificates/_.a.example.json",
-                "certificates/_.a.example.key",
-            ],
-            "OfLeaf([\"*.a.example\"]) certificates/_.a.example.crt \
-             certificates/_.a.example.key certificates/_.a.example.issuer.crt",
+            &lego,
+            "*.a.example: certificates/_.a.example.crt certificates/_.a.example.key",
         ),
         (
             Layout::Caddy,
-            &[
-                "certificates/le/a.example/a.example.crt",
-                "certificates/le/a.example/a.example.json",
-                "certificates/le/a.example/a.example.key",
-                "pki/authorities/local/root.crt",
-                "pki/authorities/local/root.key",
-            ],
-            "OfLeaf([\"a.example\"]) certificates/le/a.example/a.example.crt \
+            &caddy,
+            "a.example: certificates/le/a.example/a.example.crt \
              certificates/le/a.example/a.example.key",
         ),
         (
             Layout::Haproxy,
             &["a.example.pem", "a.example.key", "a.example.pem.ocsp"],
-            "OfLeaf([\"a.example\"]) a.example.pem inside or a.example.key",
+            "a.example: a.example.pem a.example.key",
         ),
         (
             Layout::Haproxy,
-            &["a.example.pem.rsa", "a.example.pem.rsa.issuer", "deeper/b.pem"],
-            "OfLeaf([\"a.example.pem\"]) a.example.pem.rsa inside a.example.pem.rsa.issuer",
+            &["a.example.pem", "a.example.pem.key"],
+            "a.example: a.example.pem a.example.pem.key",
         ),
         (
-            Layout::Cpanel,
-            &["a.example/certificates", "a.example/combined", ".pending_delete/b/combined"],
-            "OfLeaf([\"a.example\"]) a.example/combined inside",
+            Layout::Haproxy,
+            &["a.rsa", "deeper/b.pem"],
+            "a: a.rsa inside",
         ),
+        (Layout::Cpanel, &cpanel, "a.b: a.b/combined inside"),
         (
             Layout::Flat,
             &["a.example.crt", "a.example.key", "README", "deeper/b.crt"],
-            "WithLeaf([\"a.example\"]) a.example.crt a.example.key",
+            "a.example: a.example.crt a.example.key",
         ),
     ] {
         let tree = tree(files);
-        let read = read_as(&tree, "", layout, false);
-        assert_eq!(read, [wanted], "{layout}");
+        assert_eq!(read_as(&tree, "", layout), [wanted], "{layout}");
     }
 }
 
 #[test]
 fn half_of_a_pair_is_told() {
-    let tree = tree(&[
-        "a.example/privkey.pem",
-        "b.example/cert.pem",
-        "lonely.example.key",
-    ]);
-    let read = read_as(&tree, "", Layout::Certbot, false);
+    let tree = tree(&["a.example/privkey.pem", "b.example/cert.pem", "lonely.key"]);
+    let read = read_as(&tree, "", Layout::Certbot);
     assert_eq!(read, ["a.example/privkey.pem fullchain.pem is missing"]);
-    let read = read_as(&tree, "", Layout::Flat, false);
-    assert_eq!(read, ["lonely.example.key lonely.example.crt is missing"]);
-}
-
-#[test]
-fn only_named_hosts_are_left() {
-    let tree = tree(&["a.example.crt", "localhost.crt", "a b.crt", "x/my shop/fullchain.pem"]);
-    let read = read_as(&tree, "", Layout::Flat, true);
-    let named = |name: &str| format!("Exactly([\"{name}\"]) {name}.crt {name}.key");
-    assert_eq!(read[..2], [named("a.example"), named("localhost")]);
-    let refused = "a b.crt the file's name is no host: ";
-    assert!(read[2].starts_with(refused), "{read:?}");
-    let read = read_as(&tree, "x", Layout::Certbot, true);
-    let reason = "the source names no host for it";
-    assert_eq!(read, [format!("x/my shop/fullchain.pem {reason}")]);
+    let read = read_as(&tree, "", Layout::Flat);
+    assert_eq!(read, ["lonely.key lonely.crt is missing"]);
 }
 
 #[test]
@@ -175,36 +144,8 @@ fn links_are_followed_and_lead_in_no_circle() {
     symlink("../../archive/fullchain1.pem", lineage.join("fullchain.pem")).unwrap();
     symlink("../../archive/gone.pem", lineage.join("privkey.pem")).unwrap();
     symlink("../../live", lineage.join("again")).unwrap();
-    symlink("privkey.pem", lineage.join("privkey.pem.old")).unwrap();
-    let chain = "live/a.example/fullchain.pem";
-    let wanted = format!("OfLeaf([\"a.example\"]) {chain} live/a.example/privkey.pem");
-    let read = read_as(&tree, "live", Layout::Certbot, false);
-    assert_eq!(read, [wanted]);
-}
-
-#[test]
-fn the_only_folder_with_flat_pairs_is_read() {
-    let tree = tree(&["certs/a.example.crt", "old/README"]);
-    let narrowed = |layout| {
-        let folder = Folder::open(tree.path()).unwrap();
-        let files = folder.some_files().unwrap();
-        let narrowed = folder.narrowed(&found_in(&files, layout));
-        narrowed.map(|folder| folder.shown)
-    };
-    assert_eq!(narrowed(Layout::Flat), Some(tree.path().join("certs")));
-    fs::write(tree.path().join("old/b.example.crt"), "").unwrap();
-    assert_eq!(narrowed(Layout::Flat), None);
-}
-
-#[test]
-fn documents_are_read_where_they_lie() {
-    let tree = tree(&["a.example%3A1700000000", "b.example%3Alatest"]);
-    let document = r#"{"fullchain_pem":"C","privkey_pem":"K"}"#;
-    fs::write(tree.path().join("a.example%3Alatest"), document).unwrap();
-    let read = read_as(&tree, "", Layout::AutoSsl, false);
-    let place = "a.example%3Alatest";
-    let wanted = format!("WithLeaf([\"a.example\"]) {place}=C {place}=K");
-    assert_eq!((read.len(), &read[0]), (2, &wanted));
-    let refused = "b.example%3Alatest is no JSON";
-    assert!(read[1].starts_with(refused), "{read:?}");
+    symlink("self", lineage.join("self")).unwrap();
+    let (chain, key) = ("live/a.example/fullchain.pem", "live/a.example/privkey.pem");
+    let read = read_as(&tree, "live", Layout::Certbot);
+    assert_eq!(read, [format!("a.example: {chain} {key}")]);
 }

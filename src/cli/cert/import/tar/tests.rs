@@ -34,7 +34,7 @@ pub(in crate::cli::cert::import) fn archive(entries: &[Vec<u8>]) -> Vec<u8> {
 
 /// Reads an archive to its end; returns names with contents, and the error.
 fn read(archive: &[u8]) -> (Vec<(String, String)>, Option<String>) {
-    let mut tar = Tar::new(archive);
+    let mut tar = Tar(archive);
     let mut files = Vec::new();
     loop {
         match tar.next_file() {
@@ -152,5 +152,5 @@ fn what_is_no_archive_is_told() {
     assert_eq!(error.as_deref(), Some("a header has a wrong checksum"));
     // Zeros without an end are an empty archive.
     let zeros = io::repeat(0);
-    assert!(Tar::new(zeros).next_file().unwrap().is_none());
+    assert!(Tar(zeros).next_file().unwrap().is_none());
 }
