@@ -12,7 +12,7 @@ use anyhow::ensure;
 use sekisho_certs::HostPattern;
 use sekisho_certs::credential::Dates;
 
-use crate::cli::cert::import::{self, Checked, Names, Older, Refusal, Report, Roots};
+use crate::cli::cert::import::{self, Checked, Names, Refusal, Report, Roots, Rules, Target};
 use crate::config::Config;
 use crate::handover::Taken;
 use crate::terminal::failure::{Ended, Result};
@@ -73,9 +73,9 @@ fn fill(config: &Config, authority: &Authority, hosts: u32) -> Result<String> {
     let sealer = runtime.block_on(open::create(config))?;
     let report = Report::new(|| Some(u64::from(hosts)));
     let issue = |number| issue(authority, number);
-    // A certificate of an earlier demo is valid, too.
-    let older = Older::Replaces;
-    let report = import::import(&runtime, &sealer, 1..=hosts, issue, report, older, None)?;
+    // A certificate of an earlier demo, which is valid, too, is replaced.
+    let (target, rules) = (Target::store(&sealer), Rules::default());
+    let report = import::import(&runtime, target, 1..=hosts, issue, report, rules)?;
     let (line, ended) = report.end()?;
     let line = line.unwrap_or_default();
     ensure!(ended == Ended::Done, "{line}");

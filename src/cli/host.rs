@@ -21,6 +21,8 @@ use sekisho_certs::HostPattern;
 use crate::terminal::failure::{Ended, Result};
 use crate::wiring::open;
 
+pub(super) use site::of_file as site_of_file;
+
 /// Commands on hosts.
 #[derive(Debug, Subcommand)]
 #[command(after_help = EXAMPLES)]

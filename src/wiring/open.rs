@@ -85,6 +85,15 @@ pub(crate) async fn create(config: &Config) -> Result<Sealer> {
     Ok(sealer)
 }
 
+/// Opens the catalog of this configuration if there is one.
+pub(crate) async fn if_there(config: &Config) -> Result<Option<Sealer>> {
+    let is_there = sekisho_stores::exists(catalog_url(config)?, &Handle::current()).await?;
+    match is_there {
+        true => Ok(Some(sealed(config).await?)),
+        false => Ok(None),
+    }
+}
+
 /// Says that a command has made a store.
 pub(crate) fn tell_created(url: &Url) {
     let file = url.database().map(|path| path.display().to_string());

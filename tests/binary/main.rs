@@ -26,6 +26,7 @@ mod import_folders;
 mod import_layouts;
 mod import_redis;
 mod import_renewal;
+mod import_rules;
 mod init;
 mod issuance_outages;
 mod issue;

@@ -146,6 +146,28 @@ pub(super) struct Document {
 }
 
 impl Document {
+    fn parse(json: &str) -> Result<Self> {
+        let with_digests = passwords::has_digests(json).then(|| json.to_owned());
+        let checked = match &with_digests {
+            Some(json) => SiteDocument::parse(&passwords::without_digests(json)),
+            None => SiteDocument::parse(json),
+        };
+        Ok(Self {
+            checked: checked.map_err(|error| usage(&error))?,
+            with_digests,
+        })
+    }
+
+    /// Makes the site of a tenant's host, whose present one may be named by digests.
+    fn stored(&self, present: Option<&Site>, tenant: &Tenant) -> Result<Site> {
+        let complete = self.complete(present)?;
+        complete.site(tenant).map_err(|error| usage(&error))?;
+        // Without the spaces of the file.
+        let json = document(complete.stored()).to_string().into();
+        let format = complete.stored().format;
+        Ok(Site { format, json })
+    }
+
     /// Returns the document with the hashes of the host's present site.
     fn complete(&self, present: Option<&Site>) -> Result<SiteDocument> {
         let Some(json) = &self.with_digests else {
@@ -160,15 +182,7 @@ impl Document {
 
 impl Chosen {
     fn document(json: &str) -> Result<Self> {
-        let with_digests = passwords::has_digests(json).then(|| json.to_owned());
-        let checked = match &with_digests {
-            Some(json) => SiteDocument::parse(&passwords::without_digests(json)),
-            None => SiteDocument::parse(json),
-        };
-        Ok(Self::Document(Document {
-            checked: checked.map_err(|error| usage(&error))?,
-            with_digests,
-        }))
+        Document::parse(json).map(Self::Document)
     }
 
     /// Checks what the servers of this configuration allow, before a store is
@@ -206,16 +220,20 @@ impl Chosen {
             }
             Self::Default => record.site = None,
             Self::Document(chosen) => {
-                let chosen = chosen.complete(record.site.as_ref())?;
-                chosen.site(&record.tenant).map_err(|error| usage(&error))?;
-                // Without the spaces of the file.
-                let json = document(chosen.stored()).to_string().into();
-                let format = chosen.stored().format;
-                record.site = Some(Site { format, json });
+                record.site = Some(chosen.stored(record.site.as_ref(), &record.tenant)?);
             }
         }
         Ok(())
     }
+}
+
+/// Reads the site of hosts that a command makes, and checks what the servers of this
+/// configuration allow.
+pub(in crate::cli) fn of_file(file: &Path, config: &Config, tenant: &Tenant) -> Result<Site> {
+    let document = Document::parse(&text_of(file).context("--site")?)?;
+    let site = document.stored(None, tenant)?;
+    Chosen::Document(document).check(config, Some(tenant))?;
+    Ok(site)
 }
 
 /// Checks what the servers of this configuration allow a record, once its tenant is known.

@@ -4,12 +4,15 @@ use std::iter;
 use std::path::PathBuf;
 
 use sekisho_certs::credential::Dates;
-use sekisho_certs::{HostPattern, printable};
+use sekisho_certs::{HostPattern, Origin, Tenant, printable};
 
 use super::layout::Layout;
-use super::plan::Older;
+use super::renew::Renewal;
+use super::rules::{Older, Rules};
 use super::source::{Half, Names, Pair, Pairs};
-use super::sources::Source;
+use super::sources::{STANDARD_INPUT, Source};
+use crate::cli::host::site_of_file;
+use crate::config::Config;
 use crate::terminal::failure::Result;
 
 #[derive(Debug, clap::Args)]
@@ -36,7 +39,8 @@ pub(crate) struct Args {
     /// A folder of pairs, as SOURCE
     #[arg(long, value_name = "DIR", conflicts_with_all = ["chain", "key", "hosts"])]
     dir: Option<PathBuf>,
-    /// How the sources are laid out [default: as their files' names tell]
+    /// How the sources are laid out [default: as the names of a folder's files, or the
+    /// beginning of a file, tell]
     #[arg(long, value_enum, conflicts_with = "chain")]
     layout: Option<Layout>,
     /// What the keys of Redis begin with, or the folder in which the paths of a crt-list
@@ -49,9 +53,18 @@ pub(crate) struct Args {
     /// Make hosts of all names of each certificate, as is done without it
     #[arg(long, hide = true, conflicts_with = "chain")]
     all_names: bool,
+    /// Who owns the hosts that are made; hosts of others are left alone
+    #[arg(long, value_name = "T", value_parser = Tenant::parse)]
+    tenant: Option<Tenant>,
+    /// Answer for the hosts that are made as this JSON document says
+    #[arg(long, value_name = "FILE")]
+    site: Option<PathBuf>,
+    /// Make no host: certificates of others than the existing ones are left out
+    #[arg(long)]
+    only_existing: bool,
     /// Renew the certificates at the configured CAs, as if they were issued there
     #[arg(long)]
-    pub(super) renew: bool,
+    renew: bool,
     /// Take certificates that are expired or not valid yet, too
     #[arg(long)]
     allow_expired: bool,
@@ -62,41 +75,70 @@ pub(crate) struct Args {
     /// certificate
     #[arg(long, value_name = "FILE")]
     pub(super) ca: Option<PathBuf>,
+    /// Check and plan all, and write nothing to the store, which need not exist
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Write what became of each pair to this file, a JSON object a line
+    #[arg(long, value_name = "FILE")]
+    pub(super) report: Option<PathBuf>,
     /// Print one JSON object with the counts and everything that was refused
     #[arg(long)]
     pub(super) json: bool,
 }
 
 impl Args {
-    /// Opens the sources; none if chain and key are named. Tells which layouts they have.
-    pub(super) fn open(&self) -> Result<Vec<Source>> {
-        let mut opened = Vec::new();
-        for path in self.sources.iter().chain(&self.dir) {
-            let source = Source::open(path, self.layout)?;
-            if self.layout.is_none() && !self.json {
-                eprintln!("{}", printable(&source.describe()));
-            }
-            opened.push(source);
-        }
-        Ok(opened)
-    }
-
-    /// Lists the pairs of all sources, or the one that is named.
-    pub(super) fn pairs(&self, sources: Vec<Source>) -> Result<Pairs> {
+    /// Lists the pairs of all sources, or the one that is named. Tells which layouts were
+    /// recognised.
+    pub(super) fn pairs(&self) -> Result<Pairs> {
         if let Some((chain, key)) = self.chain.clone().zip(self.key.clone()) {
             let names = match self.hosts.is_empty() {
                 true => Names::Leaf,
                 false => Names::Exactly(self.hosts.clone()),
             };
-            let pair = Pair::new(names, Half::File(chain), Half::File(key));
+            let pair = Pair::new(names, Half::File(chain), Some(Half::File(key)));
             return Ok(Box::new(iter::once(Ok(pair))));
         }
-        let base = self.prefix.as_deref();
-        let pairs = sources
-            .into_iter()
-            .map(|source| source.pairs(self.is_named_only(), base));
-        let pairs = pairs.collect::<Result<Vec<_>>>()?;
-        Ok(Box::new(pairs.into_iter().flatten()))
+        let mut all: Pairs = Box::new(iter::empty());
+        for path in self.sources.iter().chain(&self.dir) {
+            let source = Source::open(path, self.layout, self.prefix.as_deref())?;
+            if self.layout.is_none() && !self.json {
+                let Source { name, layout, .. } = &source;
+                eprintln!("reading the layout of {layout} in {}", printable(name));
+            }
+            // Standard input has no name by which a later import knows it.
+            let origin = Origin::parse(&source.name).ok();
+            let origin = origin.filter(|origin| *origin.source != *STANDARD_INPUT);
+            let is_named_only = self.is_named_only();
+            let pairs = source.pairs.map(move |pair| {
+                let pair = Pair {
+                    origin: origin.clone().map(|origin| origin.source),
+                    ..pair?
+                };
+                match is_named_only {
+                    true => pair.only_named(),
+                    false => Ok(pair),
+                }
+            });
+            all = Box::new(all.chain(pairs));
+        }
+        Ok(all)
+    }
+
+    /// Returns what becomes of hosts.
+    pub(super) fn rules(&self, config: &Config, now: i64) -> Result<Rules> {
+        let tenant = self.tenant.clone().unwrap_or_default();
+        let site = self.site.as_ref();
+        let site = site.map(|file| site_of_file(file, config, &tenant));
+        Ok(Rules {
+            older: match self.replace_newer {
+                true => Older::Replaces,
+                false => Older::IsSkipped { now },
+            },
+            renewal: self.renew.then(|| Renewal::of(config, now)),
+            tenant: self.tenant.clone(),
+            site: site.transpose()?,
+            only_existing: self.only_existing,
+        })
     }
 
     /// Returns whether named hosts alone are wanted.
@@ -111,13 +153,6 @@ impl Args {
             false => Dates::ValidAt(now),
         }
     }
-
-    pub(super) fn older(&self, now: i64) -> Older {
-        match self.replace_newer {
-            true => Older::Replaces,
-            false => Older::IsSkipped { now },
-        }
-    }
 }
 
 const EXAMPLES: &str = "\
@@ -128,16 +163,14 @@ and covers its hosts. Names count in subjectAltName alone. A file may hold up to
 leaf that the system's authorities or those of --ca issued may stand alone.
 
 All names of a certificate become hosts; with --named-only those alone that the
-source names: the file NAME.crt, the folder NAME, a line's names. Hosts that do
-not exist are created. A host keeps its certificates of other key types. What is
-stored already is skipped, and what was issued before the stored certificate,
-unless that is expired or --replace-newer is given. Of several pairs for one
-host and key type the one is stored that the source names for the host, else the
-one that is valid longest, whatever their order (in an import of more than 1.8
-million hosts, only for the first of them). A bad pair is refused with its file
-and the reason, and the rest imported (exit code 1): the first three of each
-reason are shown, --json prints all. Stopped at any moment, run it again: it
-goes on.
+source names: the file NAME.crt, the folder NAME, a line's names. A host keeps
+its certificates of other key types. What is stored already is skipped, and what
+was issued before the stored certificate, unless that is expired or
+--replace-newer is given. Of several pairs for one host and key type the one is
+stored that the source names for the host, else the one that is valid longest
+(in an import of more than 1.8 million hosts, only for the first of them). A bad
+pair is refused with its file and the reason, and the rest imported (exit code
+1). Stopped at any moment, run it again: it goes on.
 
 Without --renew nothing imported is ever renewed, and the renewal of a
 certificate that it replaces for all hosts ends. With --renew each certificate
@@ -146,16 +179,20 @@ when it is due; imported again, the lineage is brought up to date. Names that no
 CA issues for, Ed25519 keys, and certificates with more than 100 hosts are
 reported and not renewed.
 
-The layout of a source is told by the names of its files, also if SOURCE is the
-folder above or below; where several fit, name it with --layout. Names that
-begin with a dot are passed over. Files of haproxy are bundles or crt-lists. An
-archive is made with 'tar -ch --sort=name': links in it are not followed.
+The layout of a folder is told by the names of its files, also if SOURCE is the
+folder above or below; where several fit, and for archives, name it with
+--layout. Names that begin with a dot are passed over. An archive is made with
+'tar -ch --sort=name': links in it are not followed.
+
+With --dry-run, the import that follows does what the dry run told, unless the
+source or the store changes between them. Its memory grows with the hosts.
 
 Examples:
   sekisho cert import --chain shop.crt --key shop.key
   sekisho cert import --chain all.crt --key all.key --host a.example b.example
   sekisho cert import /srv/certificates
-  sekisho cert import /etc/letsencrypt --renew
+  sekisho cert import /etc/letsencrypt --renew --dry-run
+  sekisho cert import /srv/anna --tenant anna --site anna.json
   sekisho cert import /etc/haproxy/crt-list.txt --prefix /etc/haproxy/certs
   sekisho cert import /etc/traefik/acme.json
-  caddy storage export -c Caddyfile -o - | sekisho cert import -";
+  caddy storage export -c Caddyfile -o - | sekisho cert import - --layout caddy";

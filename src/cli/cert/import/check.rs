@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use sekisho_certs::credential::{Credential, CredentialError, Dates};
@@ -10,11 +11,15 @@ use sekisho_stores::files::read_bounded;
 use zeroize::Zeroizing;
 
 use super::roots::Roots;
-use super::source::{HALF_MISSING, Half, Key, Names, Pair, Refusal};
+use super::source::{HALF_MISSING, Half, Names, Pair, Refusal};
 use crate::cli::cert::check_covers;
 
 /// Pair that passed every check.
 pub(crate) struct Checked {
+    /// Place of the chain.
+    pub(super) place: PathBuf,
+    /// Name of the source, if it is to be noted.
+    pub(super) origin: Option<Arc<str>>,
     pub(super) credential: StoredCredential<Secret>,
     /// Hosts of the pair, each covered by the certificate.
     pub(super) hosts: Vec<HostPattern>,
@@ -34,23 +39,18 @@ pub(super) type Digest = [u8; 32];
 
 /// Reads the halves of a pair and checks them.
 pub(super) fn checked(read: Pair, dates: Dates, roots: &Roots) -> Result<Checked, Refusal> {
-    let (chain_place, mut chain) = open(read.chain)?;
-    let key = match read.key {
-        Key::Apart(half) => Some(open(half)?),
-        Key::InChainOr(half) if !holds_key(&chain) => Some(open(half)?),
-        Key::InChain | Key::InChainOr(_) => None,
-    };
-    if let Some(issuers) = read.issuers
-        && certificates(&chain) < 2
-    {
-        chain = with_issuers(&chain, &open(issuers)?.1);
-    }
-    let chain = (chain_place.as_path(), chain.as_slice());
+    let (place, chain) = open(read.chain)?;
+    let key = read.key.map(open).transpose()?;
+    let chain = (place.as_path(), chain.as_slice());
     let key = match &key {
         Some((place, key)) => (place.as_path(), key.as_slice()),
         None => chain,
     };
-    pair(chain, key, read.names, dates, roots)
+    let checked = pair(chain, key, read.names, dates, roots)?;
+    Ok(Checked {
+        origin: read.origin,
+        ..checked
+    })
 }
 
 /// Checks both halves of a pair, each with its place, as a client would.
@@ -85,6 +85,8 @@ pub(crate) fn pair(
     let credential = credential.into_stored(CredentialId::from_u64(0));
     let credential = credential.into_sealable();
     Ok(Checked {
+        place: chain_path.to_owned(),
+        origin: None,
         digest: digest(&credential),
         credential,
         hosts,
@@ -162,7 +164,7 @@ fn open(half: Half) -> Result<(PathBuf, Zeroizing<Vec<u8>>), Refusal> {
 }
 
 /// Reads a file of a pair.
-pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, Refusal> {
     let refuse = |reason: String| Refusal::new(path, UNREADABLE, reason);
     match read_bounded(path, MAX_FILE) {
         Ok(bytes) if bytes.len() > MAX_FILE => Err(too_large(path)),
@@ -180,31 +182,6 @@ pub(super) fn too_large(place: &Path) -> Refusal {
     let most = MAX_FILE / 1024;
     let reason = format!("is larger than {most} KiB; that is no certificate chain and no key");
     Refusal::new(place, UNREADABLE, reason)
-}
-
-/// Puts certificates after a leaf.
-fn with_issuers(leaf: &[u8], issuers: &[u8]) -> Zeroizing<Vec<u8>> {
-    // Reserved at once: growing would leave copies of a key.
-    let mut whole = Zeroizing::new(Vec::with_capacity(leaf.len() + 1 + issuers.len()));
-    whole.extend_from_slice(leaf);
-    whole.push(b'\n');
-    whole.extend_from_slice(issuers);
-    whole
-}
-
-/// Returns whether PEM has a private key, of any form.
-fn holds_key(pem: &[u8]) -> bool {
-    occurrences(pem, b"PRIVATE KEY-----") > 0
-}
-
-/// Counts the certificates of PEM.
-pub(super) fn certificates(pem: &[u8]) -> usize {
-    occurrences(pem, b"-----BEGIN CERTIFICATE-----")
-}
-
-fn occurrences(bytes: &[u8], wanted: &[u8]) -> usize {
-    let windows = bytes.windows(wanted.len());
-    windows.filter(|window| *window == wanted).count()
 }
 
 /// Group of what can't be read.

@@ -3,9 +3,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sekisho_certs::{HostRecord, SealedBytes, StoredCredential};
+use sekisho_certs::{HostPattern, HostRecord};
 
-use super::check::{Checked, digest};
+use super::check::Checked;
+use super::plan::Known;
 
 /// Pairs that were put aside. Those beyond the bound are stored at once.
 #[derive(Default)]
@@ -20,17 +21,16 @@ impl Deferred {
     pub(super) fn put_aside(
         &mut self,
         batch: &mut Vec<Checked>,
-        records: &[HostRecord],
-        stored: &[StoredCredential<SealedBytes>],
+        records: &HashMap<&HostPattern, &HostRecord>,
+        stored: &[Known],
         now: i64,
     ) {
         if self.is_over || self.pairs.len() == MAX_DEFERRED {
             return;
         }
-        let digests: HashSet<_> = stored.iter().map(digest).collect();
+        let digests: HashSet<_> = stored.iter().map(|one| one.digest).collect();
         let valid = stored.iter().filter(|one| one.not_after >= now);
         let valid: HashSet<_> = valid.map(|one| one.id).collect();
-        let records: HashMap<_, _> = records.iter().map(|one| (&one.pattern, one)).collect();
         let may_be_others = |pair: &mut Checked| {
             let key_type = pair.credential.key_type;
             let mut covered = pair.hosts.iter().filter(|host| !pair.named.contains(host));

@@ -8,15 +8,14 @@ use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 use std::thread;
 
-use sekisho_certs::Sealer;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::check::Checked;
-use super::plan::Older;
-use super::renew::Renewal;
 use super::report::Report;
+use super::rules::Rules;
 use super::source::Refusal;
+use super::target::Target;
 use super::write::Writer;
 use crate::terminal::failure::{Interrupted, Result};
 
@@ -24,16 +23,15 @@ use crate::terminal::failure::{Interrupted, Result};
 /// report.
 pub(crate) fn import<J: Send>(
     runtime: &Runtime,
-    sealer: &Sealer,
+    target: Target<'_>,
     jobs: impl Iterator<Item = J> + Send,
     check: impl Fn(J) -> Result<Checked, Refusal> + Sync,
     mut report: Report,
-    older: Older,
-    renewal: Option<Renewal>,
+    rules: Rules,
 ) -> Result<Report> {
     let jobs = Mutex::new(jobs);
     let checkers = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let mut writer = Writer::new(sealer, older, renewal);
+    let mut writer = Writer::new(target, rules);
     let mut interrupted = runtime.block_on(async { signal(SignalKind::interrupt()) })?;
     thread::scope(|scope| {
         let (sender, checked) = sync_channel(BATCH / CHUNK);
@@ -45,12 +43,11 @@ pub(crate) fn import<J: Send>(
         // An error drops the receiver, which ends the threads.
         loop {
             let next = next_batch(&checked, &mut report)?;
-            let Some(batch) = next.or_else(|| writer.next_deferred(BATCH)) else {
+            let Some(mut batch) = next.or_else(|| writer.next_deferred(BATCH)) else {
                 return Ok(report);
             };
-            let written = runtime.block_on(writer.write(batch));
-            match written {
-                Ok(plan) => report.add(&plan),
+            match runtime.block_on(writer.write(&mut batch)) {
+                Ok(plan) => report.add(&batch, &plan)?,
                 Err(error) => return Err(error.context(report.stop())),
             }
             let interrupted = poll_fn(|cx| Poll::Ready(interrupted.poll_recv(cx).is_ready()));

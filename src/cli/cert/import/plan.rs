@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{
-    Clock, CredentialId, HostPattern, HostRecord, KeyType, References, SealedBytes, Secret,
+    Clock, CredentialId, HostPattern, HostRecord, KeyType, Origin, References, Secret,
     StoredCredential,
 };
 
@@ -12,33 +12,29 @@ use sekisho_issuance::schedule::Validity;
 
 use super::check::{Checked, Digest, digest};
 use super::renew::Subject;
-use super::report::Counts;
+use super::report::Outcome;
+use super::rules::Rules;
 use super::settled::Settled;
+use super::source::Refusal;
 use crate::cli::lineage::Changed;
 use crate::terminal::output::rfc3339;
 
-/// Handling of a certificate that was issued before the stored one.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Older {
-    Replaces,
-    /// Skipped while the stored one is valid at this time, in seconds since the
-    /// Unix epoch.
-    IsSkipped {
-        now: i64,
-    },
+/// Stored certificate that pairs are compared with.
+#[derive(Clone)]
+pub(super) struct Known {
+    pub(super) id: CredentialId,
+    pub(super) digest: Digest,
+    pub(super) not_before: i64,
+    pub(super) not_after: i64,
 }
 
-impl Older {
-    fn is_skipped(
-        self,
-        credential: &StoredCredential<Secret>,
-        stored: &StoredCredential<SealedBytes>,
-    ) -> bool {
-        match self {
-            Self::Replaces => false,
-            Self::IsSkipped { now } => {
-                credential.not_before < stored.not_before && stored.not_after >= now
-            }
+impl Known {
+    pub(super) fn of<K>(credential: &StoredCredential<K>) -> Self {
+        Self {
+            id: credential.id,
+            digest: digest(credential),
+            not_before: credential.not_before,
+            not_after: credential.not_after,
         }
     }
 }
@@ -46,7 +42,10 @@ impl Older {
 /// Operations of one transaction, with notes on them.
 pub(super) struct Plan {
     pub(super) writes: Vec<Write<Secret>>,
-    pub(super) counts: Counts,
+    /// Result of each pair of the batch.
+    pub(super) outcomes: Vec<Outcome>,
+    /// Pairs that left the batch, since a host belongs to others.
+    pub(super) refused: Vec<Refusal>,
     /// Number of certificates that will be renewed.
     pub(super) renewed: u64,
     /// Notes on pairs that were issued before their hosts' certificates, and on
@@ -70,17 +69,16 @@ impl Plan {
     /// repeat. Later pairs of the batch win, but replace a `settled` one only
     /// if that does not outrank them. A pair that is stored takes no host with a
     /// certificate that is valid `now` unless it is named for it: the other may still come.
-    /// `renews` lists what is to be renewed.
+    /// `rules` say what becomes of hosts, and whether to list what is to be renewed.
     pub(super) fn new(
         records: Vec<HostRecord>,
-        stored: &[StoredCredential<SealedBytes>],
+        stored: &[Known],
         batch: &[Checked],
         settled: &Settled,
-        older: Older,
+        rules: &Rules,
         now: i64,
-        renews: bool,
     ) -> Self {
-        let digests = stored.iter().map(|one| (digest(one), one.id));
+        let digests = stored.iter().map(|one| (one.digest, one.id));
         let mut ids: HashMap<_, _> = digests.collect();
         let known: HashSet<_> = ids.values().copied().collect();
         number(&mut ids, batch);
@@ -95,10 +93,10 @@ impl Plan {
                 let stored = before.and_then(|id| by_id.get(&id));
                 if let Some(stored) = stored {
                     let of_host = (host, credential.key_type);
-                    let is_longer = validity(stored) > validity(credential);
+                    let is_longer = (stored.not_after, stored.not_before) > validity(credential);
                     match settled.outranks(of_host, is_named, is_longer) {
                         Some(true) => continue,
-                        None if older.is_skipped(credential, stored) => {
+                        None if rules.older.is_skipped(credential, stored) => {
                             notes.push(keeps(host, stored.not_before));
                             hosts.keep(host);
                             kept.insert((host.clone(), credential.key_type));
@@ -113,15 +111,13 @@ impl Plan {
                         Some(false) | None => {}
                     }
                 }
-                hosts.refer(host, credential.key_type, ids[&pair.digest]);
+                hosts.refer(host, pair, ids[&pair.digest], rules);
             }
         }
-        let mut counts = Counts::default();
-        for pair in batch {
-            hosts.count(pair, ids[&pair.digest], &mut counts);
-        }
+        let outcome = |pair: &Checked| hosts.outcome(pair, ids[&pair.digest]);
+        let outcomes = batch.iter().map(outcome).collect();
         let changed = hosts.references();
-        let subjects = match renews {
+        let subjects = match rules.renewal.is_some() {
             true => hosts.subjects(batch, &ids),
             false => Vec::new(),
         };
@@ -130,7 +126,8 @@ impl Plan {
         writes.extend(hosts.into_iter().map(put_host));
         Self {
             writes,
-            counts,
+            outcomes,
+            refused: Vec::new(),
             renewed: 0,
             notes,
             kept,
@@ -197,10 +194,17 @@ impl Hosts {
         self.0.get(pattern)?.before.of(key_type)
     }
 
-    fn refer(&mut self, pattern: &HostPattern, key_type: KeyType, id: CredentialId) {
+    /// Points a host at a pair. The record keeps the pair's origin if this import makes it, or
+    /// has brought it before.
+    fn refer(&mut self, pattern: &HostPattern, pair: &Checked, id: CredentialId, rules: &Rules) {
         let host = self.0.entry(pattern.clone());
-        let host = host.or_insert_with(|| Host::of(HostRecord::new(pattern.clone())));
-        host.after.references.set(key_type, Some(id));
+        let host = host.or_insert_with(|| Host::of(rules.make(pattern)));
+        let after = &mut host.after;
+        after.references.set(pair.credential.key_type, Some(id));
+        let before = after.origin.as_ref().map(|origin| &origin.source);
+        if after.version == 0 || before.is_some() && before == pair.origin.as_ref() {
+            after.origin = pair.origin.clone().map(Origin::new);
+        }
     }
 
     /// Notes that a host has a newer certificate than one of the batch.
@@ -210,27 +214,25 @@ impl Hosts {
         }
     }
 
-    /// Counts the result of one pair.
-    fn count(&self, pair: &Checked, id: CredentialId, counts: &mut Counts) {
+    /// Returns the result of one pair.
+    fn outcome(&self, pair: &Checked, id: CredentialId) -> Outcome {
         let key_type = pair.credential.key_type;
-        let mut changed = pair
-            .hosts
-            .iter()
-            .map(|pattern| &self.0[pattern])
+        let hosts = pair.hosts.iter().filter_map(|pattern| self.0.get(pattern));
+        let is_newer = hosts.clone().any(|host| host.is_newer);
+        let mut changed = hosts
             .filter(|host| host.after.references.of(key_type) == Some(id))
             .map(|host| host.before.of(key_type))
             .filter(|before| *before != Some(id))
             .peekable();
-        let is_newer = || pair.hosts.iter().any(|host| self.0[host].is_newer);
         let changes = changed.peek().is_some();
         let replaces = changed.any(|before| before.is_some());
-        let count = match (changes, replaces) {
-            (false, _) if is_newer() => &mut counts.older,
-            (false, _) => &mut counts.skipped,
-            (true, false) => &mut counts.imported,
-            (true, true) => &mut counts.replaced,
-        };
-        *count += 1;
+        match (changes, replaces) {
+            _ if pair.hosts.is_empty() => Outcome::WithoutHost,
+            (false, _) if is_newer => Outcome::Older,
+            (false, _) => Outcome::Skipped,
+            (true, false) => Outcome::Imported,
+            (true, true) => Outcome::Replaced,
+        }
     }
 
     /// Returns the references that the batch changes.
@@ -313,6 +315,7 @@ fn credentials(
         if wanted.remove(&id) {
             let credential = StoredCredential {
                 id,
+                origin: pair.origin.clone().map(Origin::new),
                 ..pair.credential.clone()
             };
             writes.push(Write::PutCredential(credential, Precondition::Absent));

@@ -40,6 +40,30 @@ pub(super) struct Subject {
     pub(super) replaces: Vec<CredentialId>,
 }
 
+/// Lists what of a batch is to be renewed, with notes on the rest. Without a catalog no other
+/// hosts have its certificates.
+pub(super) async fn list(
+    catalog: Option<&dyn Catalog>,
+    plan: &mut Plan,
+    renewal: Option<Renewal>,
+) -> Result<()> {
+    if renewal.is_none() {
+        return Ok(());
+    }
+    for mut subject in std::mem::take(&mut plan.subjects) {
+        subject.add_others(catalog, plan).await?;
+        match subject.renewable() {
+            Ok(notes) => {
+                plan.notes.extend(notes);
+                plan.subjects.push(subject);
+                plan.renewed += 1;
+            }
+            Err(note) => plan.notes.push(note),
+        }
+    }
+    Ok(())
+}
+
 /// Adds the lineages that a batch ends to its plan. With a renewal, those that it makes,
 /// too: a certificate in the place of another one takes its lineage over.
 pub(super) async fn plan(
@@ -51,20 +75,8 @@ pub(super) async fn plan(
     let catalog = sealer.catalog().as_ref();
     let mut ended = plan.changed.ended(catalog).await?;
     if let Some(renewal) = renewal {
-        let mut renewable = Vec::new();
-        for mut subject in std::mem::take(&mut plan.subjects) {
-            subject.add_others(catalog, plan).await?;
-            match subject.renewable() {
-                Ok(notes) => {
-                    plan.notes.extend(notes);
-                    renewable.push(subject);
-                }
-                Err(note) => plan.notes.push(note),
-            }
-        }
-        let mut names = Names::read(catalog, &renewable, &ended).await?;
-        for subject in &renewable {
-            plan.renewed += 1;
+        let mut names = Names::read(catalog, &plan.subjects, &ended).await?;
+        for subject in &plan.subjects {
             let (name, before) = names.take(subject)?;
             let before = match before {
                 Some(before) => Some(opened(sealer, before).await?),
@@ -143,8 +155,8 @@ async fn opened(sealer: &Sealer, lineage: Lineage<SealedBytes>) -> Result<Lineag
 
 impl Subject {
     /// Adds the hosts that referred to the certificate before the batch.
-    async fn add_others(&mut self, catalog: &dyn Catalog, plan: &Plan) -> Result<()> {
-        if plan.known.contains(&self.id) {
+    async fn add_others(&mut self, catalog: Option<&dyn Catalog>, plan: &Plan) -> Result<()> {
+        if let Some(catalog) = catalog.filter(|_| plan.known.contains(&self.id)) {
             let others = catalog.hosts_of(self.id, None, MAX_NAMES + 1).await?;
             let stay = |host: &HostPattern| !plan.changed.drops(self.id, host);
             self.names.extend(others.into_iter().filter(stay));

@@ -1,14 +1,19 @@
 //! Report of an import, while it runs and at its end.
 
+mod file;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::Instant;
 
 use indicatif::{HumanCount, ProgressBar};
-use sekisho_certs::printable;
+use sekisho_certs::{HostPattern, printable};
+use serde::Serialize;
 use serde_json::json;
 
+use self::file::ReportFile;
 use super::check::Checked;
 use super::plan::Plan;
 use super::source::Refusal;
@@ -29,27 +34,36 @@ pub(crate) struct Report {
     pub(super) named_only: bool,
     /// Number of certificates that will be renewed; none without `--renew`.
     pub(super) renewed: Option<u64>,
+    /// True if nothing is written.
+    pub(super) is_dry_run: bool,
     begun: Instant,
     bar: ProgressBar,
     /// JSON array of all refusals, with `--json`.
     json: Option<Listing>,
+    /// File of `--report`.
+    file: Option<ReportFile>,
 }
 
-/// Counts of pairs by result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    /// Pairs whose hosts had no certificate of that type.
-    pub(super) imported: u64,
-    /// Pairs that replaced a certificate of at least one host.
-    pub(super) replaced: u64,
-    /// Pairs that changed nothing.
-    pub(super) skipped: u64,
-    /// Pairs that changed nothing, since the stored certificate was issued
-    /// later.
-    pub(super) older: u64,
-    /// Pairs that were refused.
-    pub(super) refused: u64,
+/// Result of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Outcome {
+    /// Its hosts had no certificate of that type.
+    Imported,
+    /// At least one host had another certificate.
+    Replaced,
+    /// Nothing changed.
+    Skipped,
+    /// Nothing changed, since the stored certificate was issued later.
+    Older,
+    /// None of its hosts is there, and none is to be made.
+    WithoutHost,
+    Refused,
 }
+
+/// Numbers of pairs by [`Outcome`].
+#[derive(Clone, Copy, Default)]
+struct Counts([u64; 6]);
 
 impl Report {
     /// Makes a report, with a progress bar if standard error is a terminal.
@@ -62,10 +76,18 @@ impl Report {
             unserved: 0,
             named_only: false,
             renewed: None,
+            is_dry_run: false,
             begun: Instant::now(),
             bar: progress::bar(total),
             json: None,
+            file: None,
         }
+    }
+
+    /// Begins the file of `--report`.
+    pub(super) fn begin_file(&mut self, path: &Path) -> Result<()> {
+        self.file = Some(ReportFile::begin(path)?);
+        Ok(())
     }
 
     /// Writes one JSON object with all refusals to standard output.
@@ -75,8 +97,14 @@ impl Report {
     }
 
     pub(super) fn refuse(&mut self, refusal: &Refusal) -> Result<()> {
-        self.counts.refused += 1;
+        self.counts.add(Outcome::Refused);
         let (file, reason) = (&refusal.place, &refusal.reason);
+        if let Some(report) = &mut self.file {
+            let (place, group) = (file.to_string_lossy(), refusal.group);
+            report.push(&json!({
+                "place": place, "result": Outcome::Refused, "group": group, "reason": reason,
+            }))?;
+        }
         let before = self.groups.entry(refusal.group).or_default();
         *before += 1;
         let is_shown = *before <= SHOWN_PER_GROUP;
@@ -108,11 +136,27 @@ impl Report {
     }
 
     /// Adds a batch that was written.
-    pub(super) fn add(&mut self, plan: &Plan) {
+    pub(super) fn add(&mut self, batch: &[Checked], plan: &Plan) -> Result<()> {
         plan.notes.iter().for_each(|note| self.remark(note));
-        self.counts = self.counts + plan.counts;
+        for refusal in &plan.refused {
+            self.refuse(refusal)?;
+        }
+        for (pair, outcome) in batch.iter().zip(&plan.outcomes) {
+            self.counts.add(*outcome);
+            if let Some(file) = &mut self.file {
+                let is_written = matches!(outcome, Outcome::Imported | Outcome::Replaced);
+                // The ids of a dry run are others in the end.
+                let has_id = is_written && !self.is_dry_run;
+                let id = plan.ids.get(&pair.digest).copied();
+                let id = id.filter(|id| has_id || plan.known.contains(id));
+                let hosts: Vec<_> = pair.hosts.iter().map(HostPattern::as_str).collect();
+                let (place, id) = (pair.place.to_string_lossy(), id.map(|id| id.to_string()));
+                file.push(&json!({ "place": place, "result": outcome, "hosts": hosts, "id": id }))?;
+            }
+        }
         self.renewed = self.renewed.map(|before| before + plan.renewed);
-        self.bar.inc(plan.counts.total());
+        self.bar.inc(plan.outcomes.len() as u64);
+        Ok(())
     }
 
     /// Removes the bar and shows the suppressed refusals. Returns the counts as
@@ -120,7 +164,10 @@ impl Report {
     pub(crate) fn end(mut self) -> Result<(Option<String>, Ended)> {
         self.bar.finish_and_clear();
         self.tell_groups();
-        let ended = Ended::of(self.counts.refused == 0);
+        if let Some(file) = self.file.take() {
+            file.end()?;
+        }
+        let ended = Ended::of(self.counts.of(Outcome::Refused) == 0);
         if let Some(json) = self.json.take() {
             self.end_json(json.close()?)?;
             return Ok((None, ended));
@@ -130,21 +177,27 @@ impl Report {
             .map(|renewed| format!(", {} to be renewed", HumanCount(renewed)));
         let (counts, renewed) = (self.counts, renewed.unwrap_or_default());
         let seconds = self.begun.elapsed().as_secs_f64();
-        Ok((Some(format!("{counts}{renewed} in {seconds:.1} s")), ended))
+        let would = match self.is_dry_run {
+            true => "dry run: would have ",
+            false => "",
+        };
+        let line = format!("{would}{counts}{renewed} in {seconds:.1} s");
+        Ok((Some(line), ended))
     }
 
     /// Writes what follows the array of refusals.
     fn end_json(&self, mut output: Output) -> io::Result<()> {
         for (key, count) in [
-            ("imported", self.counts.imported),
-            ("replaced", self.counts.replaced),
-            ("skipped", self.counts.skipped),
-            ("older", self.counts.older),
+            ("imported", self.counts.of(Outcome::Imported)),
+            ("replaced", self.counts.of(Outcome::Replaced)),
+            ("skipped", self.counts.of(Outcome::Skipped)),
+            ("older", self.counts.of(Outcome::Older)),
+            ("without_host", self.counts.of(Outcome::WithoutHost)),
             ("renewed", self.renewed.unwrap_or_default()),
         ] {
             write!(output, ",\"{key}\":{count}")?;
         }
-        writeln!(output, "}}")?;
+        writeln!(output, ",\"dry_run\":{}}}", self.is_dry_run)?;
         output.flush()
     }
 
@@ -181,35 +234,27 @@ impl Report {
 }
 
 impl Counts {
-    fn total(self) -> u64 {
-        self.imported + self.replaced + self.skipped + self.older + self.refused
+    fn add(&mut self, outcome: Outcome) {
+        self.0[outcome as usize] += 1;
     }
-}
 
-impl std::ops::Add for Counts {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            imported: self.imported + other.imported,
-            replaced: self.replaced + other.replaced,
-            skipped: self.skipped + other.skipped,
-            older: self.older + other.older,
-            refused: self.refused + other.refused,
-        }
+    fn of(&self, outcome: Outcome) -> u64 {
+        self.0[outcome as usize]
     }
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [imported, replaced, skipped, refused] =
-            [self.imported, self.replaced, self.skipped, self.refused].map(HumanCount);
+        let [imported, replaced, skipped, older, without_host, refused] = self.0.map(HumanCount);
         write!(
             f,
             "imported {imported}, replaced {replaced}, skipped {skipped} (the same)"
         )?;
-        if self.older > 0 {
-            write!(f, " and {} (older)", HumanCount(self.older))?;
+        if older.0 > 0 {
+            write!(f, " and {older} (older)")?;
+        }
+        if without_host.0 > 0 {
+            write!(f, ", {without_host} without host")?;
         }
         write!(f, ", refused {refused}")
     }

@@ -2,63 +2,76 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sekisho_certs::{Clock, CredentialId, HostRecord, Sealer, StoreError};
+use sekisho_certs::{Clock, CredentialId, HostPattern, HostRecord, StoreError};
 
 use super::check::{Checked, Digest};
 use super::deferred::Deferred;
-use super::plan::{Older, Plan, validity};
-use super::renew::{self, Renewal};
+use super::plan::{Plan, validity};
+use super::renew;
+use super::rules::Rules;
 use super::settled::Settled;
+use super::source::Refusal;
+use super::target::Target;
 use crate::cli::lineage::Claims;
 use crate::terminal::failure::Result;
 
 /// Writer of batches of pairs into a catalog.
 pub(super) struct Writer<'a> {
-    sealer: &'a Sealer,
+    target: Target<'a>,
     /// Chains that this import has seen: hosts whose files repeat a certificate
     /// share one credential. Clearing the table at its bound costs at most some
     /// duplicate credentials.
     known_chains: HashMap<Digest, CredentialId>,
     settled: Settled,
     deferred: Deferred,
-    older: Older,
-    renewal: Option<Renewal>,
+    rules: Rules,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(sealer: &'a Sealer, older: Older, renewal: Option<Renewal>) -> Self {
+    pub(super) fn new(target: Target<'a>, rules: Rules) -> Self {
         Self {
-            sealer,
+            target,
             known_chains: HashMap::new(),
             settled: Settled::default(),
             deferred: Deferred::default(),
-            older,
-            renewal,
+            rules,
         }
     }
 
     /// Writes the whole batch or, on an error, nothing; returns its plan. Retries if
-    /// others wrote the same hosts meanwhile.
+    /// others wrote the same hosts meanwhile. Pairs that are refused, or put aside, leave the
+    /// batch.
     ///
     /// Of several certificates of one type for one host, one that names it is
     /// stored, else the longest valid, in any order of the files. Sorting does
     /// this within a batch, [`Settled`] and [`Deferred`] over batches.
-    pub(super) async fn write(&mut self, mut batch: Vec<Checked>) -> Result<Plan> {
+    pub(super) async fn write(&mut self, batch: &mut Vec<Checked>) -> Result<Plan> {
         batch.sort_by_key(|pair| validity(&pair.credential));
         let (mut attempts, mut claims) = (0, Claims::new());
+        let mut refused = Vec::new();
         loop {
-            let mut plan = self.plan(&mut batch).await?;
-            renew::plan(self.sealer, &mut plan, self.renewal, &mut claims).await?;
-            if claims.claim_missing(self.sealer).await? {
-                continue;
-            }
-            let writes = std::mem::take(&mut plan.writes);
-            let Err(error) = self.sealer.write(writes).await else {
+            let mut plan = self.plan(batch, &mut refused).await?;
+            renew::list(self.target.catalog(), &mut plan, self.rules.renewal).await?;
+            let written = match self.target.written() {
+                Some(sealer) => {
+                    renew::plan(sealer, &mut plan, self.rules.renewal, &mut claims).await?;
+                    if claims.claim_missing(sealer).await? {
+                        continue;
+                    }
+                    sealer.write(std::mem::take(&mut plan.writes)).await
+                }
+                None => {
+                    self.target.foresee(std::mem::take(&mut plan.writes));
+                    Ok(0)
+                }
+            };
+            let Err(error) = written else {
                 if self.known_chains.len() + plan.ids.len() > MAX_REMEMBERED {
                     self.known_chains.clear();
                 }
                 self.known_chains.extend(&plan.ids);
-                self.settled.remember(&batch, &plan.kept);
+                self.settled.remember(batch, &plan.kept);
+                plan.refused = refused;
                 return Ok(plan);
             };
             attempts += 1;
@@ -75,23 +88,42 @@ impl<'a> Writer<'a> {
         self.deferred.next_batch(most)
     }
 
-    async fn plan(&mut self, batch: &mut Vec<Checked>) -> Result<Plan> {
+    async fn plan(
+        &mut self,
+        batch: &mut Vec<Checked>,
+        refused: &mut Vec<Refusal>,
+    ) -> Result<Plan> {
         let patterns: HashSet<_> = batch.iter().flat_map(|pair| &pair.hosts).cloned().collect();
-        let patterns: Vec<_> = patterns.into_iter().collect();
-        let records = self.sealer.catalog().hosts(&patterns).await?;
+        let records = self.target.hosts(&patterns).await?;
+        let by_pattern = records.iter().map(|record| (&record.pattern, record));
+        let by_pattern: HashMap<_, _> = by_pattern.collect();
+        self.apply_rules(batch, &by_pattern, refused);
         let ids = self.referred_or_known(&records, batch);
-        let stored = self.sealer.catalog().credentials(&ids).await?;
+        let stored = self.target.credentials(&ids).await?;
         let now = Clock::System.now();
-        self.deferred.put_aside(batch, &records, &stored, now);
-        Ok(Plan::new(
-            records,
-            &stored,
-            batch,
-            &self.settled,
-            self.older,
-            now,
-            self.renewal.is_some(),
-        ))
+        self.deferred.put_aside(batch, &by_pattern, &stored, now);
+        let (settled, rules) = (&self.settled, &self.rules);
+        Ok(Plan::new(records, &stored, batch, settled, rules, now))
+    }
+
+    /// Leaves out pairs for hosts of others, and hosts that are not to be made.
+    fn apply_rules(
+        &self,
+        batch: &mut Vec<Checked>,
+        records: &HashMap<&HostPattern, &HostRecord>,
+        refused: &mut Vec<Refusal>,
+    ) {
+        batch.retain_mut(|pair| {
+            if self.rules.only_existing {
+                pair.hosts.retain(|host| records.contains_key(host));
+            }
+            let mut there = pair.hosts.iter().filter_map(|host| records.get(host));
+            let why = there.find_map(|record| self.rules.refuses(record));
+            let group = "a host belongs to others";
+            let is_refused = why.is_some();
+            refused.extend(why.map(|why| Refusal::new(&pair.place, group, why)));
+            !is_refused
+        });
     }
 
     /// Returns the credentials to compare with the batch: those its hosts refer
@@ -124,6 +156,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::super::check::pair;
+    use super::super::renew::Renewal;
     use super::super::roots::Roots;
     use super::super::source::Names;
     use super::*;
@@ -147,8 +180,12 @@ mod tests {
             key_type: KeyType::Ecdsa,
             now: 1_800_000_000,
         };
-        let mut writer = Writer::new(&sealer, Older::Replaces, Some(renewal));
-        let error = writer.write(batch()).await.err().expect("it is claimed");
+        let rules = Rules {
+            renewal: Some(renewal),
+            ..Rules::default()
+        };
+        let mut writer = Writer::new(Target::store(&sealer), rules);
+        let error = writer.write(&mut batch()).await.err().expect("it is claimed");
         let text = format!("{error:?}");
         assert!(
             text.contains("another process works on a.example"),
@@ -162,7 +199,8 @@ mod tests {
             sleep(Duration::from_secs(5)).await;
             time.fetch_add(61_000, Ordering::SeqCst);
         };
-        let (written, ()) = tokio::join!(writer.write(batch()), ended);
+        let mut batch = batch();
+        let (written, ()) = tokio::join!(writer.write(&mut batch), ended);
         assert_eq!(written.unwrap().renewed, 1);
         let there = lineage(&sealer).await;
         assert!(there.credential.is_some() && there.due.is_some());

@@ -1,0 +1,68 @@
+//! Rules of an import: which certificates replace others, and what becomes of hosts.
+
+use sekisho_certs::{HostPattern, HostRecord, Secret, Site, StoredCredential, Tenant};
+
+use super::plan::Known;
+use super::renew::Renewal;
+
+/// What an import does to hosts. By default it replaces each certificate, and makes hosts of
+/// nobody without a site.
+#[derive(Default)]
+pub(crate) struct Rules {
+    pub(super) older: Older,
+    /// Renewal of what is imported; none without one.
+    pub(super) renewal: Option<Renewal>,
+    /// Owner of the hosts that are made. Hosts of others are then left alone.
+    pub(super) tenant: Option<Tenant>,
+    /// Site of the hosts that are made.
+    pub(super) site: Option<Site>,
+    /// True if no host is made.
+    pub(super) only_existing: bool,
+}
+
+/// Handling of a certificate that was issued before the stored one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Older {
+    #[default]
+    Replaces,
+    /// Skipped while the stored one is valid at this time, in seconds since the
+    /// Unix epoch.
+    IsSkipped {
+        now: i64,
+    },
+}
+
+impl Rules {
+    /// Makes the record of a host.
+    pub(super) fn make(&self, pattern: &HostPattern) -> HostRecord {
+        HostRecord {
+            tenant: self.tenant.clone().unwrap_or_default(),
+            site: self.site.clone(),
+            ..HostRecord::new(pattern.clone())
+        }
+    }
+
+    /// Says why a host that is there must not be touched; none if it may.
+    pub(super) fn refuses(&self, record: &HostRecord) -> Option<String> {
+        let (tenant, host) = (self.tenant.as_ref()?, &record.pattern);
+        (record.tenant != *tenant).then(|| match record.tenant.as_str() {
+            "" => format!(
+                "{host} has no tenant; 'sekisho host set {host} --tenant {}' gives it one",
+                tenant.as_str()
+            ),
+            owner => format!("{host} belongs to tenant {owner}"),
+        })
+    }
+}
+
+impl Older {
+    /// Returns whether a certificate is skipped in favour of the stored one.
+    pub(super) fn is_skipped(self, credential: &StoredCredential<Secret>, stored: &Known) -> bool {
+        match self {
+            Self::Replaces => false,
+            Self::IsSkipped { now } => {
+                credential.not_before < stored.not_before && stored.not_after >= now
+            }
+        }
+    }
+}
