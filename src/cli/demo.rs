@@ -74,7 +74,7 @@ fn fill(config: &Config, authority: &Authority, hosts: u32) -> Result<String> {
     let report = Report::new(|| Some(u64::from(hosts)));
     let issue = |number| issue(authority, number);
     // A certificate of an earlier demo, which is valid, too, is replaced.
-    let (target, rules) = (Target::store(&sealer), Rules::default());
+    let (target, rules) = (Target::new(Some(&sealer), false), Rules::default());
     let report = import::import(&runtime, target, 1..=hosts, issue, report, rules)?;
     let (line, ended) = report.end()?;
     let line = line.unwrap_or_default();

@@ -44,9 +44,6 @@ fn all_names_are_served_and_named_only_is_the_old_way() {
     sandbox.pair("pairs/a.example", &names, Key::P256);
     let ran = sandbox.run(&[&IMPORT[..], &["--named-only"]].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.err);
-    for wanted in ["note: 2 further names", "without --named-only"] {
-        assert!(ran.err.contains(wanted), "{}", ran.err);
-    }
     assert_eq!(hosts(&sandbox), ["a.example"]);
     // --all-names was needed for it once.
     for option in [&[][..], &["--all-names"]] {

@@ -47,10 +47,7 @@ pub(super) fn run(runtime: &Runtime, config: &Config, args: &Args) -> Result<End
         true => runtime.block_on(open::if_there(config))?,
         false => Some(runtime.block_on(open::create(config))?),
     };
-    let target = match &sealer {
-        Some(sealer) if !args.dry_run => Target::store(sealer),
-        sealer => Target::dry_run(sealer.as_ref()),
-    };
+    let target = Target::new(sealer.as_ref(), args.dry_run);
     let roots = Roots::load(args.ca.as_deref())?;
     let mut report = Report::new(|| None);
     if args.json {
@@ -61,7 +58,6 @@ pub(super) fn run(runtime: &Runtime, config: &Config, args: &Args) -> Result<End
     }
     report.is_dry_run = args.dry_run;
     report.renewed = rules.renewal.map(|_| 0);
-    report.named_only = args.is_named_only();
     let dates = args.dates(now);
     let check = |pair: Result<Pair, Refusal>| {
         let pair = pair?;

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::source::{Half, Names, Pair, Pairs, Refusal};
+use super::tar::invalid;
 
 /// Lists the certificates of a file.
 pub(super) fn pairs(path: &Path) -> io::Result<Pairs> {
@@ -162,10 +163,6 @@ impl<R: Read> Entries<R> {
         let text = self.text.to_ascii_lowercase();
         text == b"certificates\"" || text == b"certs\""
     }
-}
-
-fn invalid(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 /// Bytes of most entries: two halves in base64, and names.

@@ -78,7 +78,8 @@ impl<R: Read> Archive<R> {
 
     /// Takes a file; returns the pair that it completes.
     fn add(&mut self, entry: Entry) -> Option<Result<Pair, Refusal>> {
-        let part = self.layout.part(&entry.name).filter(|_| !is_hidden(&entry.name))?;
+        let part = self.layout.part(&entry.name);
+        let part = part.filter(|_| !is_hidden(&entry.name))?;
         let place = self.at(&entry.name);
         let bytes = match entry.content {
             Content::Bytes(bytes) => bytes,
@@ -104,8 +105,8 @@ impl<R: Read> Archive<R> {
             // The first of its pair, or in the place of one that came before.
             _ => return self.wait(Waiting { part, bytes }),
         };
-        let chain = Half::Bytes(chain_place, chain);
-        Some(Ok(Pair::new(part.names, chain, Some(Half::Bytes(key_place, key)))))
+        let (chain, key) = (Half::Bytes(chain_place, chain), Half::Bytes(key_place, key));
+        Some(Ok(Pair::new(part.names, chain, Some(key))))
     }
 
     fn wait(&mut self, half: Waiting) -> Option<Result<Pair, Refusal>> {

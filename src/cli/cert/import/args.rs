@@ -75,7 +75,8 @@ pub(crate) struct Args {
     /// certificate
     #[arg(long, value_name = "FILE")]
     pub(super) ca: Option<PathBuf>,
-    /// Check and plan all, and write nothing to the store, which need not exist
+    /// Check and plan all, and write nothing to the store, which need not exist: the import
+    /// that follows does what this one tells. Memory grows with the hosts
     #[arg(long)]
     pub(super) dry_run: bool,
     /// Write what became of each pair to this file, a JSON object a line
@@ -108,7 +109,7 @@ impl Args {
             // Standard input has no name by which a later import knows it.
             let origin = Origin::parse(&source.name).ok();
             let origin = origin.filter(|origin| *origin.source != *STANDARD_INPUT);
-            let is_named_only = self.is_named_only();
+            let is_named_only = self.named_only && !self.all_names;
             let pairs = source.pairs.map(move |pair| {
                 let pair = Pair {
                     origin: origin.clone().map(|origin| origin.source),
@@ -139,11 +140,6 @@ impl Args {
             site: site.transpose()?,
             only_existing: self.only_existing,
         })
-    }
-
-    /// Returns whether named hosts alone are wanted.
-    pub(super) fn is_named_only(&self) -> bool {
-        self.named_only && !self.all_names
     }
 
     /// Returns the validity that certificates must have.
@@ -184,9 +180,6 @@ folder above or below; where several fit, and for archives, name it with
 --layout. Names that begin with a dot are passed over. An archive is made with
 'tar -ch --sort=name': links in it are not followed.
 
-With --dry-run, the import that follows does what the dry run told, unless the
-source or the store changes between them. Its memory grows with the hosts.
-
 Examples:
   sekisho cert import --chain shop.crt --key shop.key
   sekisho cert import --chain all.crt --key all.key --host a.example b.example
@@ -194,5 +187,4 @@ Examples:
   sekisho cert import /etc/letsencrypt --renew --dry-run
   sekisho cert import /srv/anna --tenant anna --site anna.json
   sekisho cert import /etc/haproxy/crt-list.txt --prefix /etc/haproxy/certs
-  sekisho cert import /etc/traefik/acme.json
   caddy storage export -c Caddyfile -o - | sekisho cert import - --layout caddy";

@@ -27,8 +27,6 @@ pub(crate) struct Checked {
     pub(super) named: Vec<HostPattern>,
     /// Digest of the chain.
     pub(super) digest: Digest,
-    /// Number of the certificate's names that are none of the hosts.
-    pub(super) unserved: usize,
     /// Notes on repairs.
     pub(super) notes: Vec<String>,
 }
@@ -79,8 +77,6 @@ pub(crate) fn pair(
     credential
         .verify(&hosts, dates)
         .map_err(|error| Refusal::new(chain_path, error.group(), error.to_string()))?;
-    let unserved = credential.names().iter();
-    let unserved = unserved.filter(|name| !hosts.contains(name)).count();
     let notes = credential.notes().to_vec();
     let credential = credential.into_stored(CredentialId::from_u64(0));
     let credential = credential.into_sealable();
@@ -91,7 +87,6 @@ pub(crate) fn pair(
         credential,
         hosts,
         named,
-        unserved,
         notes,
     })
 }

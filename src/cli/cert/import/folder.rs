@@ -7,7 +7,6 @@ use std::fs::{self, DirEntry, ReadDir};
 use std::io;
 use std::iter::Take;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use sekisho_stores::own_file::beside;
@@ -59,24 +58,18 @@ pub(super) fn bundle(path: &Path, names: Names) -> Pair {
 struct Files {
     folder: PathBuf,
     /// The folder, and those between it and the one that is read.
-    open: Vec<Level>,
+    open: Vec<Take<ReadDir>>,
     /// Most folders between the first one and a file.
     depth: usize,
     /// Most entries that are read of each folder, of which none then takes the turns of others.
     most: usize,
 }
 
-struct Level {
-    /// Device and number of the folder: a link may lead back to it.
-    id: (u64, u64),
-    entries: Take<ReadDir>,
-}
-
 impl Files {
     fn below(folder: &Path, depth: usize, most: usize) -> io::Result<Self> {
         Ok(Self {
             folder: folder.to_owned(),
-            open: vec![Level::open(folder, most)?],
+            open: vec![fs::read_dir(folder)?.take(most)],
             depth,
             most,
         })
@@ -92,7 +85,7 @@ impl Iterator for Files {
             Some(Err(Refusal::new(path, group, error.to_string())))
         };
         loop {
-            let next = self.open.last_mut()?.entries.next();
+            let next = self.open.last_mut()?.next();
             let entry = match next {
                 Some(Ok(entry)) => entry,
                 Some(Err(error)) => {
@@ -112,25 +105,20 @@ impl Iterator for Files {
             if !is_folder(&entry) {
                 return Some(Ok(path));
             }
-            if self.open.len() <= self.depth {
-                match Level::open(&path, self.most) {
-                    Ok(level) if self.open.iter().any(|above| above.id == level.id) => {}
-                    Ok(level) => self.open.push(level),
-                    Err(error) => return refuse(&path, error),
-                }
+            if self.open.len() > self.depth || leads_up(&path) {
+                continue;
+            }
+            match fs::read_dir(&path) {
+                Ok(entries) => self.open.push(entries.take(self.most)),
+                Err(error) => return refuse(&path, error),
             }
         }
     }
 }
 
-impl Level {
-    fn open(path: &Path, most: usize) -> io::Result<Self> {
-        let metadata = fs::metadata(path)?;
-        Ok(Self {
-            id: (metadata.dev(), metadata.ino()),
-            entries: fs::read_dir(path)?.take(most),
-        })
-    }
+/// Returns whether a link leads back to a folder that it lies in.
+fn leads_up(path: &Path) -> bool {
+    fs::canonicalize(path).is_ok_and(|to| to != path && path.starts_with(&to))
 }
 
 /// Returns whether an entry is a folder or a link to one. A link that leads nowhere is a file,

@@ -11,7 +11,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use sekisho_certs::{HostPattern, NameError};
+use sekisho_certs::HostPattern;
 
 use super::source::Names;
 
@@ -69,7 +69,8 @@ impl Layout {
     pub(super) fn part(self, path: &Path) -> Option<Part> {
         let (file, folder) = (text(path.file_name()), text(path.parent()?.file_name()));
         let two = |chain: &str, key: &str, name: &str| {
-            two(path, path.with_file_name(chain), path.with_file_name(key), name)
+            let (chain, key) = (path.with_file_name(chain), path.with_file_name(key));
+            two(path, chain, key, name)
         };
         match self {
             // A lineage of further names has a number, as shop.example-0001.
@@ -151,8 +152,8 @@ pub(super) fn recognise(files: &[PathBuf]) -> Vec<(Layout, usize)> {
     };
     let mut found = count(&OWN_NAMES);
     // Both have the same pairs.
-    if found.iter().any(|(layout, _)| *layout == Layout::Dehydrated) {
-        found.retain(|(layout, _)| *layout != Layout::Certbot);
+    if found.iter().any(|(one, _)| *one == Layout::Dehydrated) {
+        found.retain(|(one, _)| *one != Layout::Certbot);
     }
     match found.is_empty() {
         true => count(&[Layout::Haproxy, Layout::Flat]),
@@ -171,7 +172,7 @@ fn two(path: &Path, chain: PathBuf, key: PathBuf, name: &str) -> Option<Part> {
         role,
         chain,
         key: Some(key),
-        names: Names::OfLeaf(host_of(name).into_iter().collect()),
+        names: named(name),
     })
 }
 
@@ -186,19 +187,18 @@ fn bundle(path: &Path, name: &str) -> Part {
         role: Role::Chain,
         chain: path.to_owned(),
         key: None,
-        names: Names::OfLeaf(host_of(name).into_iter().collect()),
+        names: named(name),
     }
 }
 
 /// Returns the host of a file's or folder's name, where a wildcard may be spelled out.
-fn host_of(stem: &str) -> Result<HostPattern, NameError> {
-    let wildcard = WILDCARDS
-        .iter()
-        .find_map(|prefix| stem.strip_prefix(prefix));
-    match wildcard {
+fn named(stem: &str) -> Names {
+    let wildcard = WILDCARDS.iter().find_map(|one| stem.strip_prefix(one));
+    let host = match wildcard {
         Some(parent) => HostPattern::parse(&format!("*.{parent}")),
         None => HostPattern::parse(stem),
-    }
+    };
+    Names::OfLeaf(host.into_iter().collect())
 }
 
 /// Drops certbot's number from the name of a lineage.

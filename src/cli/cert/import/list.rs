@@ -101,8 +101,8 @@ fn crt_list_line(base: &Path, line: &str) -> Result<Vec<Pair>, String> {
 /// certificate's own names.
 fn names(hosts: &[&str]) -> Result<Names, String> {
     let named = |host: &&&str| !host.is_empty() && **host != "*" && !host.starts_with('!');
-    let hosts = hosts.iter().filter(named).map(|host| HostPattern::parse(host));
-    let hosts = hosts.collect::<Result<Vec<_>, _>>();
+    let hosts = hosts.iter().filter(named);
+    let hosts: Result<Vec<_>, _> = hosts.map(|host| HostPattern::parse(host)).collect();
     let hosts = hosts.map_err(|error| format!("a name is no host: {error}"))?;
     Ok(match hosts.is_empty() {
         true => Names::OfLeaf(hosts),

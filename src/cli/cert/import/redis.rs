@@ -1,7 +1,7 @@
 //! Reads pairs out of Redis: the papers' strings, or documents of two libraries.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use sekisho_certs::HostPattern;
@@ -98,8 +98,8 @@ impl Keys {
                     true => two(value(), value()),
                     false => document(value()),
                 };
-                let place = PathBuf::from(format!("{}: {key}", self.place));
-                pairs.extend(halves.map(|halves| pair(place, host, halves)));
+                let place = format!("{}: {key}", self.place);
+                pairs.extend(pair(Path::new(&place), host, halves));
             }
         }
         Ok((next, pairs))
@@ -137,17 +137,13 @@ fn document(value: Scanned) -> Halves {
     }))
 }
 
-fn pair(
-    place: PathBuf,
-    host: &str,
-    halves: Result<(Bytes, Bytes), String>,
-) -> Result<Pair, Refusal> {
-    let refuse = |group, why| Refusal::new(&place, group, why);
-    let (chain, key) = halves.map_err(|why| refuse("a key can't be read", why))?;
-    let host = HostPattern::parse(host);
-    let host = host.map_err(|error| refuse("the key's name is no host", error.to_string()))?;
-    let (chain, key) = (Half::Bytes(place.clone(), chain), Half::Bytes(place, key));
-    Ok(Pair::new(Names::WithLeaf(vec![host]), chain, Some(key)))
+fn pair(place: &Path, host: &str, halves: Halves) -> Option<Result<Pair, Refusal>> {
+    let pair = halves?.and_then(|(chain, key)| {
+        let host = HostPattern::parse(host).map_err(|error| error.to_string())?;
+        let [chain, key] = [chain, key].map(|half| Half::Bytes(place.to_owned(), half));
+        Ok(Pair::new(Names::WithLeaf(vec![host]), chain, Some(key)))
+    });
+    Some(pair.map_err(|why| Refusal::new(place, "a key can't be read", why)))
 }
 
 /// Returns the host of a key behind its prefix; none for other keys. Those of
@@ -220,7 +216,7 @@ mod tests {
 
     /// Shows a pair, or what is wrong with it.
     fn shown(host: &str, halves: Halves) -> Option<String> {
-        let pair = pair(PathBuf::from("redis: x"), host, halves?);
+        let pair = pair(Path::new("redis: x"), host, halves)?;
         let bytes = |half: Half| match half {
             Half::Bytes(_, bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Half::File(path) => panic!("{}", path.display()),

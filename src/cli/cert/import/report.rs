@@ -1,19 +1,19 @@
 //! Report of an import, while it runs and at its end.
 
-mod file;
-
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, Write};
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use anyhow::Context;
 use indicatif::{HumanCount, ProgressBar};
 use sekisho_certs::{HostPattern, printable};
+use sekisho_stores::own_file::{beside, create, remove};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use self::file::ReportFile;
 use super::check::Checked;
 use super::plan::Plan;
 use super::source::Refusal;
@@ -29,9 +29,6 @@ pub(crate) struct Report {
     /// Number of refusals by group.
     groups: BTreeMap<&'static str, u64>,
     notes: u64,
-    /// Number of certificates' names that are no host; told with `--named-only`.
-    unserved: u64,
-    pub(super) named_only: bool,
     /// Number of certificates that will be renewed; none without `--renew`.
     pub(super) renewed: Option<u64>,
     /// True if nothing is written.
@@ -40,8 +37,8 @@ pub(crate) struct Report {
     bar: ProgressBar,
     /// JSON array of all refusals, with `--json`.
     json: Option<Listing>,
-    /// File of `--report`.
-    file: Option<ReportFile>,
+    /// Path of `--report`, and the file beside it that gets its name in the end.
+    file: Option<(PathBuf, BufWriter<File>)>,
 }
 
 /// Result of a pair.
@@ -73,8 +70,6 @@ impl Report {
             counts: Counts::default(),
             groups: BTreeMap::new(),
             notes: 0,
-            unserved: 0,
-            named_only: false,
             renewed: None,
             is_dry_run: false,
             begun: Instant::now(),
@@ -84,10 +79,21 @@ impl Report {
         }
     }
 
-    /// Begins the file of `--report`.
+    /// Begins the file of `--report`, whose lines hold places and names, never keys.
     pub(super) fn begin_file(&mut self, path: &Path) -> Result<()> {
-        self.file = Some(ReportFile::begin(path)?);
+        let part = beside(path, PART);
+        let made = remove(&part).and_then(|()| create(&part));
+        let file = made.with_context(|| part.display().to_string())?;
+        self.file = Some((path.to_owned(), BufWriter::new(file)));
         Ok(())
+    }
+
+    /// Adds a line to that file, if there is one.
+    fn write_line(&mut self, line: impl FnOnce() -> Value) -> Result<()> {
+        let Some((path, file)) = &mut self.file else {
+            return Ok(());
+        };
+        writeln!(file, "{}", line()).with_context(|| path.display().to_string())
     }
 
     /// Writes one JSON object with all refusals to standard output.
@@ -98,19 +104,16 @@ impl Report {
 
     pub(super) fn refuse(&mut self, refusal: &Refusal) -> Result<()> {
         self.counts.add(Outcome::Refused);
-        let (file, reason) = (&refusal.place, &refusal.reason);
-        if let Some(report) = &mut self.file {
-            let (place, group) = (file.to_string_lossy(), refusal.group);
-            report.push(&json!({
-                "place": place, "result": Outcome::Refused, "group": group, "reason": reason,
-            }))?;
-        }
+        let (file, group, reason) = (&refusal.place, refusal.group, &refusal.reason);
+        let place = file.to_string_lossy();
+        self.write_line(|| {
+            json!({"place": place, "result": Outcome::Refused, "group": group, "reason": reason})
+        })?;
         let before = self.groups.entry(refusal.group).or_default();
         *before += 1;
         let is_shown = *before <= SHOWN_PER_GROUP;
         if let Some(json) = &mut self.json {
-            let file = file.to_string_lossy();
-            let item = || json!({"file": file, "group": refusal.group, "reason": reason});
+            let item = || json!({"file": place, "group": group, "reason": reason});
             json.push(item, String::new)?;
         } else if is_shown {
             self.say(&format!("refused: {}: {reason}", file.display()));
@@ -121,7 +124,6 @@ impl Report {
 
     /// Shows notes on repairs.
     pub(super) fn note(&mut self, pair: &Checked) {
-        self.unserved += pair.unserved as u64;
         for note in &pair.notes {
             self.remark(&format!("{}: {note}", joined(&pair.hosts)));
         }
@@ -143,16 +145,16 @@ impl Report {
         }
         for (pair, outcome) in batch.iter().zip(&plan.outcomes) {
             self.counts.add(*outcome);
-            if let Some(file) = &mut self.file {
-                let is_written = matches!(outcome, Outcome::Imported | Outcome::Replaced);
-                // The ids of a dry run are others in the end.
-                let has_id = is_written && !self.is_dry_run;
+            let is_written = matches!(outcome, Outcome::Imported | Outcome::Replaced);
+            // The ids of a dry run are others in the end.
+            let has_id = is_written && !self.is_dry_run;
+            self.write_line(|| {
                 let id = plan.ids.get(&pair.digest).copied();
                 let id = id.filter(|id| has_id || plan.known.contains(id));
                 let hosts: Vec<_> = pair.hosts.iter().map(HostPattern::as_str).collect();
                 let (place, id) = (pair.place.to_string_lossy(), id.map(|id| id.to_string()));
-                file.push(&json!({ "place": place, "result": outcome, "hosts": hosts, "id": id }))?;
-            }
+                json!({"place": place, "result": outcome, "hosts": hosts, "id": id})
+            })?;
         }
         self.renewed = self.renewed.map(|before| before + plan.renewed);
         self.bar.inc(plan.outcomes.len() as u64);
@@ -164,8 +166,10 @@ impl Report {
     pub(crate) fn end(mut self) -> Result<(Option<String>, Ended)> {
         self.bar.finish_and_clear();
         self.tell_groups();
-        if let Some(file) = self.file.take() {
-            file.end()?;
+        if let Some((path, mut file)) = self.file.take() {
+            let rename = |()| fs::rename(beside(&path, PART), &path);
+            let ended = file.flush().and_then(rename);
+            ended.with_context(|| path.display().to_string())?;
         }
         let ended = Ended::of(self.counts.of(Outcome::Refused) == 0);
         if let Some(json) = self.json.take() {
@@ -212,13 +216,6 @@ impl Report {
             let more = HumanCount(self.notes - NOTES_SHOWN);
             self.say(&format!("note: {more} more notes are left out"));
         }
-        if self.named_only && self.unserved > 0 {
-            let names = HumanCount(self.unserved);
-            self.say(&format!(
-                "note: {names} further names in these certificates got no host; without \
-                 --named-only each name gets one"
-            ));
-        }
     }
 
     /// Removes the bar; returns the text for an aborted import.
@@ -260,6 +257,8 @@ impl fmt::Display for Counts {
     }
 }
 
+/// Ending of a report that is not whole.
+const PART: &str = ".part";
 /// Refusals shown per group: enough to see their cause.
 const SHOWN_PER_GROUP: u64 = 3;
 /// Notes shown, which bounds the output if every chain is repaired.

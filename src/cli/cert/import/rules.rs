@@ -44,11 +44,10 @@ impl Rules {
 
     /// Says why a host that is there must not be touched; none if it may.
     pub(super) fn refuses(&self, record: &HostRecord) -> Option<String> {
-        let (tenant, host) = (self.tenant.as_ref()?, &record.pattern);
-        (record.tenant != *tenant).then(|| match record.tenant.as_str() {
+        let (tenant, host) = (self.tenant.as_ref()?.as_str(), &record.pattern);
+        (record.tenant.as_str() != tenant).then(|| match record.tenant.as_str() {
             "" => format!(
-                "{host} has no tenant; 'sekisho host set {host} --tenant {}' gives it one",
-                tenant.as_str()
+                "{host} has no tenant; 'sekisho host set {host} --tenant {tenant}' gives it one"
             ),
             owner => format!("{host} belongs to tenant {owner}"),
         })

@@ -42,7 +42,7 @@ impl Source {
         if path.is_dir() {
             return Self::folder(&path, layout);
         }
-        ensure!(path.is_file(), "{}: is no regular file and no folder", named());
+        ensure!(path.is_file(), "{}: is no file and no folder", named());
         let head = read_bounded(&path, HEAD).with_context(named)?;
         match is_archive(&head) {
             true => Self::archive(&path, File::open(&path).with_context(named)?, layout),
@@ -110,7 +110,7 @@ impl Source {
         let shown = path.display().to_string();
         let unknown = || Usage(format!("{shown}: name the layout of the archive with --layout"));
         let layout = layout.ok_or_else(unknown)?;
-        let mut reader = BufReader::with_capacity(ARCHIVE_BUFFER, reader);
+        let mut reader = BufReader::new(reader);
         let begin = reader.fill_buf().with_context(|| shown.clone())?;
         let reader: Box<dyn Read + Send> = match begin.starts_with(GZIP) {
             true => Box::new(MultiGzDecoder::new(reader)),
@@ -141,9 +141,11 @@ fn the_one(shown: &str, files: &[PathBuf]) -> Result<Layout> {
         return Ok(layout);
     }
     if found.is_empty() {
-        bail!("{shown}: nothing to import among {} files; {ADVICE}", files.len());
+        let count = files.len();
+        bail!("{shown}: nothing to import among {count} files; {ADVICE}");
     }
-    let could = found.iter().map(|(layout, count)| format!("{layout} ({count})"));
+    let could = found.iter();
+    let could = could.map(|(layout, count)| format!("{layout} ({count})"));
     let could = could.collect::<Vec<_>>().join(" or ");
     Err(Usage(format!("{shown} could be {could}; {ADVICE}")).into())
 }
@@ -188,7 +190,6 @@ const TAR_MAGIC: &[u8] = b"ustar";
 const GZIP: &[u8] = b"\x1f\x8b";
 /// Path that stands for an archive on standard input.
 pub(super) const STANDARD_INPUT: &str = "-";
-const ARCHIVE_BUFFER: usize = 64 * 1024;
 const ADVICE: &str = "name the layout with --layout, or each pair with --chain and --key";
 const UNKNOWN: &str = "is no list, no acme.json and no PEM; name the layout with --layout";
 

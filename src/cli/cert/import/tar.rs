@@ -71,7 +71,7 @@ impl<R: Read> Tar<R> {
             b'0' | 0 | b'7' | b'1' | b'2' => Some(Content::LeadsOut),
             _ => None,
         };
-        self.skip(padded(size)?)?;
+        self.skip(size.next_multiple_of(BLOCK as u64))?;
         Ok(content.map(|content| Entry { name, content }))
     }
 
@@ -101,7 +101,7 @@ impl<R: Read> Tar<R> {
         let length = length.ok_or_else(|| invalid("a name or its header is too long"))?;
         let mut bytes = Zeroizing::new(vec![0; length]);
         self.fill(&mut bytes)?;
-        self.skip(padded(size)? - size)?;
+        self.skip(size.next_multiple_of(BLOCK as u64) - size)?;
         Ok(bytes)
     }
 
@@ -169,12 +169,6 @@ fn parse(digits: &[u8], radix: u32) -> io::Result<u64> {
     number.ok_or_else(|| invalid("a header has a wrong number"))
 }
 
-/// Returns the length of whole blocks.
-fn padded(size: u64) -> io::Result<u64> {
-    let padded = size.checked_next_multiple_of(BLOCK as u64);
-    padded.ok_or_else(|| invalid("a header has a wrong number"))
-}
-
 fn early(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => invalid("the archive ends in the middle"),
@@ -182,7 +176,8 @@ fn early(error: io::Error) -> io::Error {
     }
 }
 
-fn invalid(what: &str) -> io::Error {
+/// Makes the error of a file that can't be read.
+pub(super) fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 

@@ -24,18 +24,9 @@ struct Foreseen {
 }
 
 impl<'a> Target<'a> {
-    pub(crate) fn store(sealer: &'a Sealer) -> Self {
-        Self {
-            sealer: Some(sealer),
-            foreseen: None,
-        }
-    }
-
-    pub(super) fn dry_run(sealer: Option<&'a Sealer>) -> Self {
-        Self {
-            sealer,
-            foreseen: Some(Foreseen::default()),
-        }
+    pub(crate) fn new(sealer: Option<&'a Sealer>, is_dry_run: bool) -> Self {
+        let foreseen = is_dry_run.then(Foreseen::default);
+        Self { sealer, foreseen }
     }
 
     /// Returns the store that is to be written; none in a dry run.

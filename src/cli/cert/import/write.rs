@@ -184,7 +184,7 @@ mod tests {
             renewal: Some(renewal),
             ..Rules::default()
         };
-        let mut writer = Writer::new(Target::store(&sealer), rules);
+        let mut writer = Writer::new(Target::new(Some(&sealer), false), rules);
         let error = writer.write(&mut batch()).await.err().expect("it is claimed");
         let text = format!("{error:?}");
         assert!(
