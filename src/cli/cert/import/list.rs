@@ -22,7 +22,7 @@ pub(super) fn crt_list(list: &Path, base: Option<&Path>) -> io::Result<Pairs> {
 }
 
 /// Reader of a line, which has the folder in which paths begin.
-type ReadLine = fn(&Path, &str) -> Result<Vec<Pair>, String>;
+pub(super) type ReadLine = fn(&Path, &str) -> Result<Vec<Pair>, String>;
 
 fn pairs(list: &Path, base: Option<&Path>, read: ReadLine) -> io::Result<Pairs> {
     let base = base.or(list.parent()).unwrap_or(Path::new("")).to_owned();
@@ -63,7 +63,7 @@ fn lines(
 }
 
 /// Reads `CHAIN,KEY[,HOST…]`. A key that is empty stands in the chain's file.
-fn csv_line(base: &Path, line: &str) -> Result<Vec<Pair>, String> {
+pub(super) fn csv_line(base: &Path, line: &str) -> Result<Vec<Pair>, String> {
     let fields: Vec<_> = line.split(',').map(str::trim).collect();
     let (chain, key, hosts) = match &fields[..] {
         ["chain", "key", ..] => return Ok(Vec::new()),
@@ -76,7 +76,7 @@ fn csv_line(base: &Path, line: &str) -> Result<Vec<Pair>, String> {
 }
 
 /// Reads `FILE [[OPTIONS]] [[!]NAME…]`. The file may have one for each type of key instead.
-fn crt_list_line(base: &Path, line: &str) -> Result<Vec<Pair>, String> {
+pub(super) fn crt_list_line(base: &Path, line: &str) -> Result<Vec<Pair>, String> {
     let (before, after) = match line.split_once('[') {
         Some((before, rest)) => {
             let options = rest.split_once(']').ok_or("'[' stands without ']'")?;
