@@ -24,6 +24,7 @@ mod https_store;
 mod import;
 mod import_folders;
 mod import_layouts;
+mod import_prune;
 mod import_redis;
 mod import_renewal;
 mod import_rules;

@@ -10,6 +10,7 @@ mod layout;
 mod list;
 mod pipeline;
 mod plan;
+mod prune;
 mod redis;
 mod renew;
 mod report;
@@ -28,6 +29,7 @@ use tokio::runtime::Runtime;
 use crate::config::Config;
 use crate::terminal::failure::{Ended, Result};
 use crate::wiring::open;
+use prune::{Prune, Seen};
 use source::Pair;
 
 pub(crate) use args::Args;
@@ -40,7 +42,7 @@ pub(crate) use source::{Names, Refusal};
 pub(crate) use target::Target;
 
 pub(super) fn run(runtime: &Runtime, config: &Config, args: &Args) -> Result<Ended> {
-    let pairs = args.pairs()?;
+    let (pairs, origins) = args.pairs()?;
     let now = Clock::System.now();
     let rules = args.rules(config, now)?;
     let sealer = match args.dry_run {
@@ -58,15 +60,31 @@ pub(super) fn run(runtime: &Runtime, config: &Config, args: &Args) -> Result<End
     }
     report.is_dry_run = args.dry_run;
     report.renewed = rules.renewal.map(|_| 0);
+    report.seen = args.prune.then(Seen::default);
+    if let Some(sealer) = sealer.as_ref().filter(|_| args.prune) {
+        runtime.block_on(prune::probe(sealer.catalog().as_ref()))?;
+    }
     let dates = args.dates(now);
     let check = |pair: Result<Pair, Refusal>| {
         let pair = pair?;
         check::checked(pair, dates, &roots)
     };
-    let report = import(runtime, target, pairs, check, report, rules)?;
+    let mut report = import(runtime, target, pairs, check, report, rules)?;
+    let removed = match (&sealer, report.seen.take()) {
+        (Some(sealer), Some(seen)) => {
+            let prune = Prune {
+                sealer,
+                seen,
+                at_most: args.prune_at_most,
+                is_dry_run: args.dry_run,
+            };
+            runtime.block_on(prune.run(&origins, &mut report))
+        }
+        _ => Ok(()),
+    };
     let (line, ended) = report.end()?;
     if let Some(line) = line {
         println!("{line}");
     }
-    Ok(ended)
+    removed.map(|()| ended)
 }

@@ -3,6 +3,7 @@
 use std::iter;
 use std::path::PathBuf;
 
+use anyhow::bail;
 use sekisho_certs::credential::Dates;
 use sekisho_certs::{HostPattern, Origin, Tenant, printable};
 
@@ -13,7 +14,7 @@ use super::source::{Half, Names, Pair, Pairs};
 use super::sources::{STANDARD_INPUT, Source};
 use crate::cli::host::site_of_file;
 use crate::config::Config;
-use crate::terminal::failure::Result;
+use crate::terminal::failure::{Result, Usage};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -62,6 +63,15 @@ pub(crate) struct Args {
     /// Make no host: certificates of others than the existing ones are left out
     #[arg(long)]
     only_existing: bool,
+    /// Name of the source, which its records keep [default: its path or URL]
+    #[arg(long, value_name = "NAME", value_parser = Origin::parse)]
+    origin: Option<Origin>,
+    /// Remove the hosts that the source brought and no longer has, one in twenty at most
+    #[arg(long, conflicts_with = "chain")]
+    pub(super) prune: bool,
+    /// Remove up to so many, of an empty source too
+    #[arg(long, value_name = "N", requires = "prune")]
+    pub(super) prune_at_most: Option<u64>,
     /// Renew the certificates at the configured CAs, as if they were issued there
     #[arg(long)]
     renew: bool,
@@ -88,29 +98,32 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Lists the pairs of all sources, or the one that is named. Tells which layouts were
-    /// recognised.
-    pub(super) fn pairs(&self) -> Result<Pairs> {
+    /// Lists the pairs of all sources, or the one that is named, and the names of the sources.
+    /// Tells which layouts were recognised.
+    pub(super) fn pairs(&self) -> Result<(Pairs, Vec<Origin>)> {
         if let Some((chain, key)) = self.chain.clone().zip(self.key.clone()) {
             let names = match self.hosts.is_empty() {
                 true => Names::Leaf,
                 false => Names::Exactly(self.hosts.clone()),
             };
             let pair = Pair::new(names, Half::File(chain), Some(Half::File(key)));
-            return Ok(Box::new(iter::once(Ok(pair))));
+            return Ok((Box::new(iter::once(Ok(pair))), Vec::new()));
         }
-        let mut all: Pairs = Box::new(iter::empty());
+        let (mut all, mut origins): (Pairs, _) = (Box::new(iter::empty()), Vec::new());
         for path in self.sources.iter().chain(&self.dir) {
             let source = Source::open(path, self.layout, self.prefix.as_deref())?;
+            let (name, layout) = (source.name, source.layout);
             if self.layout.is_none() && !self.json {
-                let Source { name, layout, .. } = &source;
-                eprintln!("reading the layout of {layout} in {}", printable(name));
+                eprintln!("reading the layout of {layout} in {}", printable(&name));
             }
-            // Standard input has no name by which a later import knows it.
-            let origin = Origin::parse(&source.name).ok();
-            let origin = origin.filter(|origin| *origin.source != *STANDARD_INPUT);
+            let mut pairs = source.pairs.peekable();
+            if pairs.peek().is_none() && self.prune_at_most.is_none() {
+                bail!("{name}: has no pairs of the layout {layout}; 'cert import --help' has all");
+            }
+            let origin = self.origin(&name)?;
+            origins.extend(origin.clone());
             let is_named_only = self.named_only && !self.all_names;
-            let pairs = source.pairs.map(move |pair| {
+            let pairs = pairs.map(move |pair| {
                 let pair = Pair {
                     origin: origin.clone().map(|origin| origin.source),
                     ..pair?
@@ -122,7 +135,18 @@ impl Args {
             });
             all = Box::new(all.chain(pairs));
         }
-        Ok(all)
+        Ok((all, origins))
+    }
+
+    /// Returns the name of a source. Standard input has none by which a later import knows it.
+    fn origin(&self, source: &str) -> Result<Option<Origin>> {
+        let own = Origin::parse(source).ok();
+        let own = own.filter(|_| source != STANDARD_INPUT);
+        let origin = self.origin.clone().or(own);
+        if origin.is_none() && self.prune {
+            return Err(Usage(format!("--prune needs a name of {source}: --origin NAME")).into());
+        }
+        Ok(origin)
     }
 
     /// Returns what becomes of hosts.
@@ -180,11 +204,16 @@ folder above or below; where several fit, and for archives, name it with
 --layout. Names that begin with a dot are passed over. An archive is made with
 'tar -ch --sort=name': links in it are not followed.
 
+With --prune, what the source brought and no longer has is removed, once it was
+read to the end: hosts that the import made, and certificates of other hosts.
+What anybody changed since then stays.
+
 Examples:
   sekisho cert import --chain shop.crt --key shop.key
   sekisho cert import --chain all.crt --key all.key --host a.example b.example
   sekisho cert import /srv/certificates
   sekisho cert import /etc/letsencrypt --renew --dry-run
+  sekisho cert import /etc/letsencrypt --prune
   sekisho cert import /srv/anna --tenant anna --site anna.json
   sekisho cert import /etc/haproxy/crt-list.txt --prefix /etc/haproxy/certs
   caddy storage export -c Caddyfile -o - | sekisho cert import - --layout caddy";

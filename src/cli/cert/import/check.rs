@@ -44,11 +44,28 @@ pub(super) fn checked(read: Pair, dates: Dates, roots: &Roots) -> Result<Checked
         Some((place, key)) => (place.as_path(), key.as_slice()),
         None => chain,
     };
-    let checked = pair(chain, key, read.names, dates, roots)?;
-    Ok(Checked {
-        origin: read.origin,
-        ..checked
-    })
+    match pair(chain, key, read.names.clone(), dates, roots) {
+        Ok(checked) => Ok(Checked {
+            origin: read.origin,
+            ..checked
+        }),
+        Err(refusal) => Err(Refusal {
+            hosts: hosts_of(chain.1, key.1, read.names),
+            ..refusal
+        }),
+    }
+}
+
+/// Returns the hosts of a pair that was refused; none if it can't be read.
+fn hosts_of(chain: &[u8], key: &[u8], names: Names) -> Vec<HostPattern> {
+    let Ok(credential) = Credential::parse(chain, key, Dates::Any) else {
+        return Vec::new();
+    };
+    let named = match names {
+        Names::Leaf => Vec::new(),
+        Names::OfLeaf(named) | Names::WithLeaf(named) | Names::Exactly(named) => named,
+    };
+    [credential.names(), &named].concat()
 }
 
 /// Checks both halves of a pair, each with its place, as a client would.

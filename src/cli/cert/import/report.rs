@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::check::Checked;
 use super::plan::Plan;
+use super::prune::Seen;
 use super::source::Refusal;
 use crate::cli::cert::joined;
 use crate::terminal::failure::{Ended, Result};
@@ -39,6 +40,8 @@ pub(crate) struct Report {
     json: Option<Listing>,
     /// Path of `--report`, and the file beside it that gets its name in the end.
     file: Option<(PathBuf, BufWriter<File>)>,
+    /// What the sources have, with `--prune`.
+    pub(super) seen: Option<Seen>,
 }
 
 /// Result of a pair.
@@ -56,11 +59,13 @@ pub(super) enum Outcome {
     /// None of its hosts is there, and none is to be made.
     WithoutHost,
     Refused,
+    /// The source no longer has it.
+    Removed,
 }
 
 /// Numbers of pairs by [`Outcome`].
 #[derive(Clone, Copy, Default)]
-struct Counts([u64; 6]);
+struct Counts([u64; 7]);
 
 impl Report {
     /// Makes a report, with a progress bar if standard error is a terminal.
@@ -76,6 +81,7 @@ impl Report {
             bar: progress::bar(total),
             json: None,
             file: None,
+            seen: None,
         }
     }
 
@@ -104,6 +110,9 @@ impl Report {
 
     pub(super) fn refuse(&mut self, refusal: &Refusal) -> Result<()> {
         self.counts.add(Outcome::Refused);
+        if let Some(seen) = &mut self.seen {
+            seen.refuse(refusal);
+        }
         let (file, group, reason) = (&refusal.place, refusal.group, &refusal.reason);
         let place = file.to_string_lossy();
         self.write_line(|| {
@@ -145,6 +154,9 @@ impl Report {
         }
         for (pair, outcome) in batch.iter().zip(&plan.outcomes) {
             self.counts.add(*outcome);
+            if let Some(seen) = &mut self.seen {
+                seen.add(pair, plan.ids.get(&pair.digest).copied());
+            }
             let is_written = matches!(outcome, Outcome::Imported | Outcome::Replaced);
             // The ids of a dry run are others in the end.
             let has_id = is_written && !self.is_dry_run;
@@ -159,6 +171,13 @@ impl Report {
         self.renewed = self.renewed.map(|before| before + plan.renewed);
         self.bar.inc(plan.outcomes.len() as u64);
         Ok(())
+    }
+
+    /// Adds a host that is removed, or a certificate of it.
+    pub(super) fn remove(&mut self, host: &HostPattern, source: &str) -> Result<()> {
+        self.counts.add(Outcome::Removed);
+        let (place, hosts) = (source, [host.as_str()]);
+        self.write_line(|| json!({"place": place, "result": Outcome::Removed, "hosts": hosts}))
     }
 
     /// Removes the bar and shows the suppressed refusals. Returns the counts as
@@ -197,6 +216,7 @@ impl Report {
             ("skipped", self.counts.of(Outcome::Skipped)),
             ("older", self.counts.of(Outcome::Older)),
             ("without_host", self.counts.of(Outcome::WithoutHost)),
+            ("removed", self.counts.of(Outcome::Removed)),
             ("renewed", self.renewed.unwrap_or_default()),
         ] {
             write!(output, ",\"{key}\":{count}")?;
@@ -242,7 +262,8 @@ impl Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [imported, replaced, skipped, older, without_host, refused] = self.0.map(HumanCount);
+        let counts = self.0.map(HumanCount);
+        let [imported, replaced, skipped, older, without_host, refused, removed] = counts;
         write!(
             f,
             "imported {imported}, replaced {replaced}, skipped {skipped} (the same)"
@@ -252,6 +273,9 @@ impl fmt::Display for Counts {
         }
         if without_host.0 > 0 {
             write!(f, ", {without_host} without host")?;
+        }
+        if removed.0 > 0 {
+            write!(f, ", removed {removed}")?;
         }
         write!(f, ", refused {refused}")
     }

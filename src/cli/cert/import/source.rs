@@ -47,6 +47,8 @@ pub(crate) struct Refusal {
     /// Group of the refusal, for the summary.
     pub(super) group: &'static str,
     pub(super) reason: String,
+    /// Hosts of the pair; none if they are unknown.
+    pub(super) hosts: Vec<HostPattern>,
 }
 
 impl Pair {
@@ -90,6 +92,7 @@ impl Refusal {
             place: place.into(),
             group,
             reason: reason.into(),
+            hosts: Vec::new(),
         }
     }
 

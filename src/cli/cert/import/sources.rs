@@ -28,7 +28,7 @@ impl Source {
     /// paths of a crt-list begin, or the keys of Redis.
     ///
     /// # Errors
-    /// If the source has no pairs of the layout, or its layout is in doubt.
+    /// If the layout of the source is in doubt.
     pub(super) fn open(path: &Path, layout: Option<Layout>, prefix: Option<&Path>) -> Result<Self> {
         let is_redis = |text: &&str| text.starts_with("redis") && text.contains("://");
         if let Some(url) = path.to_str().filter(is_redis) {
@@ -50,16 +50,12 @@ impl Source {
         }
     }
 
-    fn new(name: String, layout: Layout, pairs: Pairs) -> Result<Self> {
-        let mut pairs = pairs.peekable();
-        if pairs.peek().is_none() {
-            bail!("{name}: has no pairs of the layout {layout}, as 'cert import --help' has it");
-        }
-        Ok(Self {
+    fn new(name: String, layout: Layout, pairs: Pairs) -> Self {
+        Self {
             name,
             layout,
-            pairs: Box::new(pairs),
-        })
+            pairs,
+        }
     }
 
     fn folder(path: &Path, layout: Option<Layout>) -> Result<Self> {
@@ -76,7 +72,7 @@ impl Source {
             }
         };
         let pairs = folder::pairs(path, layout, depth).with_context(|| shown.clone())?;
-        Self::new(shown, layout, pairs)
+        Ok(Self::new(shown, layout, pairs))
     }
 
     fn file(
@@ -98,7 +94,7 @@ impl Source {
             Layout::Haproxy => list::crt_list(path, prefix),
             _ => return Err(not_for(layout, &shown, "a file")),
         };
-        Self::new(shown.clone(), layout, pairs.context(shown)?)
+        Ok(Self::new(shown.clone(), layout, pairs.context(shown)?))
     }
 
     /// Begins to read an archive of tar, also one by gzip.
@@ -116,7 +112,8 @@ impl Source {
             true => Box::new(MultiGzDecoder::new(reader)),
             false => Box::new(reader),
         };
-        Self::new(shown, layout, archive::pairs(path, reader, layout))
+        let pairs = archive::pairs(path, reader, layout);
+        Ok(Self::new(shown, layout, pairs))
     }
 
     fn redis(url: &str, layout: Layout, prefix: Option<&Path>) -> Result<Self> {
@@ -127,7 +124,7 @@ impl Source {
         }
         let prefix = prefix.unwrap_or(Path::new("")).to_string_lossy();
         let pairs = redis::pairs(&url, layout, prefix.into_owned())?;
-        Self::new(shown, layout, pairs)
+        Ok(Self::new(shown, layout, pairs))
     }
 }
 
@@ -220,19 +217,17 @@ mod tests {
     #[test]
     fn doubt_and_emptiness_are_told() {
         let folder = tempfile::tempdir().unwrap();
-        let error = |layout| {
-            let source = Source::open(folder.path(), layout, None);
+        let error = || {
+            let source = Source::open(folder.path(), None, None);
             format!("{:#}", source.err().expect("an error"))
         };
-        assert!(error(None).contains("nothing to import among 0 files"));
-        let told = "has no pairs of the layout cpanel";
-        assert!(error(Some(Layout::Cpanel)).contains(told));
+        assert!(error().contains("nothing to import among 0 files"));
         fs::write(folder.path().join("README"), "").unwrap();
-        assert!(error(None).contains("nothing to import among 1 files"));
+        assert!(error().contains("nothing to import among 1 files"));
         fs::write(folder.path().join("a.pem"), "").unwrap();
         fs::write(folder.path().join("b.crt"), "").unwrap();
         let told = "could be haproxy (1) or flat (1); name the layout with --layout";
-        assert!(error(None).contains(told), "{}", error(None));
+        assert!(error().contains(told), "{}", error());
     }
 
     #[test]

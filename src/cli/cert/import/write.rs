@@ -121,7 +121,10 @@ impl<'a> Writer<'a> {
             let why = there.find_map(|record| self.rules.refuses(record));
             let group = "a host belongs to others";
             let is_refused = why.is_some();
-            refused.extend(why.map(|why| Refusal::new(&pair.place, group, why)));
+            refused.extend(why.map(|why| Refusal {
+                hosts: pair.hosts.clone(),
+                ..Refusal::new(&pair.place, group, why)
+            }));
             !is_refused
         });
     }

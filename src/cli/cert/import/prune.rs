@@ -1,0 +1,211 @@
+//! Removes what a source brought and no longer has.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::bail;
+use sekisho_certs::{
+    Catalog, CredentialFilter, CredentialId, HostFilter, HostPattern, HostRecord, KeyType, Origin,
+    Sealer,
+};
+
+use super::check::Checked;
+use super::report::Report;
+use super::source::Refusal;
+use crate::cli::edit::{Edit, edit};
+use crate::terminal::failure::Result;
+use crate::terminal::output::PAGE;
+
+/// Hosts and certificates that the sources of an import have. It keeps 64-bit hashes of hosts
+/// with their key types: two that collide keep a host.
+#[derive(Default)]
+pub(super) struct Seen {
+    hosts: HashSet<u64>,
+    credentials: HashSet<CredentialId>,
+    hasher: RandomState,
+    /// Place of a refusal for unknown hosts.
+    unknown: Option<PathBuf>,
+}
+
+impl Seen {
+    /// Notes a pair, whose hosts may keep a certificate that was issued later.
+    pub(super) fn add(&mut self, pair: &Checked, id: Option<CredentialId>) {
+        self.credentials.extend(id);
+        self.note(&pair.hosts, pair.credential.key_type);
+    }
+
+    /// Notes a pair that was refused: its hosts keep what they have.
+    pub(super) fn refuse(&mut self, refusal: &Refusal) {
+        if refusal.hosts.is_empty() {
+            self.unknown = Some(refusal.place.clone());
+        }
+        for key_type in KeyType::ALL {
+            self.note(&refusal.hosts, key_type);
+        }
+    }
+
+    fn note(&mut self, hosts: &[HostPattern], key_type: KeyType) {
+        for host in hosts {
+            let hash = self.hasher.hash_one((host, key_type));
+            self.hosts.insert(hash);
+        }
+    }
+
+    fn has(&self, host: &HostPattern, key_type: KeyType) -> bool {
+        self.hosts.contains(&self.hasher.hash_one((host, key_type)))
+    }
+
+    fn has_host(&self, host: &HostPattern) -> bool {
+        KeyType::ALL.iter().any(|one| self.has(host, *one))
+    }
+}
+
+/// Fails if the catalog lacks the indexes that tell what a source brought.
+pub(super) async fn probe(catalog: &dyn Catalog) -> Result<()> {
+    let (hosts, credentials) = brought_by(&Arc::from(""));
+    catalog.list_hosts(&hosts, None, 1).await?;
+    catalog.list_credentials(&credentials, None, 1).await?;
+    Ok(())
+}
+
+fn brought_by(source: &Arc<str>) -> (HostFilter, CredentialFilter) {
+    let hosts = HostFilter {
+        origin: Some(Arc::clone(source)),
+        ..HostFilter::default()
+    };
+    (hosts, CredentialFilter::Origin(Arc::clone(source)))
+}
+
+/// Removal of what sources no longer have.
+pub(super) struct Prune<'a> {
+    pub(super) sealer: &'a Sealer,
+    pub(super) seen: Seen,
+    /// Hosts of each source that may be removed; none for one in twenty.
+    pub(super) at_most: Option<u64>,
+    pub(super) is_dry_run: bool,
+}
+
+impl Prune<'_> {
+    /// Removes the hosts that each source made, and its certificates from other hosts.
+    ///
+    /// # Errors
+    /// If a source may still have what is to be removed, or that is too much.
+    pub(super) async fn run(&self, origins: &[Origin], report: &mut Report) -> Result<()> {
+        if let Some(place) = &self.seen.unknown {
+            let place = place.display();
+            bail!("nothing is removed: the hosts of {place}, which was refused, are unknown");
+        }
+        if self.seen.hosts.len() > MAX_SEEN {
+            bail!("nothing is removed: --prune follows at most {MAX_SEEN} hosts");
+        }
+        for Origin { source, .. } in origins {
+            let (all, gone) = self.pass(source, None).await?;
+            if gone > self.at_most.unwrap_or((all / 20).max(1)) {
+                bail!(
+                    "{source} no longer has {gone} of {all} hosts: nothing is removed; \
+                     --prune-at-most {gone} allows it"
+                );
+            }
+            self.pass(source, Some(&mut *report)).await?;
+        }
+        Ok(())
+    }
+
+    /// Goes through what a source brought, and removes what it no longer has if there is a
+    /// report for that. Returns the numbers of its hosts and of removals.
+    async fn pass(
+        &self,
+        source: &Arc<str>,
+        mut report: Option<&mut Report>,
+    ) -> Result<(u64, u64)> {
+        let catalog = self.sealer.catalog();
+        let (mut all, mut gone) = (0, 0);
+        let (filter, credentials) = brought_by(source);
+        let mut after = None;
+        loop {
+            let page = catalog.list_hosts(&filter, after.as_ref(), PAGE).await?;
+            all += page.hosts.len() as u64;
+            let hosts = page.hosts.iter().map(|record| &record.pattern);
+            for host in hosts.filter(|host| !self.seen.has_host(host)) {
+                gone += 1;
+                self.remove(source, host, None, &mut report).await?;
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let mut after = None;
+        loop {
+            let page = catalog.list_credentials(&credentials, after, PAGE);
+            let page = page.await?;
+            let is_unseen = |id: &CredentialId| !self.seen.credentials.contains(id);
+            for one in page.credentials.iter().filter(|one| is_unseen(&one.id)) {
+                // What is beyond a page goes with the next import.
+                let hosts = catalog.hosts_of(one.id, None, PAGE).await?;
+                let mut records = catalog.hosts(&hosts).await?;
+                records.retain(|record| self.has_left(source, record, one.key_type));
+                for record in records {
+                    gone += 1;
+                    let (host, reference) = (&record.pattern, Some((one.key_type, one.id)));
+                    self.remove(source, host, reference, &mut report).await?;
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok((all, gone));
+            }
+        }
+    }
+
+    /// Tells whether a host stays, without its certificate of this type.
+    fn has_left(&self, source: &Arc<str>, record: &HostRecord, key_type: KeyType) -> bool {
+        let stays = self.seen.has_host(&record.pattern) || !is_of(record, source);
+        stays && !self.seen.has(&record.pattern, key_type)
+    }
+
+    /// Removes a host or, of one that stays, a reference. A host that was changed meanwhile is
+    /// kept.
+    async fn remove(
+        &self,
+        source: &Arc<str>,
+        host: &HostPattern,
+        reference: Option<(KeyType, CredentialId)>,
+        report: &mut Option<&mut Report>,
+    ) -> Result<()> {
+        let Some(report) = report else {
+            return Ok(());
+        };
+        report.remove(host, source)?;
+        if self.is_dry_run {
+            return Ok(());
+        }
+        edit(self.sealer, host, async |stored| {
+            let Some(mut record) = stored else {
+                return Ok(Edit::Keep);
+            };
+            Ok(match reference {
+                None if is_of(&record, source) => Edit::Remove,
+                Some((key_type, id)) if record.references.of(key_type) == Some(id) => {
+                    if is_of(&record, source) {
+                        record.origin = Some(Origin::new(Arc::clone(source)));
+                    }
+                    record.references.set(key_type, None);
+                    Edit::Put(record)
+                }
+                None | Some(_) => Edit::Keep,
+            })
+        })
+        .await
+    }
+}
+
+fn is_of(record: &HostRecord, source: &Arc<str>) -> bool {
+    let origin = record.origin.as_ref();
+    origin.is_some_and(|origin| origin.source == *source)
+}
+
+/// Hosts with key types that are noted, some 40 MB.
+const MAX_SEEN: usize = 2_000_000;
