@@ -21,9 +21,10 @@ mod source;
 mod sources;
 mod tar;
 mod target;
+mod watch;
 mod write;
 
-use sekisho_certs::Clock;
+use sekisho_certs::{Clock, Origin, Sealer};
 use tokio::runtime::Runtime;
 
 use crate::config::Config;
@@ -42,15 +43,25 @@ pub(crate) use source::{Names, Refusal};
 pub(crate) use target::Target;
 
 pub(super) fn run(runtime: &Runtime, config: &Config, args: &Args) -> Result<Ended> {
-    let (pairs, origins) = args.pairs()?;
-    let now = Clock::System.now();
-    let rules = args.rules(config, now)?;
+    let (pairs, origins) = args.pairs(true)?;
+    let rules = args.rules(config, Clock::System.now())?;
     let sealer = match args.dry_run {
         true => runtime.block_on(open::if_there(config))?,
         false => Some(runtime.block_on(open::create(config))?),
     };
-    let target = Target::new(sealer.as_ref(), args.dry_run);
-    let roots = Roots::load(args.ca.as_deref())?;
+    if let Some(sealer) = sealer.as_ref().filter(|_| args.prune) {
+        runtime.block_on(prune::probe(sealer.catalog().as_ref()))?;
+    }
+    let import = Import {
+        runtime,
+        config,
+        args,
+        sealer: sealer.as_ref(),
+        roots: Roots::load(args.ca.as_deref())?,
+    };
+    if let Some(sealer) = sealer.as_ref().filter(|_| args.watch) {
+        return watch::run(&import, sealer, (pairs, origins));
+    }
     let mut report = Report::new(|| None);
     if args.json {
         report.begin_json();
@@ -58,33 +69,54 @@ pub(super) fn run(runtime: &Runtime, config: &Config, args: &Args) -> Result<End
     if let Some(file) = &args.report {
         report.begin_file(file)?;
     }
-    report.is_dry_run = args.dry_run;
-    report.renewed = rules.renewal.map(|_| 0);
     report.seen = args.prune.then(Seen::default);
-    if let Some(sealer) = sealer.as_ref().filter(|_| args.prune) {
-        runtime.block_on(prune::probe(sealer.catalog().as_ref()))?;
-    }
-    let dates = args.dates(now);
-    let check = |pair: Result<Pair, Refusal>| {
-        let pair = pair?;
-        check::checked(pair, dates, &roots)
-    };
-    let mut report = import(runtime, target, pairs, check, report, rules)?;
-    let removed = match (&sealer, report.seen.take()) {
-        (Some(sealer), Some(seen)) => {
-            let prune = Prune {
-                sealer,
-                seen,
-                at_most: args.prune_at_most,
-                is_dry_run: args.dry_run,
-            };
-            runtime.block_on(prune.run(&origins, &mut report))
-        }
-        _ => Ok(()),
-    };
+    let (report, removed) = import.round(pairs, &origins, report, rules)?;
     let (line, ended) = report.end()?;
     if let Some(line) = line {
         println!("{line}");
     }
     removed.map(|()| ended)
+}
+
+/// What the rounds of an import share.
+struct Import<'a> {
+    runtime: &'a Runtime,
+    config: &'a Config,
+    args: &'a Args,
+    sealer: Option<&'a Sealer>,
+    roots: Roots,
+}
+
+impl Import<'_> {
+    /// Imports pairs, and removes what the sources no longer have if the report has noted what
+    /// they have. Returns the report, and whether that could be removed.
+    fn round(
+        &self,
+        pairs: impl Iterator<Item = Result<Pair, Refusal>> + Send,
+        origins: &[Origin],
+        mut report: Report,
+        rules: Rules,
+    ) -> Result<(Report, Result<()>)> {
+        let args = self.args;
+        report.is_dry_run = args.dry_run;
+        report.renewed = rules.renewal.map(|_| 0);
+        let dates = args.dates(Clock::System.now());
+        let check = |pair: Result<Pair, Refusal>| {
+            let pair = pair?;
+            check::checked(pair, dates, &self.roots)
+        };
+        let target = Target::new(self.sealer, args.dry_run);
+        let mut report = import(self.runtime, target, pairs, check, report, rules)?;
+        let (Some(sealer), Some(seen)) = (self.sealer, report.seen.take()) else {
+            return Ok((report, Ok(())));
+        };
+        let prune = Prune {
+            sealer,
+            seen,
+            at_most: args.prune_at_most,
+            is_dry_run: args.dry_run,
+        };
+        let removed = self.runtime.block_on(prune.run(origins, &mut report));
+        Ok((report, removed))
+    }
 }

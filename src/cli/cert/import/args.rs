@@ -1,11 +1,15 @@
 //! Options of `sekisho cert import`.
 
+use std::fs;
 use std::iter;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::bail;
 use sekisho_certs::credential::Dates;
 use sekisho_certs::{HostPattern, Origin, Tenant, printable};
+use sekisho_server::value::Unit;
+use sekisho_stores::own_file;
 
 use super::layout::Layout;
 use super::renew::Renewal;
@@ -54,6 +58,19 @@ pub(crate) struct Args {
     /// Make hosts of all names of each certificate, as is done without it
     #[arg(long, hide = true, conflicts_with = "chain")]
     all_names: bool,
+    /// Go on, and take what another tool renews as its files change. One import does so
+    /// for a source at a time
+    #[arg(long, conflicts_with_all = ["chain", "renew", "dry_run", "report", "json"])]
+    pub(super) watch: bool,
+    /// Look at all pairs so often, for changes that the system does not report
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "60s",
+        requires = "watch",
+        value_parser = time
+    )]
+    pub(super) every: Duration,
     /// Who owns the hosts that are made; hosts of others are left alone
     #[arg(long, value_name = "T", value_parser = Tenant::parse)]
     tenant: Option<Tenant>,
@@ -99,8 +116,8 @@ pub(crate) struct Args {
 
 impl Args {
     /// Lists the pairs of all sources, or the one that is named, and the names of the sources.
-    /// Tells which layouts were recognised.
-    pub(super) fn pairs(&self) -> Result<(Pairs, Vec<Origin>)> {
+    /// The first time it tells which layouts were recognised.
+    pub(super) fn pairs(&self, is_first: bool) -> Result<(Pairs, Vec<Origin>)> {
         if let Some((chain, key)) = self.chain.clone().zip(self.key.clone()) {
             let names = match self.hosts.is_empty() {
                 true => Names::Leaf,
@@ -113,7 +130,7 @@ impl Args {
         for path in self.sources.iter().chain(&self.dir) {
             let source = Source::open(path, self.layout, self.prefix.as_deref())?;
             let (name, layout) = (source.name, source.layout);
-            if self.layout.is_none() && !self.json {
+            if self.layout.is_none() && !self.json && is_first {
                 eprintln!("reading the layout of {layout} in {}", printable(&name));
             }
             let mut pairs = source.pairs.peekable();
@@ -136,6 +153,17 @@ impl Args {
             all = Box::new(all.chain(pairs));
         }
         Ok((all, origins))
+    }
+
+    /// Returns the folders of the sources, without links.
+    pub(super) fn folders(&self) -> Vec<PathBuf> {
+        let sources = self.sources.iter().chain(&self.dir);
+        let real = sources.filter_map(|path| fs::canonicalize(path).ok());
+        let folder = |path: PathBuf| match path.is_dir() {
+            true => path,
+            false => own_file::folder(&path).to_owned(),
+        };
+        real.map(folder).collect()
     }
 
     /// Returns the name of a source. Standard input has none by which a later import knows it.
@@ -173,6 +201,10 @@ impl Args {
             false => Dates::ValidAt(now),
         }
     }
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    Unit::Time.parse(text).map(Duration::from_millis)
 }
 
 const EXAMPLES: &str = "\
@@ -213,7 +245,7 @@ Examples:
   sekisho cert import --chain all.crt --key all.key --host a.example b.example
   sekisho cert import /srv/certificates
   sekisho cert import /etc/letsencrypt --renew --dry-run
-  sekisho cert import /etc/letsencrypt --prune
+  sekisho cert import /etc/letsencrypt --watch --prune
   sekisho cert import /srv/anna --tenant anna --site anna.json
   sekisho cert import /etc/haproxy/crt-list.txt --prefix /etc/haproxy/certs
   caddy storage export -c Caddyfile -o - | sekisho cert import - --layout caddy";

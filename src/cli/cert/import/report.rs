@@ -42,6 +42,8 @@ pub(crate) struct Report {
     file: Option<(PathBuf, BufWriter<File>)>,
     /// What the sources have, with `--prune`.
     pub(super) seen: Option<Seen>,
+    /// Refusals that are not told yet, with `--watch`.
+    pub(super) held: Option<Vec<Refusal>>,
 }
 
 /// Result of a pair.
@@ -82,6 +84,7 @@ impl Report {
             json: None,
             file: None,
             seen: None,
+            held: None,
         }
     }
 
@@ -109,10 +112,14 @@ impl Report {
     }
 
     pub(super) fn refuse(&mut self, refusal: &Refusal) -> Result<()> {
-        self.counts.add(Outcome::Refused);
         if let Some(seen) = &mut self.seen {
             seen.refuse(refusal);
         }
+        if let Some(held) = &mut self.held {
+            held.push(refusal.clone());
+            return Ok(());
+        }
+        self.counts.add(Outcome::Refused);
         let (file, group, reason) = (&refusal.place, refusal.group, &refusal.reason);
         let place = file.to_string_lossy();
         self.write_line(|| {
@@ -206,6 +213,13 @@ impl Report {
         };
         let line = format!("{would}{counts}{renewed} in {seconds:.1} s");
         Ok((Some(line), ended))
+    }
+
+    /// Ends the report of a round; returns its line if that changed anything.
+    pub(super) fn end_if_changed(self) -> Result<Option<String>> {
+        let changes = [Outcome::Imported, Outcome::Replaced, Outcome::Removed];
+        let has_changed = changes.iter().any(|one| self.counts.of(*one) > 0);
+        Ok(self.end()?.0.filter(|_| has_changed))
     }
 
     /// Writes what follows the array of refusals.

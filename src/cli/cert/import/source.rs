@@ -40,7 +40,7 @@ pub(crate) enum Names {
 pub(super) type Pairs = Box<dyn Iterator<Item = Result<Pair, Refusal>> + Send>;
 
 /// Refusal of a pair, a file or a folder, with its reason.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     /// Path, or another place, such as a file of an archive.
     pub(super) place: PathBuf,
