@@ -130,6 +130,10 @@ impl Args {
         for path in self.sources.iter().chain(&self.dir) {
             let source = Source::open(path, self.layout, self.prefix.as_deref())?;
             let (name, layout) = (source.name, source.layout);
+            if self.watch && name == STANDARD_INPUT {
+                let why = "--watch needs sources that can be read again";
+                return Err(Usage(why.into()).into());
+            }
             if self.layout.is_none() && !self.json && is_first {
                 eprintln!("reading the layout of {layout} in {}", printable(&name));
             }

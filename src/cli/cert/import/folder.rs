@@ -105,7 +105,7 @@ impl Iterator for Files {
             if !is_folder(&entry) {
                 return Some(Ok(path));
             }
-            if self.open.len() > self.depth || leads_up(&path) {
+            if self.open.len() > self.depth || leads_up(&entry) {
                 continue;
             }
             match fs::read_dir(&path) {
@@ -116,9 +116,11 @@ impl Iterator for Files {
     }
 }
 
-/// Returns whether a link leads back to a folder that it lies in.
-fn leads_up(path: &Path) -> bool {
-    fs::canonicalize(path).is_ok_and(|to| to != path && path.starts_with(&to))
+/// Returns whether an entry is a link to a folder that it lies in.
+fn leads_up(entry: &DirEntry) -> bool {
+    let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+    let path = entry.path();
+    is_link && fs::canonicalize(&path).is_ok_and(|to| path.starts_with(to))
 }
 
 /// Returns whether an entry is a folder or a link to one. A link that leads nowhere is a file,

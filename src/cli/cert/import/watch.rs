@@ -23,7 +23,7 @@ use super::Import;
 use super::prune::Seen;
 use super::report::Report;
 use super::source::{Half, Pair, Pairs, Refusal};
-use crate::terminal::failure::{self, Ended, Interrupted, Result, Usage};
+use crate::terminal::failure::{self, Ended, Interrupted, Result};
 
 /// Imports the sources, and again after each change, until a signal ends it.
 pub(super) fn run(
@@ -34,9 +34,6 @@ pub(super) fn run(
     let runtime = import.runtime;
     let names = first.1.iter().map(|origin| &*origin.source);
     let names = names.collect::<Vec<_>>().join(" ");
-    if names.is_empty() {
-        return Err(Usage("--watch needs a source that can be read again".into()).into());
-    }
     let (name, clock) = (format!("import-watch/{names}"), Clock::System);
     let lease = runtime.block_on(Lease::take(sealer, name, LEASE, &clock))?;
     let Some(lease) = lease else {
