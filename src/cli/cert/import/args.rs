@@ -124,9 +124,11 @@ impl Args {
                 false => Names::Exactly(self.hosts.clone()),
             };
             let pair = Pair::new(names, Half::File(chain), Some(Half::File(key)));
-            return Ok((Box::new(iter::once(Ok(pair))), Vec::new()));
+            let only: Pairs = Box::new(iter::once(Ok(pair)));
+            return Ok((only, Vec::new()));
         }
-        let (mut all, mut origins): (Pairs, _) = (Box::new(iter::empty()), Vec::new());
+        let mut all: Pairs = Box::new(iter::empty());
+        let mut origins = Vec::new();
         for path in self.sources.iter().chain(&self.dir) {
             let source = Source::open(path, self.layout, self.prefix.as_deref())?;
             let (name, layout) = (source.name, source.layout);

@@ -271,11 +271,13 @@ fn wanted() -> WatchFlags {
         | WatchFlags::MOVED_FROM
         | WatchFlags::MOVED_TO
         | WatchFlags::ATTRIB
+        | WatchFlags::DELETE_SELF
+        | WatchFlags::MOVE_SELF
 }
 
-/// Events after which a folder is no longer watched, or events are missing.
+/// Events after which a folder is another one or no longer watched, or events are missing.
 fn lost() -> ReadFlags {
-    ReadFlags::IGNORED | ReadFlags::UNMOUNT | ReadFlags::QUEUE_OVERFLOW
+    ReadFlags::MOVE_SELF | ReadFlags::IGNORED | ReadFlags::UNMOUNT | ReadFlags::QUEUE_OVERFLOW
 }
 
 /// Duration of the lease, which an import of a million pairs does not pass.
