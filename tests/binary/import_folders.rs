@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use sekisho_testkit::Key;
@@ -77,6 +78,30 @@ fn a_fifo_is_refused_at_once() {
     fs::rename(&fifo, sandbox.path("pairs/a.example.crt")).expect("a file");
     let error = sandbox.fails(&IMPORT);
     assert!(error.contains("is not a regular file"), "{error}");
+}
+
+#[test]
+fn strange_sources_are_told_at_once() {
+    let sandbox = Sandbox::new();
+    let fifo = sandbox.path("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.expect("it runs").success());
+    symlink("loop", sandbox.path("loop")).expect("a link");
+    for (source, told) in [
+        ("fifo", "fifo: is no file and no folder"),
+        ("/dev/zero", "/dev/zero: is no file and no folder"),
+        ("loop", "Too many levels of symbolic links"),
+    ] {
+        let error = sandbox.fails(&["cert", "import", source]);
+        assert!(error.contains(told), "{error}");
+    }
+    // Two blocks of zeros end an archive, whatever follows.
+    let mut import = sandbox.command(&["cert", "import", "-", "--layout", "flat"]);
+    let zeros = fs::File::open("/dev/zero").expect("zeros");
+    let ran = Ran::of(&import.stdin(zeros).output().expect("it ends"));
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("no pairs of the layout flat"), "{}", ran.err);
+    assert!(!sandbox.path("hosts.db").exists(), "a store was made");
 }
 
 #[test]
