@@ -15,7 +15,7 @@ use super::layout::Layout;
 use super::renew::Renewal;
 use super::rules::{Older, Rules};
 use super::source::{Half, Names, Pair, Pairs};
-use super::sources::{STANDARD_INPUT, Source};
+use super::sources::{STANDARD_INPUT, open};
 use crate::cli::host::site_of_file;
 use crate::config::Config;
 use crate::terminal::failure::{Result, Usage};
@@ -28,12 +28,7 @@ pub(crate) struct Args {
     #[arg(value_name = "SOURCE", conflicts_with_all = ["chain", "key", "hosts"])]
     sources: Vec<PathBuf>,
     /// The certificate and those of its issuers, PEM
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "key",
-        required_unless_present_any = ["dir", "sources"]
-    )]
+    #[arg(long, value_name = "FILE", requires = "key", required_unless_present_any = NO_CHAIN)]
     chain: Option<PathBuf>,
     /// Its private key, PEM: PKCS#8, SEC1 or PKCS#1
     #[arg(long, value_name = "FILE", requires = "chain")]
@@ -63,13 +58,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["chain", "renew", "dry_run", "report", "json"])]
     pub(super) watch: bool,
     /// Look at all pairs so often, for changes that the system does not report
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "60s",
-        requires = "watch",
-        value_parser = time
-    )]
+    #[arg(long, value_name = "TIME", default_value = "60s", requires = "watch", value_parser = gap)]
     pub(super) every: Duration,
     /// Who owns the hosts that are made; hosts of others are left alone
     #[arg(long, value_name = "T", value_parser = Tenant::parse)]
@@ -83,7 +72,8 @@ pub(crate) struct Args {
     /// Name of the source, which its records keep [default: its path or URL]
     #[arg(long, value_name = "NAME", value_parser = Origin::parse)]
     origin: Option<Origin>,
-    /// Remove the hosts that the source brought and no longer has, one in twenty at most
+    /// Remove the hosts that the source brought and no longer has, one in twenty at most,
+    /// and its certificates from other hosts. What anybody changed since then stays
     #[arg(long, conflicts_with = "chain")]
     pub(super) prune: bool,
     /// Remove up to so many, of an empty source too
@@ -130,8 +120,8 @@ impl Args {
         let mut all: Pairs = Box::new(iter::empty());
         let mut origins = Vec::new();
         for path in self.sources.iter().chain(&self.dir) {
-            let source = Source::open(path, self.layout, self.prefix.as_deref())?;
-            let (name, layout) = (source.name, source.layout);
+            let prefix = self.prefix.as_deref();
+            let (name, layout, pairs) = open(path, self.layout, prefix)?;
             if self.watch && name == STANDARD_INPUT {
                 let why = "--watch needs sources that can be read again";
                 return Err(Usage(why.into()).into());
@@ -139,7 +129,7 @@ impl Args {
             if self.layout.is_none() && !self.json && is_first {
                 eprintln!("reading the layout of {layout} in {}", printable(&name));
             }
-            let mut pairs = source.pairs.peekable();
+            let mut pairs = pairs.peekable();
             if pairs.peek().is_none() && self.prune_at_most.is_none() {
                 bail!("{name}: has no pairs of the layout {layout}; 'cert import --help' has all");
             }
@@ -209,7 +199,11 @@ impl Args {
     }
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+/// Arguments that stand for `--chain`.
+const NO_CHAIN: [&str; 2] = ["dir", "sources"];
+
+/// Reads the time between two looks at all pairs.
+fn gap(text: &str) -> Result<Duration, String> {
     Unit::Time.parse(text).map(Duration::from_millis)
 }
 
@@ -241,10 +235,6 @@ The layout of a folder is told by the names of its files, also if SOURCE is the
 folder above or below; where several fit, and for archives, name it with
 --layout. Names that begin with a dot are passed over. An archive is made with
 'tar -ch --sort=name': links in it are not followed.
-
-With --prune, what the source brought and no longer has is removed, once it was
-read to the end: hosts that the import made, and certificates of other hosts.
-What anybody changed since then stays.
 
 Examples:
   sekisho cert import --chain shop.crt --key shop.key

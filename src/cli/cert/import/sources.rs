@@ -15,117 +15,103 @@ use super::source::{Names, Pairs};
 use super::{acme_json, archive, folder, list, redis};
 use crate::terminal::failure::{Result, Usage};
 
-/// Source with its pairs, which are read as they are asked for.
-pub(super) struct Source {
-    /// Path without links, or a URL without its password.
-    pub(super) name: String,
-    pub(super) layout: Layout,
-    pub(super) pairs: Pairs,
+/// Source: its path without links, or its URL without a password; its layout, and its pairs,
+/// which are read as they are asked for.
+type Source = (String, Layout, Pairs);
+
+/// Opens a source, and recognises its layout unless that is given. `prefix` is where the paths
+/// of a crt-list begin, or the keys of Redis.
+///
+/// # Errors
+/// If the layout of the source is in doubt.
+pub(super) fn open(path: &Path, layout: Option<Layout>, prefix: Option<&Path>) -> Result<Source> {
+    let is_redis = |text: &&str| text.starts_with("redis") && text.contains("://");
+    if let Some(url) = path.to_str().filter(is_redis) {
+        return open_redis(url, layout.unwrap_or(Layout::Redis), prefix);
+    }
+    if path == Path::new(STANDARD_INPUT) {
+        return open_archive(path, io::stdin(), layout);
+    }
+    let named = || path.display().to_string();
+    let path = fs::canonicalize(path).with_context(named)?;
+    if path.is_dir() {
+        return open_folder(&path, layout);
+    }
+    ensure!(path.is_file(), "{}: is no file and no folder", named());
+    let head = read_bounded(&path, HEAD).with_context(named)?;
+    match is_archive(&head) {
+        true => open_archive(&path, File::open(&path).with_context(named)?, layout),
+        false => open_file(&path, &head, layout, prefix),
+    }
 }
 
-impl Source {
-    /// Opens a source, and recognises its layout unless that is given. `prefix` is where the
-    /// paths of a crt-list begin, or the keys of Redis.
-    ///
-    /// # Errors
-    /// If the layout of the source is in doubt.
-    pub(super) fn open(path: &Path, layout: Option<Layout>, prefix: Option<&Path>) -> Result<Self> {
-        let is_redis = |text: &&str| text.starts_with("redis") && text.contains("://");
-        if let Some(url) = path.to_str().filter(is_redis) {
-            return Self::redis(url, layout.unwrap_or(Layout::Redis), prefix);
+fn open_folder(path: &Path, layout: Option<Layout>) -> Result<Source> {
+    let shown = path.display().to_string();
+    let (layout, depth) = match layout {
+        Some(layout) => (layout, layout.depth()),
+        None => {
+            let files = folder::some_files(path).with_context(|| shown.clone())?;
+            let layout = the_one(&shown, &files)?;
+            let lies_here = |file: &&PathBuf| file.parent() == Some(path);
+            let mut here = files.iter().filter(lies_here);
+            let is_too_high = !here.any(|file| layout.is_told_by(file));
+            (layout, layout.depth() + usize::from(is_too_high))
         }
-        if path == Path::new(STANDARD_INPUT) {
-            return Self::archive(path, io::stdin(), layout);
-        }
-        let named = || path.display().to_string();
-        let path = fs::canonicalize(path).with_context(named)?;
-        if path.is_dir() {
-            return Self::folder(&path, layout);
-        }
-        ensure!(path.is_file(), "{}: is no file and no folder", named());
-        let head = read_bounded(&path, HEAD).with_context(named)?;
-        match is_archive(&head) {
-            true => Self::archive(&path, File::open(&path).with_context(named)?, layout),
-            false => Self::file(&path, &head, layout, prefix),
-        }
-    }
+    };
+    let pairs = folder::pairs(path, layout, depth).with_context(|| shown.clone())?;
+    Ok((shown, layout, pairs))
+}
 
-    fn new(name: String, layout: Layout, pairs: Pairs) -> Self {
-        Self {
-            name,
-            layout,
-            pairs,
+fn open_file(
+    path: &Path,
+    head: &[u8],
+    layout: Option<Layout>,
+    prefix: Option<&Path>,
+) -> Result<Source> {
+    let shown = path.display().to_string();
+    let unknown = || Usage(format!("{shown}: {UNKNOWN}"));
+    let layout = layout.or_else(|| of_file(head)).ok_or_else(unknown)?;
+    let pairs = match layout {
+        Layout::Traefik => acme_json::pairs(path),
+        Layout::List => list::csv(path),
+        Layout::Haproxy if contains(head, PEM) => {
+            let pair = folder::bundle(path, Names::OfLeaf(Vec::new()));
+            Ok(Box::new(iter::once(Ok(pair))) as Pairs)
         }
-    }
+        Layout::Haproxy => list::crt_list(path, prefix),
+        _ => return Err(not_for(layout, &shown, "a file")),
+    };
+    let pairs = pairs.with_context(|| shown.clone())?;
+    Ok((shown, layout, pairs))
+}
 
-    fn folder(path: &Path, layout: Option<Layout>) -> Result<Self> {
-        let shown = path.display().to_string();
-        let (layout, depth) = match layout {
-            Some(layout) => (layout, layout.depth()),
-            None => {
-                let files = folder::some_files(path).with_context(|| shown.clone())?;
-                let layout = the_one(&shown, &files)?;
-                let lies_here = |file: &&PathBuf| file.parent() == Some(path);
-                let mut here = files.iter().filter(lies_here);
-                let is_too_high = !here.any(|file| layout.is_told_by(file));
-                (layout, layout.depth() + usize::from(is_too_high))
-            }
-        };
-        let pairs = folder::pairs(path, layout, depth).with_context(|| shown.clone())?;
-        Ok(Self::new(shown, layout, pairs))
-    }
+/// Begins to read an archive of tar, also one by gzip.
+fn open_archive(
+    path: &Path,
+    reader: impl Read + Send + 'static,
+    layout: Option<Layout>,
+) -> Result<Source> {
+    let shown = path.display().to_string();
+    let unknown = || Usage(format!("{shown}: name the layout of the archive with --layout"));
+    let layout = layout.ok_or_else(unknown)?;
+    let mut reader = BufReader::new(reader);
+    let begin = reader.fill_buf().with_context(|| shown.clone())?;
+    let reader: Box<dyn Read + Send> = match begin.starts_with(GZIP) {
+        true => Box::new(MultiGzDecoder::new(reader)),
+        false => Box::new(reader),
+    };
+    Ok((shown, layout, archive::pairs(path, reader, layout)))
+}
 
-    fn file(
-        path: &Path,
-        head: &[u8],
-        layout: Option<Layout>,
-        prefix: Option<&Path>,
-    ) -> Result<Self> {
-        let shown = path.display().to_string();
-        let unknown = || Usage(format!("{shown}: {UNKNOWN}"));
-        let layout = layout.or_else(|| of_file(head)).ok_or_else(unknown)?;
-        let pairs = match layout {
-            Layout::Traefik => acme_json::pairs(path),
-            Layout::List => list::csv(path),
-            Layout::Haproxy if contains(head, PEM) => {
-                let pair = folder::bundle(path, Names::OfLeaf(Vec::new()));
-                Ok(Box::new(iter::once(Ok(pair))) as Pairs)
-            }
-            Layout::Haproxy => list::crt_list(path, prefix),
-            _ => return Err(not_for(layout, &shown, "a file")),
-        };
-        Ok(Self::new(shown.clone(), layout, pairs.context(shown)?))
+fn open_redis(url: &str, layout: Layout, prefix: Option<&Path>) -> Result<Source> {
+    let url = RedisUrl::parse(url, Path::new("")).map_err(Usage)?;
+    let shown = url.to_string();
+    if !matches!(layout, Layout::Redis | Layout::AutoSsl | Layout::RestyAcme) {
+        return Err(not_for(layout, &shown, "Redis"));
     }
-
-    /// Begins to read an archive of tar, also one by gzip.
-    fn archive(
-        path: &Path,
-        reader: impl Read + Send + 'static,
-        layout: Option<Layout>,
-    ) -> Result<Self> {
-        let shown = path.display().to_string();
-        let unknown = || Usage(format!("{shown}: name the layout of the archive with --layout"));
-        let layout = layout.ok_or_else(unknown)?;
-        let mut reader = BufReader::new(reader);
-        let begin = reader.fill_buf().with_context(|| shown.clone())?;
-        let reader: Box<dyn Read + Send> = match begin.starts_with(GZIP) {
-            true => Box::new(MultiGzDecoder::new(reader)),
-            false => Box::new(reader),
-        };
-        let pairs = archive::pairs(path, reader, layout);
-        Ok(Self::new(shown, layout, pairs))
-    }
-
-    fn redis(url: &str, layout: Layout, prefix: Option<&Path>) -> Result<Self> {
-        let url = RedisUrl::parse(url, Path::new("")).map_err(Usage)?;
-        let shown = url.to_string();
-        if !matches!(layout, Layout::Redis | Layout::AutoSsl | Layout::RestyAcme) {
-            return Err(not_for(layout, &shown, "Redis"));
-        }
-        let prefix = prefix.unwrap_or(Path::new("")).to_string_lossy();
-        let pairs = redis::pairs(&url, layout, prefix.into_owned())?;
-        Ok(Self::new(shown, layout, pairs))
-    }
+    let prefix = prefix.unwrap_or(Path::new("")).to_string_lossy();
+    let pairs = redis::pairs(&url, layout, prefix.into_owned())?;
+    Ok((shown, layout, pairs))
 }
 
 /// Returns the layout that files have.
@@ -218,8 +204,8 @@ mod tests {
     fn doubt_and_emptiness_are_told() {
         let folder = tempfile::tempdir().unwrap();
         let error = || {
-            let source = Source::open(folder.path(), None, None);
-            format!("{:#}", source.err().expect("an error"))
+            let opened = open(folder.path(), None, None);
+            format!("{:#}", opened.err().expect("an error"))
         };
         assert!(error().contains("nothing to import among 0 files"));
         fs::write(folder.path().join("README"), "").unwrap();
@@ -238,7 +224,7 @@ mod tests {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, "").unwrap();
         };
-        let count = || Source::open(folder.path(), None, None).unwrap().pairs.count();
+        let count = || open(folder.path(), None, None).unwrap().2.count();
         add("certs/a.example.crt");
         add("certs/b.example.crt");
         add("deep/er/c.example.crt");
