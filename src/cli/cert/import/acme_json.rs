@@ -20,10 +20,7 @@ pub(super) fn pairs(path: &Path) -> io::Result<Pairs> {
 }
 
 /// Reads the certificates of a file, and what is wrong with the rest.
-pub(super) fn read(
-    path: PathBuf,
-    file: impl Read,
-) -> impl Iterator<Item = Result<Pair, Refusal>> {
+pub(super) fn read(path: PathBuf, file: impl Read) -> impl Iterator<Item = Result<Pair, Refusal>> {
     let mut entries = Some(Entries::new(file));
     iter::from_fn(move || match entries.as_mut()?.next_entry().transpose()? {
         Ok(entry) => Some(pair(&path, &entry)),

@@ -115,11 +115,7 @@ impl Prune<'_> {
 
     /// Goes through what a source brought, and removes what it no longer has if there is a
     /// report for that. Returns the numbers of its hosts and of removals.
-    async fn pass(
-        &self,
-        source: &Arc<str>,
-        mut report: Option<&mut Report>,
-    ) -> Result<(u64, u64)> {
+    async fn pass(&self, source: &Arc<str>, mut report: Option<&mut Report>) -> Result<(u64, u64)> {
         let catalog = self.sealer.catalog();
         let (mut all, mut gone) = (0, 0);
         let (filter, credentials) = brought_by(source);

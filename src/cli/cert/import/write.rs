@@ -88,11 +88,7 @@ impl<'a> Writer<'a> {
         self.deferred.next_batch(most)
     }
 
-    async fn plan(
-        &mut self,
-        batch: &mut Vec<Checked>,
-        refused: &mut Vec<Refusal>,
-    ) -> Result<Plan> {
+    async fn plan(&mut self, batch: &mut Vec<Checked>, refused: &mut Vec<Refusal>) -> Result<Plan> {
         let patterns: HashSet<_> = batch.iter().flat_map(|pair| &pair.hosts).cloned().collect();
         let records = self.target.hosts(&patterns).await?;
         let by_pattern = records.iter().map(|record| (&record.pattern, record));
