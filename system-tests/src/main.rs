@@ -12,7 +12,6 @@ mod h2spec;
 mod hook_faults;
 mod hosting;
 mod php_cgi;
-mod server;
 mod sites;
 mod smuggling;
 mod upgrade;
@@ -21,6 +20,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+use sekisho_bench::server;
 use tokio::runtime;
 
 fn main() -> ExitCode {

@@ -54,6 +54,12 @@ impl ChallengeServer {
         self.dns
     }
 
+    /// Returns the port on 127.0.0.1 at which programs other than tests tell it what to answer.
+    #[must_use]
+    pub fn management_port(&self) -> u16 {
+        self.management
+    }
+
     /// Answers HTTP-01 for this token.
     pub fn add_http01(&self, token: &str, key_authorization: &str) {
         self.tell(

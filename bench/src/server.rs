@@ -1,4 +1,4 @@
-//! Server under test: its processes, one after the other.
+//! Server of sekisho under test: its processes, one after the other.
 
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
@@ -13,9 +13,9 @@ use serde_json::Value;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-use sekisho_bench::metrics::Metrics;
+use crate::metrics::Metrics;
 
-pub(crate) struct Server {
+pub struct Server {
     binary: PathBuf,
     /// Folder with the configuration and the logs.
     folder: PathBuf,
@@ -28,7 +28,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(binary: &Path, folder: PathBuf) -> Self {
+    pub fn new(binary: &Path, folder: PathBuf) -> Self {
         Self {
             binary: binary.to_owned(),
             folder,
@@ -42,7 +42,7 @@ impl Server {
 
     /// Returns the address and the number of the current process; None during a
     /// restart.
-    pub(crate) fn serving(&self) -> Option<(SocketAddr, u32)> {
+    pub fn serving(&self) -> Option<(SocketAddr, u32)> {
         Some((self.address.get()?, self.process.get()))
     }
 
@@ -52,7 +52,7 @@ impl Server {
     }
 
     /// Starts a process and waits until it serves.
-    pub(crate) async fn start(&self) -> Result<()> {
+    pub async fn start(&self) -> Result<()> {
         let log = self.log();
         let child = self.spawn(&log)?;
         self.child.replace(Some(child));
@@ -70,26 +70,26 @@ impl Server {
     }
 
     /// Returns the id of the process.
-    pub(crate) fn pid(&self) -> Result<u32> {
+    pub fn pid(&self) -> Result<u32> {
         let child = self.child.borrow();
         child.as_ref().and_then(Child::id).context("it runs")
     }
 
     /// Scrapes its metrics.
-    pub(crate) async fn metrics(&self) -> Result<Metrics> {
+    pub async fn metrics(&self) -> Result<Metrics> {
         let admin = self.admin.get();
         Metrics::read(admin.context("this server has no metrics")?).await
     }
 
     /// Sends SIGTERM. From now on the server counts as ended.
-    pub(crate) fn tell_to_end(&self) -> Result<()> {
+    pub fn tell_to_end(&self) -> Result<()> {
         self.address.set(None);
         let pid = i32::try_from(self.pid()?).ok().and_then(Pid::from_raw);
         Ok(kill_process(pid.context("a number")?, Signal::TERM)?)
     }
 
     /// Waits until the process has exited with success.
-    pub(crate) async fn ended(&self) -> Result<()> {
+    pub async fn ended(&self) -> Result<()> {
         let child = self.child.take();
         let mut child = child.context("it was started")?;
         let status = timeout(DRAIN_TIMEOUT, child.wait()).await;
@@ -104,14 +104,14 @@ impl Server {
     }
 
     /// Returns the last lines of the log.
-    pub(crate) fn tail(&self) -> String {
+    pub fn tail(&self) -> String {
         let text = self.log_text();
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(TAIL)..].join("\n")
     }
 
     /// Returns what the process has logged.
-    pub(crate) fn log_text(&self) -> String {
+    pub fn log_text(&self) -> String {
         fs::read_to_string(self.log()).unwrap_or_default()
     }
 
