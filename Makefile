@@ -210,6 +210,25 @@ h2spec: ## Run h2spec, all cases, on files and through the proxy
 	$(SYSTEM_TESTS)
 	target/debug/sekisho-system-tests h2spec --sekisho target/debug/sekisho
 
+# WITHOUT=caddy builds no Caddy, whose layout this program fills then.
+.PHONY: move-in
+move-in: WITHOUT ?=
+move-in: ## Import what certbot, lego, Caddy and others keep, and compare each name; WITHOUT=caddy
+	@tools/need build curl openssl nginx redis go patch dehydrated lego haproxy certbot
+	@tools/pebble
+	@tools/certbot
+	$(if $(findstring caddy,$(WITHOUT)),,@tools/caddy)
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-system-tests move-in --sekisho $(SEKISHO) $(if $(findstring caddy,$(WITHOUT)),--without-caddy)
+
+.PHONY: move-in-quick
+move-in-quick: # Unoptimized and without Caddy, in two minutes
+	@tools/need build curl openssl nginx redis go patch dehydrated lego haproxy certbot
+	@tools/pebble
+	@tools/certbot
+	$(SYSTEM_TESTS)
+	target/debug/sekisho-system-tests move-in --without-caddy --sekisho target/debug/sekisho
+
 .PHONY: h2-patched
 h2-patched: ## Build the server with tools/h2/h2.patch, as target/h2/release/sekisho
 	@tools/need build patch

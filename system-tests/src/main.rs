@@ -11,6 +11,8 @@ mod floods;
 mod h2spec;
 mod hook_faults;
 mod hosting;
+mod leaf;
+mod move_in;
 mod php_cgi;
 mod sites;
 mod smuggling;
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Command::HookFaults(options) => hook_faults::run(&options),
         Command::PhpCgi(options) => php_cgi::run(&options),
         Command::Upgrade(options) => upgrade::run(&options),
+        Command::MoveIn(options) => move_in::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -98,4 +101,7 @@ enum Command {
     /// Reload and upgrade a server under load, and judge what clients notice.
     #[command(after_help = upgrade::EXAMPLES)]
     Upgrade(upgrade::Options),
+    /// Import what each other tool keeps, and compare what both servers show.
+    #[command(after_help = move_in::EXAMPLES)]
+    MoveIn(move_in::Options),
 }

@@ -59,15 +59,19 @@ impl Setting {
     /// Makes a client that trusts Pebble and the CA of the run. Its connections come
     /// from 127.NET.0.1 and up, 250 of each /24.
     pub(crate) fn client(&self, server: Ipv4Addr, net: u8) -> Result<Client> {
+        let client = self.client_of(SocketAddr::from((server, self.https)))?;
+        Ok(client.sources(SOURCES).in_net(net))
+    }
+
+    /// Makes a client of any server that trusts the same.
+    pub(crate) fn client_of(&self, server: SocketAddr) -> Result<Client> {
         let offer = Offer {
             version: Version::Tls13,
             group: Group::X25519,
             trust: Trust::Authority(self.roots()),
             resume: None,
         };
-        let target = SocketAddr::from((server, self.https));
-        let client = Client::new(target, &offer, DEADLINE)?;
-        Ok(client.sources(SOURCES).in_net(net))
+        Client::new(server, &offer, DEADLINE)
     }
 
     /// Lets a name lead to a server: Pebble validates there.
