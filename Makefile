@@ -329,6 +329,22 @@ scale: ## Look up HOSTS=10000000 in PostgreSQL under a snapshot open for MINUTES
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench scale --hosts $(HOSTS) --minutes $(MINUTES)
 
+PAIRS ?= 100000
+FILTERS ?= 0
+
+# FILTERS=2000000 reads pages of lists among so many hosts, too.
+.PHONY: import-million
+import-million: ## Import PAIRS=100000 into SQLite and PostgreSQL beside visits; FILTERS=2000000
+	@tools/need build postgresql
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-bench import-million --pairs $(PAIRS) --filters $(FILTERS) --sekisho $(SEKISHO)
+
+.PHONY: import-million-quick
+import-million-quick: # 10,000 pairs, unoptimized: judges memory, and that nothing is written twice
+	@tools/need build postgresql
+	$(SYSTEM_TESTS)
+	target/debug/sekisho-bench import-million --pairs 10000 --no-rates --sekisho target/debug/sekisho
+
 .PHONY: bench-stores
 bench-stores: trained ## Measure Redis and PostgreSQL as stores; writes such a report too
 	@tools/need build nginx nginx-lua openssl redis postgresql

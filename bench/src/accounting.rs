@@ -129,6 +129,13 @@ pub fn resident(pid: u32) -> Result<u64> {
     kib_of(&text, "VmRSS:")
 }
 
+/// Returns the most bytes that one process has had resident.
+pub fn peak_resident(pid: u32) -> Result<u64> {
+    let file = format!("/proc/{pid}/status");
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+    kib_of(&text, "VmHWM:")
+}
+
 /// Returns the bytes of address space of the process and its descendants, shared pages for
 /// each of them.
 pub fn address_space(root: u32) -> Result<u64> {
@@ -314,6 +321,7 @@ mod tests {
         assert!(threads(id).unwrap().contains(&id));
         assert!(Memory::read(id).unwrap().rss > 1024 * 1024);
         assert!(resident(id).unwrap() > 1024 * 1024);
+        assert!(peak_resident(id).unwrap() >= 1024 * 1024);
         assert!(available_memory().unwrap() > 1024 * 1024);
         assert!(peak_address_space(id).unwrap() >= resident(id).unwrap());
         assert!(own_cpu(id).unwrap() <= cpu_with_ended(id).unwrap());

@@ -1,10 +1,11 @@
-//! Load generator, fixtures, the comparison with nginx, claims of due lineages, and a
+//! Load generator, fixtures, the comparison with nginx, claims of due lineages, imports, and a
 //! simulated year of renewals.
 #![forbid(unsafe_code)]
 
 mod claims;
 mod compare;
 mod fixtures;
+mod import_million;
 mod redis;
 mod renewal_year;
 mod scale;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Command::Claims(options) => claims::run(&options),
         Command::RenewalYear(options) => renewal_year::run(&options),
         Command::Scale(options) => scale::run(&options),
+        Command::ImportMillion(options) => import_million::run(&options),
         Command::Upstream(options) => upstream::run(&options),
     };
     match outcome {
@@ -74,6 +76,9 @@ enum Command {
     /// Look up hosts among millions while others write, without and under a snapshot.
     #[command(after_help = scale::EXAMPLES, args_override_self = true)]
     Scale(scale::Options),
+    /// Import very many pairs while servers are visited, and judge rates and memory.
+    #[command(after_help = import_million::EXAMPLES, args_override_self = true)]
+    ImportMillion(import_million::Options),
     /// Answer requests of a proxy, on many loopback addresses.
     #[command(after_help = upstream::EXAMPLES)]
     Upstream(upstream::Options),

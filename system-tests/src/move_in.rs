@@ -120,6 +120,7 @@ async fn compare(setting: &Setting, store: &Path, shown: &[Shown]) -> Result<usi
 /// Configuration of the store and of our server.
 const CONFIG: &str = "[listen]\nhttps = [\"127.0.0.1:0\"]\n\
                       [store]\nurl = \"sqlite:hosts.db\"\n\
+                      [keys]\nmaster = \"file:master.key\"\n\
                       [server]\nworkers = 1\n";
 
 /// Text below `--help`.
