@@ -13,7 +13,7 @@ use sekisho_stores::own_file;
 
 use super::layout::Layout;
 use super::renew::Renewal;
-use super::rules::{Older, Rules};
+use super::rules::Rules;
 use super::source::{Half, Names, Pair, Pairs};
 use super::sources::{STANDARD_INPUT, open};
 use crate::cli::host::site_of_file;
@@ -179,10 +179,7 @@ impl Args {
         let site = self.site.as_ref();
         let site = site.map(|file| site_of_file(file, config, &tenant));
         Ok(Rules {
-            older: match self.replace_newer {
-                true => Older::Replaces,
-                false => Older::IsSkipped { now },
-            },
+            keep_newer: (!self.replace_newer).then_some(now),
             renewal: self.renew.then(|| Renewal::of(config, now)),
             tenant: self.tenant.clone(),
             site: site.transpose()?,

@@ -96,7 +96,7 @@ impl Plan {
                     let is_longer = (stored.not_after, stored.not_before) > validity(credential);
                     match settled.outranks(of_host, is_named, is_longer) {
                         Some(true) => continue,
-                        None if rules.older.is_skipped(credential, stored) => {
+                        None if rules.skips(credential, stored) => {
                             notes.push(keeps(host, stored.not_before));
                             hosts.keep(host);
                             kept.insert((host.clone(), credential.key_type));

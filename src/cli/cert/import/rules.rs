@@ -9,7 +9,9 @@ use super::renew::Renewal;
 /// nobody without a site.
 #[derive(Default)]
 pub(crate) struct Rules {
-    pub(super) older: Older,
+    /// Time at which a stored certificate must be valid to stay in the place of one that was issued
+    /// before it, in seconds since the Unix epoch; none if it never stays.
+    pub(super) keep_newer: Option<i64>,
     /// Renewal of what is imported; none without one.
     pub(super) renewal: Option<Renewal>,
     /// Owner of the hosts that are made. Hosts of others are then left alone.
@@ -18,18 +20,6 @@ pub(crate) struct Rules {
     pub(super) site: Option<Site>,
     /// True if no host is made.
     pub(super) only_existing: bool,
-}
-
-/// Handling of a certificate that was issued before the stored one.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Older {
-    #[default]
-    Replaces,
-    /// Skipped while the stored one is valid at this time, in seconds since the
-    /// Unix epoch.
-    IsSkipped {
-        now: i64,
-    },
 }
 
 impl Rules {
@@ -52,16 +42,10 @@ impl Rules {
             owner => format!("{host} belongs to tenant {owner}"),
         })
     }
-}
 
-impl Older {
-    /// Returns whether a certificate is skipped in favour of the stored one.
-    pub(super) fn is_skipped(self, credential: &StoredCredential<Secret>, stored: &Known) -> bool {
-        match self {
-            Self::Replaces => false,
-            Self::IsSkipped { now } => {
-                credential.not_before < stored.not_before && stored.not_after >= now
-            }
-        }
+    /// Tells whether a certificate is skipped in favour of the stored one.
+    pub(super) fn skips(&self, credential: &StoredCredential<Secret>, stored: &Known) -> bool {
+        let is_older = credential.not_before < stored.not_before;
+        is_older && self.keep_newer.is_some_and(|now| stored.not_after >= now)
     }
 }
