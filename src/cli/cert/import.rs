@@ -49,9 +49,6 @@ pub(super) fn run(runtime: &Runtime, config: &Config, args: &Args) -> Result<End
         true => runtime.block_on(open::if_there(config))?,
         false => Some(runtime.block_on(open::create(config))?),
     };
-    if let Some(sealer) = sealer.as_ref().filter(|_| args.prune) {
-        runtime.block_on(prune::probe(sealer.catalog().as_ref()))?;
-    }
     let import = Import {
         runtime,
         config,
@@ -110,12 +107,7 @@ impl Import<'_> {
         let (Some(sealer), Some(seen)) = (self.sealer, report.seen.take()) else {
             return Ok((report, Ok(())));
         };
-        let prune = Prune {
-            sealer,
-            seen,
-            at_most: args.prune_at_most,
-            is_dry_run: args.dry_run,
-        };
+        let prune = Prune { sealer, seen, args };
         let removed = self.runtime.block_on(prune.run(origins, &mut report));
         Ok((report, removed))
     }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use sekisho_certs::{
-    Catalog, CredentialFilter, CredentialId, HostFilter, HostPattern, HostRecord, KeyType, Origin,
-    Sealer,
+    CredentialFilter, CredentialId, HostFilter, HostPattern, HostRecord, KeyType, Origin, Sealer,
 };
 
+use super::args::Args;
 use super::check::Checked;
 use super::report::Report;
 use super::source::Refusal;
@@ -62,29 +62,14 @@ impl Seen {
     }
 }
 
-/// Fails if the catalog lacks the indexes that tell what a source brought.
-pub(super) async fn probe(catalog: &dyn Catalog) -> Result<()> {
-    let (hosts, credentials) = brought_by(&Arc::from(""));
-    catalog.list_hosts(&hosts, None, 1).await?;
-    catalog.list_credentials(&credentials, None, 1).await?;
-    Ok(())
-}
-
-fn brought_by(source: &Arc<str>) -> (HostFilter, CredentialFilter) {
-    let hosts = HostFilter {
-        origin: Some(Arc::clone(source)),
-        ..HostFilter::default()
-    };
-    (hosts, CredentialFilter::Origin(Arc::clone(source)))
-}
+/// Host that a source no longer has, or a reference of one that stays.
+type Gone = (HostPattern, Option<(KeyType, CredentialId)>);
 
 /// Removal of what sources no longer have.
 pub(super) struct Prune<'a> {
     pub(super) sealer: &'a Sealer,
     pub(super) seen: Seen,
-    /// Hosts of each source that may be removed; none for one in twenty.
-    pub(super) at_most: Option<u64>,
-    pub(super) is_dry_run: bool,
+    pub(super) args: &'a Args,
 }
 
 impl Prune<'_> {
@@ -101,53 +86,56 @@ impl Prune<'_> {
             bail!("nothing is removed: --prune follows at most {MAX_SEEN} hosts");
         }
         for Origin { source, .. } in origins {
-            let (all, gone) = self.pass(source, None).await?;
-            if gone > self.at_most.unwrap_or((all / 20).max(1)) {
+            let (all, gone) = self.gone(source).await?;
+            let count = gone.len() as u64;
+            if count > self.args.prune_at_most.unwrap_or((all / 20).max(1)) {
                 bail!(
-                    "{source} no longer has {gone} of {all} hosts: nothing is removed; \
-                     --prune-at-most {gone} allows it"
+                    "{source} no longer has {count} of {all} hosts: nothing is removed; \
+                     --prune-at-most {count} allows it"
                 );
             }
-            self.pass(source, Some(&mut *report)).await?;
+            for (host, reference) in gone {
+                report.remove(&host, source)?;
+                if !self.args.dry_run {
+                    self.remove(source, &host, reference).await?;
+                }
+            }
         }
         Ok(())
     }
 
-    /// Goes through what a source brought, and removes what it no longer has if there is a
-    /// report for that. Returns the numbers of its hosts and of removals.
-    async fn pass(&self, source: &Arc<str>, mut report: Option<&mut Report>) -> Result<(u64, u64)> {
+    /// Lists what a source brought and no longer has. Returns the number of its hosts, too.
+    async fn gone(&self, source: &Arc<str>) -> Result<(u64, Vec<Gone>)> {
         let catalog = self.sealer.catalog();
-        let (mut all, mut gone) = (0, 0);
-        let (filter, credentials) = brought_by(source);
+        let (mut all, mut gone) = (0, Vec::new());
+        let filter = HostFilter {
+            origin: Some(Arc::clone(source)),
+            ..HostFilter::default()
+        };
         let mut after = None;
         loop {
             let page = catalog.list_hosts(&filter, after.as_ref(), PAGE).await?;
             all += page.hosts.len() as u64;
-            let hosts = page.hosts.iter().map(|record| &record.pattern);
-            for host in hosts.filter(|host| !self.seen.has_host(host)) {
-                gone += 1;
-                self.remove(source, host, None, &mut report).await?;
-            }
+            let hosts = page.hosts.into_iter().map(|record| record.pattern);
+            let unseen = hosts.filter(|host| !self.seen.has_host(host));
+            gone.extend(unseen.map(|host| (host, None)));
             after = page.next;
             if after.is_none() {
                 break;
             }
         }
+        let filter = CredentialFilter::Origin(Arc::clone(source));
         let mut after = None;
         loop {
-            let page = catalog.list_credentials(&credentials, after, PAGE);
-            let page = page.await?;
+            let page = catalog.list_credentials(&filter, after, PAGE).await?;
             let is_unseen = |id: &CredentialId| !self.seen.credentials.contains(id);
             for one in page.credentials.iter().filter(|one| is_unseen(&one.id)) {
                 // What is beyond a page goes with the next import.
                 let hosts = catalog.hosts_of(one.id, None, PAGE).await?;
                 let mut records = catalog.hosts(&hosts).await?;
                 records.retain(|record| self.has_left(source, record, one.key_type));
-                for record in records {
-                    gone += 1;
-                    let (host, reference) = (&record.pattern, Some((one.key_type, one.id)));
-                    self.remove(source, host, reference, &mut report).await?;
-                }
+                let reference = Some((one.key_type, one.id));
+                gone.extend(records.into_iter().map(|record| (record.pattern, reference)));
             }
             after = page.next;
             if after.is_none() {
@@ -169,15 +157,7 @@ impl Prune<'_> {
         source: &Arc<str>,
         host: &HostPattern,
         reference: Option<(KeyType, CredentialId)>,
-        report: &mut Option<&mut Report>,
     ) -> Result<()> {
-        let Some(report) = report else {
-            return Ok(());
-        };
-        report.remove(host, source)?;
-        if self.is_dry_run {
-            return Ok(());
-        }
         edit(self.sealer, host, async |stored| {
             let Some(mut record) = stored else {
                 return Ok(Edit::Keep);
