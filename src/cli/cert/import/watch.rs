@@ -41,9 +41,8 @@ pub(super) fn run(
     };
     let mut events = runtime.block_on(async { Events::begin(import.args.folders()) })?;
     let (mut tried, mut next) = (Tried::default(), Some(first));
-    let (mut told, mut failures) = (String::new(), 0);
+    let mut told = String::new();
     let ended = loop {
-        let begun = Instant::now();
         let round = match runtime.block_on(lease.prolong()) {
             Ok(false) => bail!("another import has begun to watch {names}"),
             Ok(true) => next.take().map_or_else(|| import.args.pairs(false), Ok),
@@ -52,7 +51,6 @@ pub(super) fn run(
         let round = round.and_then(|opened| tried.round(import, opened, &mut events));
         let pause = match round {
             Ok(pause) => {
-                failures = 0;
                 told.clear();
                 pause
             }
@@ -61,17 +59,14 @@ pub(super) fn run(
                 // What was not stored is tried again, and a source may be another one then.
                 tried.states.clear();
                 events.watched.clear();
-                failures += 1;
                 let text = error.to_string();
                 if text != told {
                     failure::warn(&error, "the sources are still watched");
                 }
                 told = text;
-                LONGEST_PAUSE.min(REST * 2_u32.pow(failures.min(6)))
+                RETRY
             }
         };
-        let rest = REST.saturating_sub(begun.elapsed()).min(pause);
-        runtime.block_on(sleep(rest));
         if !runtime.block_on(events.wait(pause))? {
             break Ok(Ended::Done);
         }
@@ -268,10 +263,8 @@ fn wanted() -> WatchFlags {
     WatchFlags::CLOSE_WRITE
         | WatchFlags::CREATE
         | WatchFlags::DELETE
-        | WatchFlags::MOVED_FROM
-        | WatchFlags::MOVED_TO
+        | WatchFlags::MOVE
         | WatchFlags::ATTRIB
-        | WatchFlags::DELETE_SELF
         | WatchFlags::MOVE_SELF
 }
 
@@ -282,12 +275,11 @@ fn lost() -> ReadFlags {
 
 /// Duration of the lease, which an import of a million pairs does not pass.
 const LEASE: Duration = Duration::from_mins(10);
-/// Least time from one round to the next.
-const REST: Duration = Duration::from_secs(1);
-/// Longest pause after an outage.
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// Time after an event in which a tool writes the rest.
-const SETTLE: Duration = Duration::from_millis(200);
+/// Pause after an outage.
+const RETRY: Duration = Duration::from_secs(5);
+/// Time after an event in which a tool writes the rest, and least time from one round to the
+/// next.
+const SETTLE: Duration = Duration::from_millis(500);
 /// Age of a refusal that is told: half of a pair may be just being written.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Bytes of events that are read at once; one takes at most 272.
