@@ -229,6 +229,20 @@ move-in-quick: # Unoptimized and without Caddy, in two minutes
 	$(SYSTEM_TESTS)
 	target/debug/sekisho-system-tests move-in --without-caddy --sekisho target/debug/sekisho
 
+KILLS ?= 100
+
+.PHONY: bulk-faults
+bulk-faults: ## Kill KILLS=100 imports, by themselves, pruning or watching; judge what is served
+	@tools/need build postgresql
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-system-tests bulk-faults --kills $(KILLS) --sekisho $(SEKISHO)
+
+.PHONY: bulk-faults-quick
+bulk-faults-quick: # Eight kills, unoptimized
+	@tools/need build postgresql
+	$(SYSTEM_TESTS)
+	target/debug/sekisho-system-tests bulk-faults --kills 8 --hosts 100 --sekisho target/debug/sekisho
+
 .PHONY: h2-patched
 h2-patched: ## Build the server with tools/h2/h2.patch, as target/h2/release/sekisho
 	@tools/need build patch

@@ -6,6 +6,9 @@
 pub mod accounting;
 pub mod load;
 pub mod metrics;
+mod open;
 pub mod server;
 pub mod table;
 pub mod tls;
+
+pub use self::open::open_catalog;

@@ -14,8 +14,6 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use sekisho_bench::table::Table;
 
-pub(crate) use self::catalog::open as open_postgres;
-
 use self::catalog::Filled;
 use self::traffic::{Rates, Window};
 

@@ -1,9 +1,11 @@
 //! Tests of promises with the real binary: outages under load, faults while certificates are
-//! ordered, first visits, attacks, and requests that servers read differently.
+//! ordered, first visits, moves from other tools, attacks, and requests that servers read
+//! differently.
 #![forbid(unsafe_code)]
 
 mod acme;
 mod acme_faults;
+mod bulk_faults;
 mod chaos;
 mod first_access;
 mod flood;
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Command::PhpCgi(options) => php_cgi::run(&options),
         Command::Upgrade(options) => upgrade::run(&options),
         Command::MoveIn(options) => move_in::run(&options),
+        Command::BulkFaults(options) => bulk_faults::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -104,4 +107,7 @@ enum Command {
     /// Import what each other tool keeps, and compare what both servers show.
     #[command(after_help = move_in::EXAMPLES)]
     MoveIn(move_in::Options),
+    /// Kill imports at any moment, and judge what they leave behind.
+    #[command(after_help = bulk_faults::EXAMPLES)]
+    BulkFaults(bulk_faults::Options),
 }

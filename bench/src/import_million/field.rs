@@ -10,18 +10,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use sekisho_bench::accounting::peak_resident;
+use sekisho_bench::open_catalog;
 use sekisho_bench::server::Server;
 use sekisho_certs::Catalog;
 use sekisho_certs::seal::{KeySource, Sealer};
-use sekisho_stores::Mode;
-use sekisho_stores::sqlite::Sqlite;
 use sekisho_testkit::services;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::time::sleep;
-
-use crate::scale::open_postgres;
 
 /// Store with its servers. Dropping it ends them, and removes what they stored.
 pub(super) struct Field {
@@ -142,10 +139,7 @@ impl Field {
 
     /// Opens the catalog, with connections of its own.
     pub(super) fn catalog(&self) -> Result<Arc<dyn Catalog>> {
-        Ok(match self.url.strip_prefix("sqlite:") {
-            Some(path) => Arc::new(Sqlite::open(Path::new(path), Mode::Existing)?),
-            None => open_postgres(&self.url)?,
-        })
+        open_catalog(&self.url)
     }
 
     /// Opens the catalog with its key.

@@ -102,7 +102,7 @@ impl Filled {
 }
 
 /// Opens a catalog, whose connections the current runtime drives.
-pub(crate) fn open(url: &str) -> Result<Arc<Postgres>> {
+pub(super) fn open(url: &str) -> Result<Arc<Postgres>> {
     let url = Url::parse(url, Path::new("/")).map_err(|why| anyhow!(why))?;
     let options = Options {
         mode: Mode::Create,
