@@ -222,7 +222,7 @@ move-in: ## Import what certbot, lego, Caddy and others keep, and compare each n
 	target/release/sekisho-system-tests move-in --sekisho $(SEKISHO) $(if $(findstring caddy,$(WITHOUT)),--without-caddy)
 
 .PHONY: move-in-quick
-move-in-quick: # Unoptimized and without Caddy, in two minutes
+move-in-quick: # Unoptimized, and without Caddy
 	@tools/need build curl openssl nginx redis go patch dehydrated lego haproxy certbot
 	@tools/pebble
 	@tools/certbot

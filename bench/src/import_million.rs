@@ -19,8 +19,8 @@ use self::field::{Field, Imported};
 use self::visits::{Beside, HOT, HOT_HOSTS, change};
 
 pub(crate) const EXAMPLES: &str = "\
-Makes an archive below --dir, which a later run takes again: 100,000 pairs take half a minute
-and 0.6 GB. Starts a PostgreSQL of its own, with fsync, and makes a SQLite file below target. It
+Makes an archive below --dir, which a later run takes again: 100,000 pairs take a minute and
+0.5 GB. Starts a PostgreSQL of its own, with fsync, and makes a SQLite file below target. It
 fails past a bound: 3,000 pairs a second, 15,000 when nothing is new, which must write nothing;
 128 MiB; p99 of 100 hot hosts 1.5 times as long as before or 5 ms longer; 1 s until both servers
 show a change; 50 ms for a page of a list. The last line has the lower rate of both databases

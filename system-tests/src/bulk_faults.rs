@@ -171,17 +171,19 @@ impl<'a> Run<'a> {
         let mut child = self.field.begin(kind.options())?;
         let begun = Instant::now();
         let moment = self.whole.mul_f64(self.tree.draw());
-        let mut runs = runs_for(&mut child, moment).await?;
+        let said = || self.field.said();
+        let mut runs = runs_for(&mut child, moment).await.with_context(said)?;
         if let Kind::Watch = kind {
-            ensure!(runs, "the watcher ended: {}", self.field.said());
             self.change(kind)?;
             let moment = WATCHED.mul_f64(self.tree.draw());
-            runs = runs_for(&mut child, moment).await?;
+            runs = runs && runs_for(&mut child, moment).await?;
+            ensure!(runs, "the watcher ended: {}", self.field.said());
         }
-        match runs {
-            true => child.kill().await?,
+        if runs {
+            child.kill().await?;
+        } else {
             // The next one is killed earlier.
-            false => self.whole = begun.elapsed(),
+            self.whole = begun.elapsed();
         }
         if let Kind::Watch = kind {
             self.field.end_lease(&self.sealer).await?;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use sekisho_testkit::RedisServer;
 use tokio::time::{Instant, sleep};
 
 use super::commands::{Commands, below};
@@ -77,7 +78,7 @@ impl Case {
         for (heading, number) in self.commands {
             let command = commands.command(heading, *number);
             let command = command.with_context(|| format!("{heading} has too few commands"))?;
-            let redis = filled.redis.as_ref().map(|redis| redis.port());
+            let redis = filled.redis.as_ref().map(RedisServer::port);
             let text = format!("set -o pipefail; {}", below(command, &root, redis));
             let said = run(&mut tools.shell(&text, &root, store)).await?;
             println!("{}: {}", self.name, said.trim_end());

@@ -38,7 +38,7 @@ impl Commands {
     pub(super) fn command(&mut self, heading: &str, number: usize) -> Option<&str> {
         let (command, is_taken) = self.0.get_mut(heading)?.get_mut(number)?;
         *is_taken = true;
-        Some(command)
+        Some(command.as_str())
     }
 
     /// Returns the commands of sections on other systems that nobody asked for.
