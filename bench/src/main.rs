@@ -77,7 +77,7 @@ enum Command {
     #[command(after_help = scale::EXAMPLES, args_override_self = true)]
     Scale(scale::Options),
     /// Import very many pairs while servers are visited, and judge rates and memory.
-    #[command(after_help = import_million::EXAMPLES, args_override_self = true)]
+    #[command(after_help = import_million::EXAMPLES)]
     ImportMillion(import_million::Options),
     /// Answer requests of a proxy, on many loopback addresses.
     #[command(after_help = upstream::EXAMPLES)]

@@ -75,7 +75,7 @@ fn on_all_cores<T: Send>(
         let threads: Vec<_> = parts.collect();
         let results = threads.into_iter().map(|thread| {
             let part = thread.join().map_err(|_| anyhow!("a thread panicked"))??;
-            Ok(part.into_iter().flatten().collect())
+            anyhow::Ok(part.into_iter().flatten().collect::<Vec<T>>())
         });
         results.collect()
     })

@@ -122,8 +122,14 @@ impl Tree {
     /// Writes a pair in two steps, as tools do. The history comes first: a watcher may take
     /// the pair at once.
     fn issue(&mut self, host: &str) -> Result<()> {
+        // Years of twelve months of 28 days.
         let (year, day) = (2050 + self.issued / 336, self.issued % 336);
-        let until = (i32::try_from(year)?, u8::try_from(1 + day / 28)?, u8::try_from(1 + day % 28)?);
+        let (month, day) = (1 + day / 28, 1 + day % 28);
+        let until = (
+            i32::try_from(year)?,
+            u8::try_from(month)?,
+            u8::try_from(day)?,
+        );
         self.issued += 1;
         let pair = self.ca.issue_valid(&[host], Key::P256, (2020, 1, 1), until);
         let history = self.hosts.entry(host.to_owned()).or_default();
