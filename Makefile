@@ -345,13 +345,15 @@ scale: ## Look up HOSTS=10000000 in PostgreSQL under a snapshot open for MINUTES
 
 PAIRS ?= 100000
 FILTERS ?= 0
+REST ?= 0
 
-# FILTERS=2000000 reads pages of lists among so many hosts, too.
+# FILTERS=2000000 reads pages of lists among so many hosts, too; REST=2 watches a folder of the
+# pairs for two minutes.
 .PHONY: import-million
-import-million: ## Import PAIRS=100000 into SQLite and PostgreSQL beside visits; FILTERS=2000000
+import-million: ## Import PAIRS=100000 into SQLite and PostgreSQL beside visits; FILTERS=2000000, REST=2
 	@tools/need build postgresql
 	$(CARGO) build --release --locked --workspace
-	target/release/sekisho-bench import-million --pairs $(PAIRS) --filters $(FILTERS) --sekisho $(SEKISHO)
+	target/release/sekisho-bench import-million --pairs $(PAIRS) --filters $(FILTERS) --rest $(REST) --sekisho $(SEKISHO)
 
 .PHONY: import-million-quick
 import-million-quick: # 10,000 pairs, unoptimized: judges memory, and that nothing is written twice

@@ -4,6 +4,7 @@
 mod archive;
 mod field;
 mod filters;
+mod rest;
 mod visits;
 
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use tokio::task::LocalSet;
 use tokio::time::sleep;
 
 use self::field::{Field, Imported};
+use self::rest::Rest;
 use self::visits::{Beside, HOT, HOT_HOSTS, change};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -23,12 +25,14 @@ Makes an archive below --dir, which a later run takes again: 100,000 pairs take 
 0.5 GB. Starts a PostgreSQL of its own, with fsync, and makes a SQLite file below target. It
 fails past a bound: 3,000 pairs a second, 15,000 when nothing is new, which must write nothing;
 128 MiB; p99 of 100 hot hosts 1.5 times as long as before or 5 ms longer; 1 s until both servers
-show a change; 50 ms for a page of a list. The last line has the lower rate of both databases
-and the higher memory.
+show a change; 50 ms for a page of a list; with --rest, 1 % of a core for a watcher whose source
+does not change, and 2 s until a renewed pair is served. The last line has the lower rate of both
+databases and the higher memory.
 
 Examples:
   sekisho-bench import-million
   sekisho-bench import-million --pairs 1000000 --filters 2000000
+  sekisho-bench import-million --rest 2
   sekisho-bench import-million --pairs 10000 --no-rates --sekisho target/debug/sekisho";
 
 /// How many pairs, and of what.
@@ -45,6 +49,10 @@ pub(crate) struct Options {
     /// Read pages of lists among so many further hosts, too
     #[arg(long, value_name = "N", default_value_t = 0)]
     filters: usize,
+
+    /// Watch a folder of the pairs at rest for so many minutes, and renew one, too
+    #[arg(long, value_name = "MINUTES", default_value_t = 0)]
+    rest: u32,
 
     /// Folder of archives
     #[arg(long, value_name = "DIR", default_value = "target/import-million")]
@@ -81,7 +89,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 async fn measure(options: &Options) -> Result<Vec<Figures>> {
     std::fs::create_dir_all(&options.dir)?;
     let hot = archive::make(&options.dir, HOT, HOT_HOSTS)?;
-    let pairs = archive::make(&options.dir, "h", options.pairs)?;
+    let pairs = archive::make(&options.dir, archive::PAIRS, options.pairs)?;
     let mut all = Vec::new();
     for name in ["sqlite", "postgres"] {
         let field = match name {
@@ -94,6 +102,12 @@ async fn measure(options: &Options) -> Result<Vec<Figures>> {
         if options.filters > 0 {
             let sealer = field.sealer().await?;
             figures.page = filters::measure(name, &sealer, options.filters).await?;
+        }
+        // The files are the same for both databases.
+        if options.rest > 0 && all.is_empty() {
+            let time = Duration::from_mins(options.rest.into());
+            figures.rest = rest::measure(&field, &options.dir, &pairs, time).await?;
+            println!("{}", figures.line_of_rest());
         }
         println!("{}", figures.line());
         all.push(figures);
@@ -144,6 +158,7 @@ async fn import(
         p99_during: Duration::from_micros(during.operation_us.p99),
         change,
         page: Duration::ZERO,
+        rest: Rest::default(),
     })
 }
 
@@ -161,6 +176,8 @@ struct Figures {
     change: Duration,
     /// Slowest page of a list; zero if none was read.
     page: Duration,
+    /// Watch of a folder; zeros if there was none.
+    rest: Rest,
 }
 
 impl Figures {
@@ -182,6 +199,15 @@ impl Figures {
         )
     }
 
+    fn line_of_rest(&self) -> String {
+        let (name, Rest { core_percent, renewal }) = (self.name, self.rest);
+        format!(
+            "{name}: {} pairs at rest take {core_percent:.2} % of a core; a renewed one was \
+             served after {renewal:.1?}",
+            self.pairs
+        )
+    }
+
     fn rate(&self, of: &Imported) -> f64 {
         self.pairs as f64 / of.took.as_secs_f64().max(1e-9)
     }
@@ -196,6 +222,10 @@ impl Figures {
         let most = (self.p99_before * 3 / 2).max(self.p99_before + MORE);
         let (during, change, page) = (self.p99_during, self.change, self.page);
         let memory = mib(self.memory());
+        let Rest {
+            core_percent: rest,
+            renewal,
+        } = self.rest;
         let bounds = [
             (first < RATE, true, format!("{first:.0} a second of {RATE}")),
             (again < AGAIN, true, format!("again {again:.0} a second of {AGAIN}")),
@@ -204,6 +234,8 @@ impl Figures {
             (during > most, true, format!("p99 {during:.1?} of {most:.1?}")),
             (change > CHANGE, true, format!("a change took {change:.1?} of {CHANGE:?}")),
             (page > PAGE, true, format!("a page took {page:.1?} of {PAGE:?}")),
+            (rest > REST, true, format!("{rest:.2} % of a core at rest, of {REST} %")),
+            (renewal > RENEWAL, true, format!("a renewal took {renewal:.1?} of {RENEWAL:?}")),
         ];
         let broken = bounds.into_iter();
         let broken = broken.filter(|(is_past, is_time, _)| *is_past && (with_rates || !is_time));
@@ -236,6 +268,10 @@ const MEMORY: u64 = 128;
 const MORE: Duration = Duration::from_millis(5);
 const CHANGE: Duration = Duration::from_secs(1);
 const PAGE: Duration = Duration::from_millis(50);
+/// Percentage of a core that a watcher of 100,000 pairs may use while nothing changes.
+const REST: f64 = 1.0;
+/// Time from the last write of a renewed pair until it is served.
+const RENEWAL: Duration = Duration::from_secs(2);
 /// Hosts of which a thousand tenants have a page each.
 const LEAST_FILTERED: usize = 100_000;
 /// Time of visits before the import.
@@ -262,13 +298,17 @@ mod tests {
             p99_during: Duration::from_millis(7),
             change: Duration::from_secs(1),
             page: Duration::from_millis(50),
+            rest: Rest {
+                core_percent: 1.0,
+                renewal: Duration::from_secs(2),
+            },
         }
     }
 
     #[test]
     fn each_bound_is_judged() {
         assert!(figures().broken(true).is_empty());
-        let passes: [(bool, fn(&mut Figures)); 7] = [
+        let passes: [(bool, fn(&mut Figures)); 9] = [
             (true, |one| one.first.took += Duration::from_millis(1)),
             (true, |one| one.again.took += Duration::from_millis(1)),
             (false, |one| one.has_written = true),
@@ -276,6 +316,8 @@ mod tests {
             (true, |one| one.p99_during += Duration::from_millis(1)),
             (true, |one| one.change += Duration::from_millis(1)),
             (true, |one| one.page += Duration::from_millis(1)),
+            (true, |one| one.rest.core_percent += 0.01),
+            (true, |one| one.rest.renewal += Duration::from_millis(1)),
         ];
         for (is_time, pass) in passes {
             let mut figures = figures();

@@ -81,6 +81,13 @@ fn on_all_cores<T: Send>(
     })
 }
 
+/// Issues another certificate for a host, with another key.
+pub(super) fn renewed(folder: &Path, name: &str) -> Result<(String, String)> {
+    let authority = folder.join("ca-0");
+    let (authority, key) = (Authority::load_or_create(Folder(&authority))?, KeyPair::generate()?);
+    Ok((authority.chain(name, &key)?, key.serialize_pem()))
+}
+
 /// Makes the entries of a pair.
 fn pair(name: &str, authority: &Authority) -> Result<Vec<u8>> {
     let key = KeyPair::generate()?;
@@ -119,6 +126,8 @@ fn add(archive: &mut Vec<u8>, name: &str, content: &[u8]) {
     archive.resize(archive.len().next_multiple_of(BLOCK), 0);
 }
 
+/// Beginning of the names of the pairs that are measured.
+pub(super) const PAIRS: &str = "h";
 /// Bytes of a block of an archive.
 const BLOCK: usize = 512;
 /// Place of the sum of a header's bytes.

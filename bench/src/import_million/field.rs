@@ -102,6 +102,11 @@ impl Field {
         Ok(())
     }
 
+    /// Returns a folder for pairs, which is not there yet.
+    pub(super) fn pairs(&self) -> PathBuf {
+        self.folder.path().join("pairs")
+    }
+
     /// Makes a command of the binary, for this store.
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
