@@ -144,7 +144,9 @@ impl<'a> Tools<'a> {
             .env("LEGO_CA_CERTIFICATES", self.setting.pebble.root())
             .env("LEGO_DISABLE_CNAME_SUPPORT", "true")
             .env("EXEC_PATH", &self.hook)
-            .env("EXEC_POLLING_INTERVAL", "1");
+            .env("EXEC_POLLING_INTERVAL", "1")
+            // Between two names it waits for a minute otherwise.
+            .env("EXEC_SEQUENCE_INTERVAL", "1");
         run(&mut command).await.map(drop)
     }
 
