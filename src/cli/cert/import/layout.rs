@@ -104,9 +104,10 @@ impl Layout {
     }
 
     /// Returns whether a key without its chain is a lost pair. acme.sh leaves keys of orders
-    /// that failed, and lego those of accounts.
+    /// that failed; lego has those of accounts, and Caddy too, as `users/default/default.key`
+    /// of an account without an address.
     pub(super) fn refuses_lonely_keys(self) -> bool {
-        !matches!(self, Self::AcmeSh | Self::Lego)
+        !matches!(self, Self::AcmeSh | Self::Lego | Self::Caddy)
     }
 
     /// Returns whether a file tells this layout from others.

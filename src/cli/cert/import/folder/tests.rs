@@ -77,6 +77,7 @@ fn halves_are_found_beside_each_other() {
         "certificates/_.a.example.key",
     ];
     let caddy = [
+        "acme/le/users/default/default.key",
         "certificates/le/a.example/a.example.crt",
         "certificates/le/a.example/a.example.json",
         "certificates/le/a.example/a.example.key",
