@@ -11,20 +11,11 @@ use sekisho_stores::own_file::beside;
 use super::folder::bundle;
 use super::source::{Half, Names, Pair, Pairs, Refusal};
 
-/// Lists the pairs of a CSV file. Its paths begin in its own folder.
-pub(super) fn csv(list: &Path) -> io::Result<Pairs> {
-    pairs(list, None, csv_line)
-}
-
-/// Lists the pairs of a crt-list. Its paths begin in `base`, else in its own folder.
-pub(super) fn crt_list(list: &Path, base: Option<&Path>) -> io::Result<Pairs> {
-    pairs(list, base, crt_list_line)
-}
-
 /// Reader of a line, which has the folder in which paths begin.
 pub(super) type ReadLine = fn(&Path, &str) -> Result<Vec<Pair>, String>;
 
-fn pairs(list: &Path, base: Option<&Path>, read: ReadLine) -> io::Result<Pairs> {
+/// Lists the pairs of a list. Its paths begin in `base`, else in its own folder.
+pub(super) fn pairs(list: &Path, base: Option<&Path>, read: ReadLine) -> io::Result<Pairs> {
     let base = base.or(list.parent()).unwrap_or(Path::new("")).to_owned();
     let lines = lines(list)?;
     Ok(Box::new(lines.flat_map(move |(place, line)| match line {
@@ -180,7 +171,7 @@ mod tests {
         let long = "x".repeat(MAX_LINE as usize);
         let bytes = [text.as_bytes(), b"\xff\n", long.as_bytes(), b"\na.pem\n"].concat();
         fs::write(at("list"), bytes).unwrap();
-        let read = crt_list(&at("list"), None).unwrap();
+        let read = pairs(&at("list"), None, crt_list_line).unwrap();
         let shown = read.map(|read| match read {
             Ok(pair) => (pair.chain.place().to_owned(), pair.key.is_some()),
             Err(refused) => (refused.place, false),

@@ -73,12 +73,12 @@ fn open_file(
     let layout = layout.or_else(|| of_file(head)).ok_or_else(unknown)?;
     let pairs = match layout {
         Layout::Traefik => acme_json::pairs(path),
-        Layout::List => list::csv(path),
+        Layout::List => list::pairs(path, None, list::csv_line),
         Layout::Haproxy if contains(head, PEM) => {
             let pair = folder::bundle(path, Names::OfLeaf(Vec::new()));
             Ok(Box::new(iter::once(Ok(pair))) as Pairs)
         }
-        Layout::Haproxy => list::crt_list(path, prefix),
+        Layout::Haproxy => list::pairs(path, prefix, list::crt_list_line),
         _ => return Err(not_for(layout, &shown, "a file")),
     };
     let pairs = pairs.with_context(|| shown.clone())?;
