@@ -126,7 +126,7 @@ async fn lineages(
     }
     let admits = |one: &Lineage<SealedBytes>| {
         let under = |name: &HostName| one.names.iter().any(|own| name.holds(own.as_str()));
-        args.tenant.as_ref().is_none_or(|tenant| one.tenant == *tenant)
+        args.tenant.as_ref().is_none_or(|own| one.tenant == *own)
             && args.under.as_ref().is_none_or(under)
     };
     let mut after = None;

@@ -124,8 +124,8 @@ impl List<'_> {
     async fn failing(&mut self) -> Result<()> {
         let mut after = None;
         while self.left > 0 {
-            let limit = self.left.min(PAGE);
-            let listed = self.catalog.list_lineages(Listed::Failing, after.as_ref(), limit);
+            let (catalog, limit) = (self.catalog, self.left.min(PAGE));
+            let listed = catalog.list_lineages(Listed::Failing, after.as_ref(), limit);
             let page = listed.await?;
             let Some(last) = page.last() else { break };
             after = Some(last.name.clone());

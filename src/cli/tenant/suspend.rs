@@ -47,11 +47,12 @@ async fn set(sealer: &Sealer, tenant: &Tenant, page: Option<&Site>) -> Result<us
     };
     let (mut after, mut found, mut changed, mut conflicts) = (None, 0, 0, 0);
     loop {
-        let listed = sealer.catalog().list_hosts(&filter, after.as_ref(), AT_ONCE);
+        let catalog = sealer.catalog();
+        let listed = catalog.list_hosts(&filter, after.as_ref(), AT_ONCE);
         let listed = listed.await?;
-        let count = listed.hosts.len();
+        let (count, hosts) = (listed.hosts.len(), listed.hosts.into_iter());
         // What can't be read is not served, and no write takes it.
-        let readable = listed.hosts.into_iter().filter(|one| one.unreadable.is_none());
+        let readable = hosts.filter(|one| one.unreadable.is_none());
         let writes = readable.filter_map(|record| {
             let expect = Precondition::Version(record.version);
             Some(Write::PutHost(with_page(record, page)?, expect))

@@ -134,7 +134,8 @@ mod tests {
         let label = one.target.strip_prefix("shop.example.").unwrap();
         let label = label.strip_suffix(".dcv.example.net").unwrap();
         assert_eq!(label.len(), LABEL);
-        assert!(label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()));
+        let of_base32 = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        assert!(label.bytes().all(of_base32));
     }
 
     #[test]

@@ -45,7 +45,8 @@ impl Postgres {
 /// Writes a statement in PostgreSQL's dialect. Tenants have the database's order there, and
 /// lists compare bytes.
 pub(super) fn translate(list: &List) -> String {
-    let text = list.text.replace(&format!(" INDEXED BY {}", list.index), "");
+    let by = format!(" INDEXED BY {}", list.index);
+    let text = list.text.replace(&by, "");
     let text = text.replace("h.tenant", r#"h.tenant COLLATE "C""#);
     text.replace("main.", "sekisho.").replace('?', "$")
 }

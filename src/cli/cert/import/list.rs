@@ -113,7 +113,8 @@ mod tests {
     /// Shows the pairs that a line is, or what is wrong with it.
     fn read(read: ReadLine, line: &str) -> String {
         let shown = |pair: &Pair| {
-            let key = pair.key.as_ref().map(|key| key.place().display().to_string());
+            let key = pair.key.as_ref();
+            let key = key.map(|key| key.place().display().to_string());
             let (chain, key) = (pair.chain.place().display(), key.unwrap_or_default());
             let names = match &pair.names {
                 Names::OfLeaf(names) if names.is_empty() => String::new(),

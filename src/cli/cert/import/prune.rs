@@ -135,7 +135,7 @@ impl Prune<'_> {
                 let mut records = catalog.hosts(&hosts).await?;
                 records.retain(|record| self.has_left(source, record, one.key_type));
                 let reference = Some((one.key_type, one.id));
-                gone.extend(records.into_iter().map(|record| (record.pattern, reference)));
+                gone.extend(records.into_iter().map(|host| (host.pattern, reference)));
             }
             after = page.next;
             if after.is_none() {

@@ -195,7 +195,7 @@ impl Events {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
         };
-        sources.iter().for_each(|folder| events.watch_folder(folder));
+        sources.iter().for_each(|one| events.watch_folder(one));
         Ok(events)
     }
 

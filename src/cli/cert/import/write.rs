@@ -184,7 +184,8 @@ mod tests {
             ..Rules::default()
         };
         let mut writer = Writer::new(Target::new(Some(&sealer), false), rules);
-        let error = writer.write(&mut batch()).await.err().expect("it is claimed");
+        let written = writer.write(&mut batch()).await;
+        let error = written.err().expect("it is claimed");
         let text = format!("{error:?}");
         assert!(
             text.contains("another process works on a.example"),

@@ -106,7 +106,7 @@ async fn credentials(on: &Connection, plan: &Plan) -> Step<()> {
                 &column(&puts, |one| one.not_before),
                 &column(&puts, |one| one.not_after),
                 &column(&puts, |one| one.origin.as_ref().map(|it| &*it.source)),
-                &column(&puts, |one| one.origin.as_ref().map(|it| signed(it.version))),
+                &column(&puts, |it| it.origin.as_ref().map(|by| signed(by.version))),
             ],
         ),
     )
@@ -145,7 +145,7 @@ async fn hosts(on: &Connection, plan: &Plan) -> Step<()> {
                 &column(&puts, |one| signed(one.version)),
                 &column(&puts, |one| reversed(&one.pattern)),
                 &column(&puts, |one| one.origin.as_ref().map(|it| &*it.source)),
-                &column(&puts, |one| one.origin.as_ref().map(|it| signed(it.version))),
+                &column(&puts, |it| it.origin.as_ref().map(|by| signed(by.version))),
                 &suspensions,
             ],
         ),
