@@ -57,7 +57,7 @@ fn record(number: usize, references: &References) -> Result<Write<Secret>> {
     // By the number of the tenant's own host: else whole tenants would have none.
     let own = number / TENANTS;
     if own % 10 != 0 {
-        record.references = references.clone();
+        record.references = *references;
     }
     record.suspended = (own % 100 == 1).then(|| Site {
         format: 2,
