@@ -144,7 +144,8 @@ impl Tried {
     fn state(&self, pair: &Pair) -> u64 {
         let of = |half: &Half| match half {
             Half::File(path) => fs::metadata(path).map_or(0, |file| {
-                let changed = (file.mtime(), file.mtime_nsec());
+                // Tools may set the time of a file's content, and nobody that of its change.
+                let changed = (file.ctime(), file.ctime_nsec());
                 let file = (file.dev(), file.ino(), file.size(), changed);
                 self.hasher.hash_one(file)
             }),
