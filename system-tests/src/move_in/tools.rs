@@ -41,7 +41,7 @@ impl<'a> Tools<'a> {
         fs::set_permissions(&hook, Permissions::from_mode(0o755))?;
         fs::create_dir(&programs)?;
         symlink(&setting.binary, programs.join("sekisho"))?;
-        // Whether they are there is another question.
+        // Without Caddy, its link leads nowhere.
         symlink(std::path::absolute(caddy)?, programs.join("caddy"))?;
         Ok(Self {
             setting,
