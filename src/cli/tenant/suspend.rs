@@ -62,7 +62,7 @@ async fn set(sealer: &Sealer, tenant: &Tenant, page: Option<&Site>) -> Result<us
         if !sealer.try_write(writes).await? {
             // Others write these hosts, too.
             conflicts += 1;
-            ensure!(conflicts <= MAX_CONFLICTS, "the hosts kept changing; try again");
+            ensure!(conflicts <= MAX_CONFLICTS, "hosts kept changing; try again");
             continue;
         }
         (found, changed) = (found + count, changed + written);

@@ -276,8 +276,9 @@ impl Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counts = self.0.map(HumanCount);
-        let [imported, replaced, skipped, older, without_host, refused, removed] = counts;
+        let counts = &self.0.map(HumanCount);
+        let [imported, replaced, skipped, older, ..] = counts;
+        let [.., without_host, refused, removed] = counts;
         write!(
             f,
             "imported {imported}, replaced {replaced}, skipped {skipped} (the same)"
