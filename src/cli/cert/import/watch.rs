@@ -260,13 +260,10 @@ impl Events {
     }
 }
 
+/// All events but reads, and writes to files that are still open.
 fn wanted() -> WatchFlags {
-    WatchFlags::CLOSE_WRITE
-        | WatchFlags::CREATE
-        | WatchFlags::DELETE
-        | WatchFlags::MOVE
-        | WatchFlags::ATTRIB
-        | WatchFlags::MOVE_SELF
+    let reads = WatchFlags::ACCESS | WatchFlags::OPEN | WatchFlags::CLOSE_NOWRITE;
+    WatchFlags::ALL_EVENTS - reads - WatchFlags::MODIFY
 }
 
 /// Events after which a folder is another one or no longer watched, or events are missing.
