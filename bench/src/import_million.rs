@@ -116,12 +116,7 @@ async fn measure(options: &Options) -> Result<Vec<Figures>> {
 }
 
 /// Imports the archive twice: beside visits and changes, and when nothing is new.
-async fn import(
-    name: &'static str,
-    field: &Field,
-    archive: &Path,
-    pairs: u64,
-) -> Result<Figures> {
+async fn import(name: &'static str, field: &Field, archive: &Path, pairs: u64) -> Result<Figures> {
     let before = Beside::begin(field)?;
     sleep(BEFORE).await;
     let before = before.end().await?;
@@ -183,7 +178,11 @@ struct Figures {
 impl Figures {
     fn line(&self) -> String {
         let ms = |time: Duration| time.as_secs_f64() * 1000.0;
-        let wrote = if self.has_written { "WROTE" } else { "no write" };
+        let wrote = if self.has_written {
+            "WROTE"
+        } else {
+            "no write"
+        };
         format!(
             "{}: {} pairs, {:.0} a second, {} MiB; again {:.0} a second, {} MiB, {wrote}; hot \
              hosts' p99 {:.1} ms, during the import {:.1} ms; changes shown within {:.0} ms",
@@ -200,7 +199,13 @@ impl Figures {
     }
 
     fn line_of_rest(&self) -> String {
-        let (name, Rest { core_percent, renewal }) = (self.name, self.rest);
+        let (
+            name,
+            Rest {
+                core_percent,
+                renewal,
+            },
+        ) = (self.name, self.rest);
         format!(
             "{name}: {} pairs at rest take {core_percent:.2} % of a core; a renewed one was \
              served after {renewal:.1?}",
@@ -228,19 +233,49 @@ impl Figures {
         } = self.rest;
         let bounds = [
             (first < RATE, true, format!("{first:.0} a second of {RATE}")),
-            (again < AGAIN, true, format!("again {again:.0} a second of {AGAIN}")),
-            (self.has_written, false, "the second import wrote".to_owned()),
+            (
+                again < AGAIN,
+                true,
+                format!("again {again:.0} a second of {AGAIN}"),
+            ),
+            (
+                self.has_written,
+                false,
+                "the second import wrote".to_owned(),
+            ),
             (memory > MEMORY, false, format!("{memory} MiB of {MEMORY}")),
-            (during > most, true, format!("p99 {during:.1?} of {most:.1?}")),
-            (change > CHANGE, true, format!("a change took {change:.1?} of {CHANGE:?}")),
-            (page > PAGE, true, format!("a page took {page:.1?} of {PAGE:?}")),
-            (rest > REST, true, format!("{rest:.2} % of a core at rest, of {REST} %")),
-            (renewal > RENEWAL, true, format!("a renewal took {renewal:.1?} of {RENEWAL:?}")),
+            (
+                during > most,
+                true,
+                format!("p99 {during:.1?} of {most:.1?}"),
+            ),
+            (
+                change > CHANGE,
+                true,
+                format!("a change took {change:.1?} of {CHANGE:?}"),
+            ),
+            (
+                page > PAGE,
+                true,
+                format!("a page took {page:.1?} of {PAGE:?}"),
+            ),
+            (
+                rest > REST,
+                true,
+                format!("{rest:.2} % of a core at rest, of {REST} %"),
+            ),
+            (
+                renewal > RENEWAL,
+                true,
+                format!("a renewal took {renewal:.1?} of {RENEWAL:?}"),
+            ),
         ];
         let broken = bounds.into_iter();
         let broken = broken.filter(|(is_past, is_time, _)| *is_past && (with_rates || !is_time));
         let name = self.name;
-        broken.map(|(.., bound)| format!("{name}: {bound}")).collect()
+        broken
+            .map(|(.., bound)| format!("{name}: {bound}"))
+            .collect()
     }
 }
 

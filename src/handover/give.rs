@@ -159,7 +159,8 @@ async fn offer(
     }
     for (address, [udp, tcp]) in &estate.zones {
         let message = Message::Zone { address: *address };
-        link.send(&message, &[], &[udp.as_fd(), tcp.as_fd()]).await?;
+        link.send(&message, &[], &[udp.as_fd(), tcp.as_fd()])
+            .await?;
     }
     if let Some(disk) = &estate.disk_cache
         && let Ok(lock) = disk.lock_descriptor()

@@ -106,7 +106,14 @@ impl Kind {
         match self {
             Self::Import => &[],
             Self::Prune => &PRUNE,
-            Self::Watch => &["--watch", "--every", "1s", "--prune", "--prune-at-most", MOST],
+            Self::Watch => &[
+                "--watch",
+                "--every",
+                "1s",
+                "--prune",
+                "--prune-at-most",
+                MOST,
+            ],
         }
     }
 }

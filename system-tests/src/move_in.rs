@@ -34,7 +34,11 @@ pub(crate) struct Options {
     sekisho: PathBuf,
 
     /// The certbot binary, from tools/certbot
-    #[arg(long, value_name = "FILE", default_value = "target/certbot-5.8.0/bin/certbot")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "target/certbot-5.8.0/bin/certbot"
+    )]
     certbot: PathBuf,
 
     /// The Caddy binary, from tools/caddy
@@ -82,7 +86,11 @@ async fn move_in(options: &Options) -> Result<()> {
     let differ = compare(&setting, &store, &shown).await?;
     let root = setting.folder.path().join(CERTBOT);
     watch::run(&tools, &mut commands, &root, &store).await?;
-    let left_out = if options.without_caddy { " (Caddy left out)" } else { "" };
+    let left_out = if options.without_caddy {
+        " (Caddy left out)"
+    } else {
+        ""
+    };
     println!("{:.0} s{left_out}", begun.elapsed().as_secs_f64());
     let (layouts, names) = (cases.len(), shown.len());
     println!("{layouts} layouts, {names} names, {differ} differ");
@@ -92,7 +100,9 @@ async fn move_in(options: &Options) -> Result<()> {
 
 /// Returns the certificates of the cases that are filled: dehydrated gets them in one run.
 fn filled(cases: &[Case]) -> Vec<Wanted> {
-    let filled = cases.iter().filter(|case| matches!(case.made, Made::Filled(_)));
+    let filled = cases
+        .iter()
+        .filter(|case| matches!(case.made, Made::Filled(_)));
     filled.flat_map(Case::wanted).collect()
 }
 

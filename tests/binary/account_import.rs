@@ -69,7 +69,11 @@ impl AtTool {
         command.args(["--silent", "--show-error", "--include", "--http1.1"]);
         command.arg("--cacert").arg(self.pebble.root()).args(args);
         let out = command.output().expect("curl runs");
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        assert!(
+            out.status.success(),
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
@@ -81,12 +85,14 @@ impl AtTool {
 
     fn imported(&self, file: &str, more: &[&str]) -> String {
         let args = self.import(file, more);
-        self.sandbox.ok(&args.iter().map(String::as_str).collect::<Vec<_>>())
+        self.sandbox
+            .ok(&args.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
     fn refused(&self, file: &str, more: &[&str]) -> String {
         let args = self.import(file, more);
-        self.sandbox.fails(&args.iter().map(String::as_str).collect::<Vec<_>>())
+        self.sandbox
+            .fails(&args.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
     fn shown(&self) -> Value {
@@ -99,7 +105,8 @@ impl AtTool {
         let jwk = json!({
             "kty": "RSA", "n": n, "e": e, "d": d, "p": p, "q": q, "dp": dp, "dq": dq, "qi": qi,
         });
-        self.sandbox.write_private("private_key.json", &jwk.to_string());
+        self.sandbox
+            .write_private("private_key.json", &jwk.to_string());
     }
 }
 
@@ -139,7 +146,10 @@ fn stored_key(at: &AtTool) -> String {
 fn field(answer: &str, name: &str) -> String {
     let mut lines = answer.lines().filter_map(|line| line.split_once(": "));
     let found = lines.find(|(field, _)| field.eq_ignore_ascii_case(name));
-    found.unwrap_or_else(|| panic!("no {name}: {answer}")).1.to_owned()
+    found
+        .unwrap_or_else(|| panic!("no {name}: {answer}"))
+        .1
+        .to_owned()
 }
 
 /// Returns the numbers of an RSA key, in the order of RFC 8017, appendix A.1.2.
@@ -164,7 +174,10 @@ fn certbots_account_is_taken_over() {
     let out = at.imported("private_key.json", &["--yes"]);
     assert_eq!(out, format!("imported {}, key changed\n", at.account));
     let shown = at.shown();
-    assert_eq!((&shown["account"], &shown["status"]), (&json!(at.account), &json!("valid")));
+    assert_eq!(
+        (&shown["account"], &shown["status"]),
+        (&json!(at.account), &json!("valid"))
+    );
     // The CA takes the old key for that of somebody new.
     assert_ne!(at.register(), at.account);
     let rotated = at.sandbox.ok(&["acme", "account", "rotate"]);
@@ -174,7 +187,8 @@ fn certbots_account_is_taken_over() {
 #[test]
 fn keys_in_pem_and_of_traefik_are_taken() {
     let at = AtTool::start();
-    at.sandbox.write_private("account_key.pem", &at.key.serialize_pem());
+    at.sandbox
+        .write_private("account_key.pem", &at.key.serialize_pem());
     let out = at.imported("account_key.pem", &["--yes"]);
     assert_eq!(out, format!("imported {}, key changed\n", at.account));
 
@@ -215,18 +229,30 @@ fn a_p256_key_is_taken_as_it_is_and_replaces_nothing() {
 
     let other = AtTool::start();
     let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).expect("a key");
-    other.sandbox.write_private("account.key", &key.serialize_pem());
+    other
+        .sandbox
+        .write_private("account.key", &key.serialize_pem());
     let error = other.refused("account.key", &[]);
-    assert!(error.contains("the CA knows no account of this key"), "{error}");
+    assert!(
+        error.contains("the CA knows no account of this key"),
+        "{error}"
+    );
     assert!(!error.contains("PRIVATE KEY"), "{error}");
 
     // An account that is there stays.
-    at.sandbox.write_private("account.key", &key.serialize_pem());
+    at.sandbox
+        .write_private("account.key", &key.serialize_pem());
     let error = at.refused("account.key", &[]);
-    let expected = format!("the store has an account there already, {}; --replace", at.account);
+    let expected = format!(
+        "the store has an account there already, {}; --replace",
+        at.account
+    );
     assert!(error.contains(&expected), "{error}");
     let error = at.refused("account.key", &["--replace"]);
-    assert!(error.contains("the CA knows no account of this key"), "{error}");
+    assert!(
+        error.contains("the CA knows no account of this key"),
+        "{error}"
+    );
     assert_eq!(at.shown()["account"], json!(at.account));
 }
 
@@ -235,14 +261,22 @@ fn a_p256_key_is_taken_as_it_is_and_replaces_nothing() {
 fn a_lost_answer_to_the_key_change_is_repaired() {
     let at = AtTool::start();
     at.write_jwk();
-    let proxy = at.pebble.proxy(|path, status| !(path.contains("rollover") && status.is_some()));
+    let proxy = at
+        .pebble
+        .proxy(|path, status| !(path.contains("rollover") && status.is_some()));
     // The store knows accounts by the URL of the directory: both go through the proxy.
-    configure(&at.sandbox, &format!("https://127.0.0.1:{}/dir", proxy.port()));
+    configure(
+        &at.sandbox,
+        &format!("https://127.0.0.1:{}/dir", proxy.port()),
+    );
     let error = at.refused("private_key.json", &["--yes"]);
     assert!(error.contains("changing the key of the account"), "{error}");
     assert!(at.shown()["account"].is_null());
     let out = at.imported("private_key.json", &["--yes"]);
-    assert!(out.starts_with("imported ") && out.ends_with(", key changed\n"), "{out}");
+    assert!(
+        out.starts_with("imported ") && out.ends_with(", key changed\n"),
+        "{out}"
+    );
     assert_eq!(at.shown()["status"], "valid");
 }
 
@@ -251,7 +285,10 @@ fn files_that_are_no_keys_are_refused_without_their_content() {
     let at = AtTool::start();
     for (text, expected) in [
         ("c2VjcmV0", "it is no key in PEM, no JWK and no acme.json"),
-        ("{\"kty\": \"oct\", \"k\": \"c2VjcmV0\"}", "it has no key of an account"),
+        (
+            "{\"kty\": \"oct\", \"k\": \"c2VjcmV0\"}",
+            "it has no key of an account",
+        ),
     ] {
         at.sandbox.write_private("key", text);
         let error = at.refused("key", &["--yes"]);

@@ -15,14 +15,19 @@ fn a_lineage_waits_for_its_cname_and_is_issued() {
         let (_, error) = at.state("shop.test");
         error.starts_with("waits until ") && error.ends_with(&waits)
     });
-    assert_eq!(at.fixture.pebble.log().matches("orders in the db").count(), 0);
+    assert_eq!(
+        at.fixture.pebble.log().matches("orders in the db").count(),
+        0
+    );
     let failing = server.metric("sekisho_acme_attempts_total{outcome=\"failed_host\"}");
     assert_eq!(failing, Some(0.0));
     at.set_cname("shop.test", &target);
     // Servers look every five minutes; the command lets them look at once, and has the same
     // record again.
     assert_eq!(at.wait(&["shop.test"], "anna"), target);
-    until("the certificate", SOON, || at.state("shop.test").0 == "scheduled");
+    until("the certificate", SOON, || {
+        at.state("shop.test").0 == "scheduled"
+    });
     // The address of the name leads elsewhere.
     at.sandbox().page("shop.test", "page of shop.test");
     at.fixture.assert_served(&server, "shop.test");
@@ -40,7 +45,9 @@ fn another_tenants_cname_gives_nothing() {
     assert_ne!(berts, annas);
     let server = at.sandbox().serve();
     let error = format!("leads to {annas}; set _acme-challenge.shop.test CNAME {berts}");
-    until("the wait is told", SOON, || at.state("*.shop.test").1.ends_with(&error));
+    until("the wait is told", SOON, || {
+        at.state("*.shop.test").1.ends_with(&error)
+    });
     let issue = ["cert", "issue", "*.shop.test"];
     let failed = at.sandbox().fails(&issue);
     assert!(failed.contains(&error), "{failed}");
@@ -58,7 +65,10 @@ fn a_copy_of_the_store_has_the_same_records() {
     sandbox.configure(&format!("{acme}{zone}"));
     let issue = ["cert", "issue", "*.a.example", "--wait-for-cname", "7d"];
     let told = sandbox.ok(&issue);
-    assert!(told.starts_with("set _acme-challenge.a.example CNAME a.example."), "{told}");
+    assert!(
+        told.starts_with("set _acme-challenge.a.example CNAME a.example."),
+        "{told}"
+    );
     sandbox.ok(&["store", "copy", "sqlite:hosts.db", "sqlite:copy.db"]);
     let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
     sandbox.write("copy.toml", &config.replace("hosts.db", "copy.db"));

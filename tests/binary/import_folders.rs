@@ -100,7 +100,11 @@ fn strange_sources_are_told_at_once() {
     let zeros = fs::File::open("/dev/zero").expect("zeros");
     let ran = Ran::of(&import.stdin(zeros).output().expect("it ends"));
     assert_eq!(ran.code, Some(1), "{}", ran.err);
-    assert!(ran.err.contains("no pairs of the layout flat"), "{}", ran.err);
+    assert!(
+        ran.err.contains("no pairs of the layout flat"),
+        "{}",
+        ran.err
+    );
     assert!(!sandbox.path("hosts.db").exists(), "a store was made");
 }
 

@@ -82,7 +82,12 @@ fn each_layout_is_recognised_and_imported() {
 fn a_bundle_may_have_its_key_beside_it() {
     let sandbox = Sandbox::new();
     let pair = ca().issue(&["a.example"], Key::P256);
-    write(&sandbox, &pair, "haproxy/a.pem.ecdsa", "haproxy/a.pem.ecdsa.key");
+    write(
+        &sandbox,
+        &pair,
+        "haproxy/a.pem.ecdsa",
+        "haproxy/a.pem.ecdsa.key",
+    );
     assert_eq!(imported(&sandbox, "haproxy", &[]), ["a.example"]);
     sandbox.write("haproxy/list", "a.pem a.example\n");
     assert_eq!(imported(&sandbox, "haproxy/list", &[]), ["a.example"]);
@@ -107,7 +112,12 @@ fn a_crt_list_serves_its_names() {
 fn doubt_names_what_lies_there() {
     let sandbox = Sandbox::new();
     let pair = ca().issue(&["a.example"], Key::P256);
-    write(&sandbox, &pair, "pairs/a.example.crt", "pairs/a.example.key");
+    write(
+        &sandbox,
+        &pair,
+        "pairs/a.example.crt",
+        "pairs/a.example.key",
+    );
     sandbox.write("pairs/b.example.pem", "");
     let ran = sandbox.run(&["cert", "import", "pairs"]);
     assert_eq!(ran.code, Some(2), "{}", ran.err);
@@ -173,7 +183,11 @@ fn an_archive_is_read_from_standard_input() {
     assert!(sandbox.ok(&gzip).contains("skipped 1"));
     let ran = sandbox.run(&["cert", "import", "archive.tar"]);
     assert_eq!(ran.code, Some(2), "{}", ran.err);
-    assert!(ran.err.contains("name the layout of the archive"), "{}", ran.err);
+    assert!(
+        ran.err.contains("name the layout of the archive"),
+        "{}",
+        ran.err
+    );
     // Without -h there are links alone.
     let ran = Ran::of(&import.stdin(archive("-cf")).output().expect("it runs"));
     assert_eq!(ran.code, Some(1), "{}", ran.err);

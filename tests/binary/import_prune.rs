@@ -38,17 +38,30 @@ fn what_the_source_no_longer_has_is_removed() {
     remove(&sandbox, "b.example");
     assert!(!sandbox.ok(&["cert", "import", "pairs"]).contains("removed"));
     let out = sandbox.ok(&[&PRUNE[..], &["--dry-run"]].concat());
-    assert!(out.contains("skipped 1 (the same), removed 1, refused 0"), "{out}");
+    assert!(
+        out.contains("skipped 1 (the same), removed 1, refused 0"),
+        "{out}"
+    );
     assert_eq!(hosts(&sandbox), ["a.example", "b.example"]);
     let out = sandbox.ok(&[&PRUNE[..], &["--report", "report"]].concat());
-    assert!(out.contains("skipped 1 (the same), removed 1, refused 0"), "{out}");
+    assert!(
+        out.contains("skipped 1 (the same), removed 1, refused 0"),
+        "{out}"
+    );
     assert_eq!(hosts(&sandbox), ["a.example"]);
     let list = sandbox.json(&["cert", "list", "--json"]);
-    assert_eq!(list.as_array().map(Vec::len), Some(1), "its certificate went with it");
+    assert_eq!(
+        list.as_array().map(Vec::len),
+        Some(1),
+        "its certificate went with it"
+    );
     let report = fs::read_to_string(sandbox.path("report")).expect("a report");
     let removed = report.lines().filter(|line| line.contains("\"removed\""));
     let removed: Vec<_> = removed.collect();
-    assert!(matches!(removed[..], [line] if line.contains("b.example")), "{report}");
+    assert!(
+        matches!(removed[..], [line] if line.contains("b.example")),
+        "{report}"
+    );
     assert!(!sandbox.ok(&PRUNE).contains("removed"));
 }
 
@@ -75,7 +88,11 @@ fn a_gone_mount_prunes_nothing() {
     fs::rename(sandbox.path("pairs"), sandbox.path("gone")).expect("a folder");
     assert!(sandbox.fails(&PRUNE).contains("No such file"));
     fs::create_dir(sandbox.path("pairs")).expect("a folder");
-    assert!(sandbox.fails(&PRUNE).contains("nothing to import among 0 files"));
+    assert!(
+        sandbox
+            .fails(&PRUNE)
+            .contains("nothing to import among 0 files")
+    );
     let flat = [&PRUNE[..], &["--layout", "flat"]].concat();
     assert!(sandbox.fails(&flat).contains("no pairs of the layout flat"));
     assert_eq!(hosts(&sandbox).len(), 2);
@@ -98,9 +115,16 @@ fn what_others_touched_stays() {
     }
     let out = sandbox.ok(&[&PRUNE[..], &["--prune-at-most", "2"]].concat());
     assert!(out.contains("removed 2"), "{out}");
-    assert_eq!(hosts(&sandbox), ["a.example", "b.example", "c.example", "mine.example"]);
+    assert_eq!(
+        hosts(&sandbox),
+        ["a.example", "b.example", "c.example", "mine.example"]
+    );
     // Of those that stay, the source's certificates are gone.
-    for (host, has) in [("b.example", false), ("c.example", true), ("mine.example", false)] {
+    for (host, has) in [
+        ("b.example", false),
+        ("c.example", true),
+        ("mine.example", false),
+    ] {
         let ran = sandbox.run(&["cert", "show", host]);
         assert_eq!(ran.code == Some(0), has, "{host}: {}", ran.err);
     }
@@ -113,7 +137,10 @@ fn a_refused_pair_prunes_nothing_unless_its_names_are_known() {
     sandbox.write("pairs/b.example.crt", "cut");
     let error = sandbox.fails(&PRUNE);
     let told = "b.example.crt, which was refused, are unknown";
-    assert!(error.contains("nothing is removed: the hosts of") && error.contains(told), "{error}");
+    assert!(
+        error.contains("nothing is removed: the hosts of") && error.contains(told),
+        "{error}"
+    );
     assert_eq!(hosts(&sandbox).len(), 3);
     let expired = ca().issue_valid(&["b.example"], Key::P256, (2020, 1, 1), (2021, 1, 1));
     sandbox.write("pairs/b.example.crt", &expired.chain_pem());
@@ -127,7 +154,9 @@ fn a_refused_pair_prunes_nothing_unless_its_names_are_known() {
 #[test]
 fn a_source_without_a_name_is_followed_by_one() {
     let sandbox = imported(&["a.example"]);
-    let error = sandbox.run(&["cert", "import", "-", "--layout", "flat", "--prune"]).err;
+    let error = sandbox
+        .run(&["cert", "import", "-", "--layout", "flat", "--prune"])
+        .err;
     assert!(error.contains("--origin NAME"), "{error}");
     let path = sandbox.path("pairs").canonicalize().expect("a folder");
     let origin = path.to_str().expect("UTF-8");

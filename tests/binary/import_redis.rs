@@ -22,7 +22,11 @@ fn keys_of_each_kind_are_imported() {
         let host = format!("h{number}.example");
         put(&host, &format!("p*:{host}.crt"), &format!("p*:{host}.key"));
     }
-    put("other.example", "pp:other.example.crt", "pp:other.example.key");
+    put(
+        "other.example",
+        "pp:other.example.crt",
+        "pp:other.example.key",
+    );
     redis.set("p*:half.example.crt", "");
     let sandbox = Sandbox::new();
     let import = ["cert", "import", &url, "--prefix", "p*:"];
@@ -34,7 +38,10 @@ fn keys_of_each_kind_are_imported() {
     redis.cli(&["setrange", "large:a.example.crt", "262144", "x"]);
     redis.set("large:a.example.key", "x");
     redis.cli(&["lpush", "list:a.example.crt", "x"]);
-    for (prefix, told) in [("large:", "is larger than 256 KiB"), ("list:", "holds no string")] {
+    for (prefix, told) in [
+        ("large:", "is larger than 256 KiB"),
+        ("list:", "holds no string"),
+    ] {
         let error = sandbox.fails(&["cert", "import", &url, "--prefix", prefix]);
         assert!(error.contains(told), "{error}");
     }
@@ -94,7 +101,9 @@ fn a_connection_lost_in_scan_is_taken_up() {
     let import = import.stdout(Stdio::piped()).stderr(Stdio::piped());
     let import = import.spawn().expect("the binary runs");
     until("the first pages are read", SOON, || {
-        redis.cli(&["info", "commandstats"]).contains("cmdstat_mget")
+        redis
+            .cli(&["info", "commandstats"])
+            .contains("cmdstat_mget")
     });
     proxy.cut(Cut::Reset);
     store.execute_batch("ROLLBACK").expect("a writer");

@@ -21,13 +21,25 @@ fn hosts_that_are_made_get_the_tenant_and_the_site() {
     sandbox.ok(&["host", "set", "theirs.example", "--tenant", "bert"]);
     sandbox.ok(&["host", "set", "nobodys.example"]);
     sandbox.write("site.json", r#"{"status": 503}"#);
-    sandbox.pair("pairs/new.example", &["new.example", "ours.example"], Key::P256);
-    sandbox.pair("pairs/theirs.example", &["theirs.example", "x.example"], Key::P256);
+    sandbox.pair(
+        "pairs/new.example",
+        &["new.example", "ours.example"],
+        Key::P256,
+    );
+    sandbox.pair(
+        "pairs/theirs.example",
+        &["theirs.example", "x.example"],
+        Key::P256,
+    );
     sandbox.pair("pairs/nobodys.example", &["nobodys.example"], Key::P256);
     let of_anna = [&IMPORT[..], &["--tenant", "anna", "--site", "site.json"]].concat();
     let ran = sandbox.run(&of_anna);
     assert_eq!(ran.code, Some(1), "{}", ran.err);
-    assert!(ran.out.contains("imported 1,") && ran.out.contains("refused 2"), "{}", ran.out);
+    assert!(
+        ran.out.contains("imported 1,") && ran.out.contains("refused 2"),
+        "{}",
+        ran.out
+    );
     for told in [
         "theirs.example belongs to tenant bert",
         "nobodys.example has no tenant; 'sekisho host set nobodys.example --tenant anna'",
@@ -35,9 +47,15 @@ fn hosts_that_are_made_get_the_tenant_and_the_site() {
         assert!(ran.err.contains(told), "{}", ran.err);
     }
     let new = shown(&sandbox, "new.example");
-    assert_eq!((&new["tenant"], &new["site"]["status"]), (&json!("anna"), &json!(503)));
+    assert_eq!(
+        (&new["tenant"], &new["site"]["status"]),
+        (&json!("anna"), &json!(503))
+    );
     let ours = shown(&sandbox, "ours.example");
-    assert_eq!((&ours["tenant"], &ours["site"]), (&json!("anna"), &json!(null)));
+    assert_eq!(
+        (&ours["tenant"], &ours["site"]),
+        (&json!("anna"), &json!(null))
+    );
     let list = sandbox.ok(&["host", "list"]);
     assert_eq!(list.lines().count(), 4, "{list}");
     sandbox.write("site.json", r#"{"upstream": "http://192.0.2.1"}"#);
@@ -50,15 +68,25 @@ fn only_existing_hosts_are_served_if_that_is_asked_for() {
     let sandbox = Sandbox::new();
     sandbox.ok(&["host", "set", "a.example"]);
     sandbox.ok(&["host", "set", "*.b.example"]);
-    sandbox.pair("pairs/a.example", &["a.example", "www.a.example"], Key::P256);
+    sandbox.pair(
+        "pairs/a.example",
+        &["a.example", "www.a.example"],
+        Key::P256,
+    );
     sandbox.pair("pairs/x.b.example", &["x.b.example"], Key::P256);
     let only = [&IMPORT[..], &["--only-existing"]].concat();
     let out = sandbox.ok(&only);
-    assert!(out.contains("imported 1,") && out.contains("1 without host"), "{out}");
+    assert!(
+        out.contains("imported 1,") && out.contains("1 without host"),
+        "{out}"
+    );
     assert_eq!(sandbox.ok(&["host", "list"]).lines().count(), 2);
     let list = sandbox.json(&["cert", "list", "--json"]);
     assert_eq!(list.as_array().map(Vec::len), Some(1));
-    assert_eq!(sandbox.json(&[&only[..], &["--json"]].concat())["without_host"], 1);
+    assert_eq!(
+        sandbox.json(&[&only[..], &["--json"]].concat())["without_host"],
+        1
+    );
 }
 
 #[test]
@@ -121,7 +149,10 @@ fn a_dry_run_foresees_its_own_batches() {
     let import = ["cert", "import", "list.csv", "--only-existing"];
     let counts = "imported 1, replaced 0, skipped 1 (the same), 6,000 without host";
     let out = sandbox.ok(&[&import[..], &["--dry-run"]].concat());
-    assert!(out.contains(&format!("dry run: would have {counts}")), "{out}");
+    assert!(
+        out.contains(&format!("dry run: would have {counts}")),
+        "{out}"
+    );
     let out = sandbox.ok(&import);
     assert!(out.starts_with(counts), "{out}");
 }
@@ -132,7 +163,10 @@ fn a_dry_run_makes_no_store() {
     sandbox.pair("pairs/a.example", &["a.example"], Key::P256);
     let dry = [&IMPORT[..], &["--dry-run", "--json"]].concat();
     let out = sandbox.json(&dry);
-    assert_eq!((&out["imported"], &out["dry_run"]), (&json!(1), &json!(true)));
+    assert_eq!(
+        (&out["imported"], &out["dry_run"]),
+        (&json!(1), &json!(true))
+    );
     for file in ["hosts.db", "master.key"] {
         assert!(!sandbox.path(file).exists(), "{file}");
     }
@@ -180,7 +214,9 @@ fn records_keep_the_source_that_brought_them() {
             AND origin_version = version";
         let mut query = store.prepare(query).expect("a query");
         let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
-        let rows = rows.expect("rows").collect::<Result<Vec<(String, String)>, _>>();
+        let rows = rows
+            .expect("rows")
+            .collect::<Result<Vec<(String, String)>, _>>();
         rows.expect("texts")
     };
     sandbox.ok(&IMPORT);

@@ -102,7 +102,10 @@ fn changes_that_are_not_reported_are_found_by_a_scan() {
     };
     lineage(2080);
     let mut command = sandbox.command(&["cert", "import", "le", "--watch", "--every", "1s"]);
-    let watcher = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let watcher = command
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
     has(&sandbox, "a.example", 2080);
     // The folder is another one afterwards.
     fs::rename(sandbox.path("le"), sandbox.path("old")).expect("a folder");
@@ -154,5 +157,9 @@ fn what_is_gone_is_removed() {
     assert!(sandbox.ok(&["host", "list"]).contains("a.example"));
     let ran = end(watcher);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
-    assert!(ran.err.contains("nothing to import among 0 files"), "{}", ran.err);
+    assert!(
+        ran.err.contains("nothing to import among 0 files"),
+        "{}",
+        ran.err
+    );
 }

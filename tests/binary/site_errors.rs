@@ -162,7 +162,10 @@ fn a_record_that_can_not_be_read_fails_its_own_host() {
         a_is_refused(&server, why);
         let listed = sandbox.ok(&["host", "list"]);
         let (first, second) = listed.split_once('\n').expect("two lines");
-        assert!(first.starts_with("a.example\t-\t-\tnot served: "), "{listed}");
+        assert!(
+            first.starts_with("a.example\t-\t-\tnot served: "),
+            "{listed}"
+        );
         assert!(first.contains(why), "{listed}");
         assert!(second.starts_with("b.example\t-\t"), "{listed}");
         let shown = sandbox.ok(&["host", "show", "a.example"]);

@@ -62,7 +62,10 @@ fn lists_say_what_they_need_until_the_store_is_upgraded() {
     for Store { sandbox, .. } in Store::each(3) {
         for (args, index) in [
             (&["host", "list", "--tenant", "anna"][..], "hosts_by_tenant"),
-            (&["host", "list", "--under", "bulk.example"], "hosts_by_name"),
+            (
+                &["host", "list", "--under", "bulk.example"],
+                "hosts_by_name",
+            ),
             (&["host", "list", "--suspended"], "hosts_suspended"),
             (&["cert", "list", "--expired"], "credentials_by_end"),
             (&["tenant", "list"], "hosts_by_tenant"),

@@ -46,7 +46,10 @@ impl Visit {
         let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", self.host);
         let mut answer = Vec::new();
         self.runtime.block_on(async {
-            self.stream.write_all(request.as_bytes()).await.expect("it is open");
+            self.stream
+                .write_all(request.as_bytes())
+                .await
+                .expect("it is open");
             self.stream.flush().await.expect("it is open");
             while !is_whole(&answer) {
                 let read = self.stream.read_buf(&mut answer).await;
@@ -64,7 +67,9 @@ fn is_whole(answer: &[u8]) -> bool {
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
         return false;
     };
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
     length.and_then(|length| length.parse().ok()) == Some(body.len())
 }
 
@@ -120,11 +125,24 @@ fn a_suspended_tenant_gets_the_page_and_keeps_certificate_and_site() {
     let again = sandbox.ok(&["tenant", "suspend", "anna"]);
     assert!(again.starts_with("0 hosts suspended"), "{again}");
     sandbox.write("unpaid.txt", "Call us.\n");
-    let other_page = ["tenant", "suspend", "anna", "--status", "402", "--text", "unpaid.txt"];
+    let other_page = [
+        "tenant",
+        "suspend",
+        "anna",
+        "--status",
+        "402",
+        "--text",
+        "unpaid.txt",
+    ];
     let again = sandbox.ok(&other_page);
     assert!(again.starts_with("2 hosts suspended"), "{again}");
-    until("the other page", SOON, || visits[0].shows(402, "Call us.\n"));
-    assert_eq!(sandbox.ok(&["tenant", "resume", "anna"]), "2 hosts resumed\n");
+    until("the other page", SOON, || {
+        visits[0].shows(402, "Call us.\n")
+    });
+    assert_eq!(
+        sandbox.ok(&["tenant", "resume", "anna"]),
+        "2 hosts resumed\n"
+    );
     for visit in &mut visits {
         until("the site", SOON, || visit.shows(200, "page"));
     }
@@ -159,7 +177,9 @@ fn a_suspension_of_many_goes_on_after_a_kill() {
     store.execute_batch(MANY).expect("it is written");
     let suspended = || {
         let text = "SELECT count(*) FROM hosts WHERE suspended IS NOT NULL";
-        store.query_row(text, (), |row| row.get::<_, i64>(0)).expect("a number")
+        store
+            .query_row(text, (), |row| row.get::<_, i64>(0))
+            .expect("a number")
     };
     for wait in [20, 40, 60, 80, 100] {
         let mut command = sandbox.command(&["tenant", "suspend", "many"]);
@@ -193,8 +213,16 @@ fn the_operator_is_suspended_only_if_that_is_meant() {
     sandbox.write("long.txt", &"x".repeat(4097));
     for (args, code, why) in [
         (&["tenant", "suspend", ""][..], 2, "'' is the operator"),
-        (&["tenant", "suspend", "nobody"], 1, "there are no hosts of \"nobody\""),
-        (&["tenant", "suspend", "anna", "--status", "200"], 2, "400..=599"),
+        (
+            &["tenant", "suspend", "nobody"],
+            1,
+            "there are no hosts of \"nobody\"",
+        ),
+        (
+            &["tenant", "suspend", "anna", "--status", "200"],
+            2,
+            "400..=599",
+        ),
         (
             &["tenant", "suspend", "anna", "--text", "long.txt"],
             1,

@@ -92,7 +92,9 @@ impl AtZone {
     /// parent; returns where it is to lead.
     pub(crate) fn wait(&self, names: &[&str], tenant: &str) -> String {
         let wait = ["cert", "issue", "--together", "--wait-for-cname", "1h"];
-        let told = self.sandbox().ok(&[&wait[..], &["--tenant", tenant], names].concat());
+        let told = self
+            .sandbox()
+            .ok(&[&wait[..], &["--tenant", tenant], names].concat());
         let (record, target) = told.trim_end().split_once(" CNAME ").expect("one record");
         assert!(record.starts_with("set _acme-challenge."), "{told}");
         target.to_owned()
@@ -120,7 +122,10 @@ impl AtZone {
         let shown = self.sandbox().json(&["host", "show", host, "--json"]);
         let lineage = &shown["lineages"][0];
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-        (text(&lineage["state"]), text(&lineage["last_error"]["text"]))
+        (
+            text(&lineage["state"]),
+            text(&lineage["last_error"]["text"]),
+        )
     }
 
     /// Returns what the resolver wrote.
@@ -136,7 +141,9 @@ fn a_wildcard_by_a_cname_on_two_servers() {
     assert!(target.starts_with("shop.test.") && target.ends_with(".dcv.test"));
     at.set_cname("shop.test", &target);
     let (one, two) = (at.sandbox().serve(), at.serve_second());
-    until("the certificate", SOON, || at.state("shop.test").0 == "scheduled");
+    until("the certificate", SOON, || {
+        at.state("shop.test").0 == "scheduled"
+    });
     for name in ["shop.test", "a.shop.test"] {
         at.sandbox().page(name, &format!("page of {name}"));
         at.fixture.assert_served(&one, name);
@@ -145,11 +152,19 @@ fn a_wildcard_by_a_cname_on_two_servers() {
     // Each answers alone, and for the order of another process.
     one.stop();
     at.sandbox().ok(&["cert", "renew", "shop.test"]);
-    assert!(two.metric("sekisho_dns_reads_total") > Some(0.0), "{}", at.log());
+    assert!(
+        two.metric("sekisho_dns_reads_total") > Some(0.0),
+        "{}",
+        at.log()
+    );
     two.stop();
     let one = at.sandbox().serve();
     at.sandbox().ok(&["cert", "renew", "shop.test"]);
-    assert!(one.metric("sekisho_dns_reads_total") > Some(0.0), "{}", at.log());
+    assert!(
+        one.metric("sekisho_dns_reads_total") > Some(0.0),
+        "{}",
+        at.log()
+    );
     one.stop();
 }
 
@@ -164,7 +179,10 @@ fn kdig_sees_the_zone() {
     ));
     let server = sandbox.serve();
     for (question, expected) in [
-        (&["SOA", "dcv.test"][..], "ns.dcv.test. hostmaster.dcv.test. 1 3600"),
+        (
+            &["SOA", "dcv.test"][..],
+            "ns.dcv.test. hostmaster.dcv.test. 1 3600",
+        ),
         (&["NS", "dcv.test"], "ns.dcv.test."),
         (&["A", "ns.dcv.test"], "127.0.0.1"),
         (&["TXT", "a.b.dcv.test"], "status: NOERROR"),
@@ -196,7 +214,10 @@ fn an_address_that_is_taken_is_told() {
         "{ACME}[acme.dns.\"dcv.test\"]\nserve = [\"127.0.0.1:{port}\"]\n"
     ));
     let error = sandbox.fails(&["serve"]);
-    assert!(error.contains(&format!("can't listen on 127.0.0.1:{port}")), "{error}");
+    assert!(
+        error.contains(&format!("can't listen on 127.0.0.1:{port}")),
+        "{error}"
+    );
     drop(taken);
 }
 
@@ -237,7 +258,10 @@ fn ask(server: SocketAddr, is_over: &AtomicBool) -> usize {
         let mut answer = [0; 512];
         let length = socket.recv(&mut answer).expect("an answer");
         // One answer, of 16 bytes: a pointer to the name, and an address.
-        assert_eq!((&answer[..2], length), (&question[..2], question.len() + 16));
+        assert_eq!(
+            (&answer[..2], length),
+            (&question[..2], question.len() + 16)
+        );
         asked += 1;
         thread::sleep(Duration::from_millis(33));
     }

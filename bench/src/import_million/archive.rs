@@ -84,7 +84,10 @@ fn on_all_cores<T: Send>(
 /// Issues another certificate for a host, with another key.
 pub(super) fn renewed(folder: &Path, name: &str) -> Result<(String, String)> {
     let authority = folder.join("ca-0");
-    let (authority, key) = (Authority::load_or_create(Folder(&authority))?, KeyPair::generate()?);
+    let (authority, key) = (
+        Authority::load_or_create(Folder(&authority))?,
+        KeyPair::generate()?,
+    );
     Ok((authority.chain(name, &key)?, key.serialize_pem()))
 }
 

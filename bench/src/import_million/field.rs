@@ -131,7 +131,11 @@ impl Field {
             never = watch_memory(pid, &memory) => match never {},
         };
         let took = begun.elapsed();
-        ensure!(output.status.success(), "the import ended with {}", output.status);
+        ensure!(
+            output.status.success(),
+            "the import ended with {}",
+            output.status
+        );
         let counts: Value = serde_json::from_slice(&output.stdout)?;
         let count = |key: &str| counts[key].as_u64().with_context(|| format!("no {key}"));
         Ok(Imported {
@@ -159,7 +163,9 @@ fn folder() -> Result<TempDir> {
     let target = Path::new("target");
     fs::create_dir_all(target)?;
     let target = fs::canonicalize(target)?;
-    Ok(tempfile::Builder::new().prefix("import-").tempdir_in(target)?)
+    Ok(tempfile::Builder::new()
+        .prefix("import-")
+        .tempdir_in(target)?)
 }
 
 /// Reads the most memory that a process has had, again and again.

@@ -43,7 +43,10 @@ async fn fill(name: &str, sealer: &Sealer, hosts: usize) -> Result<()> {
         let puts = numbers.map(|number| record(number, references));
         sealer.write(puts.collect::<Result<_>>()?).await?;
     }
-    println!("{name}: {hosts} hosts written in {} s", begun.elapsed().as_secs());
+    println!(
+        "{name}: {hosts} hosts written in {} s",
+        begun.elapsed().as_secs()
+    );
     Ok(())
 }
 

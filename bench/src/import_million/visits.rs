@@ -59,7 +59,10 @@ async fn visit(client: Rc<Client>, has_ended: Rc<Cell<bool>>) -> Result<Outcome>
         }
         due += GAP;
         sleep_until(due).await;
-        ensure!(open.get() < MAX_OPEN, "{MAX_OPEN} visits wait for an answer");
+        ensure!(
+            open.get() < MAX_OPEN,
+            "{MAX_OPEN} visits wait for an answer"
+        );
         open.set(open.get() + 1);
         // The first one is changed meanwhile.
         let name = host(HOT, 1 + number % (HOT_HOSTS - 1));

@@ -156,7 +156,10 @@ async fn texts_of_served_zones_are_listed_until_they_end() {
     sealer.write(writes).await.unwrap();
     assert_eq!(listed(&sealer).await, keys);
     for _ in 0..2 {
-        sealer.write(vec![server.remove(DNS, keys[0])]).await.unwrap();
+        sealer
+            .write(vec![server.remove(DNS, keys[0])])
+            .await
+            .unwrap();
         assert_eq!(listed(&sealer).await, keys[1..]);
     }
     now.fetch_add(60_000, Ordering::SeqCst);

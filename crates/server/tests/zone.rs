@@ -39,7 +39,10 @@ struct Source {
 impl Source {
     fn put(&self, name: &str, value: &str) {
         let mut texts = self.texts.lock().unwrap();
-        texts.entry(name.to_owned()).or_default().push(value.to_owned());
+        texts
+            .entry(name.to_owned())
+            .or_default()
+            .push(value.to_owned());
     }
 }
 
@@ -243,10 +246,16 @@ async fn a_ca_is_answered_by_tcp_while_its_address_is_forged() {
     send(&mut stream, &question).await;
     assert_eq!(texts(&answer(&mut stream).await.unwrap()), ["text"]);
     // Other networks are not told to come over TCP.
-    assert_eq!(texts(&ask(&running, "a.dcv.test.", RecordType::TXT).await), ["text"]);
+    assert_eq!(
+        texts(&ask(&running, "a.dcv.test.", RecordType::TXT).await),
+        ["text"]
+    );
     let mut text = String::new();
     encode(&mut text, &running.registry).unwrap();
-    for line in ["dns_questions_total{outcome=\"truncated\"} ", "dns_reads_total "] {
+    for line in [
+        "dns_questions_total{outcome=\"truncated\"} ",
+        "dns_reads_total ",
+    ] {
         assert!(text.contains(line), "{text}");
     }
 }
@@ -313,7 +322,10 @@ async fn failures_of_the_catalog_are_told_and_end() {
     let failed = ask(&running, "a.dcv.test.", RecordType::TXT).await;
     assert_eq!(failed.metadata.response_code, ResponseCode::ServFail);
     running.source.fails.store(false, Ordering::SeqCst);
-    assert_eq!(texts(&ask(&running, "a.dcv.test.", RecordType::TXT).await), ["text"]);
+    assert_eq!(
+        texts(&ask(&running, "a.dcv.test.", RecordType::TXT).await),
+        ["text"]
+    );
 }
 
 #[tokio::test]

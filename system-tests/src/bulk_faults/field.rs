@@ -143,7 +143,10 @@ pub(super) async fn stored(sealer: &Sealer) -> Result<Vec<String>> {
     let (filter, mut after) = (HostFilter::default(), None::<HostPattern>);
     let mut hosts = Vec::new();
     loop {
-        let page = sealer.catalog().list_hosts(&filter, after.as_ref(), PAGE).await?;
+        let page = sealer
+            .catalog()
+            .list_hosts(&filter, after.as_ref(), PAGE)
+            .await?;
         let served = page.hosts.iter().filter(|host| !host.references.is_empty());
         hosts.extend(served.map(|host| host.pattern.as_str().to_owned()));
         after = page.next;

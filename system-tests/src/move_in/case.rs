@@ -45,7 +45,11 @@ impl Case {
     pub(super) fn wanted(&self) -> Vec<Wanted> {
         let domain = format!("{}.example", self.name);
         let all = [
-            ("shop", vec![format!("shop.{domain}"), format!("www.shop.{domain}")], false),
+            (
+                "shop",
+                vec![format!("shop.{domain}"), format!("www.shop.{domain}")],
+                false,
+            ),
             ("wild", vec![format!("*.wild.{domain}")], false),
             ("rsa", vec![format!("rsa.{domain}")], true),
         ];
@@ -217,7 +221,11 @@ fn filled(name: &'static str, commands: Numbers, layout: Layout) -> Case {
 pub(super) fn all(has_caddy: bool) -> Vec<Case> {
     let caddy: Numbers = &[("From Caddy", 0)];
     let mut cases = vec![
-        case(CERTBOT, &[("Moving in", 0), ("From certbot", 0)], Made::Certbot),
+        case(
+            CERTBOT,
+            &[("Moving in", 0), ("From certbot", 0)],
+            Made::Certbot,
+        ),
         case("tar", &[("Moving in", 1)], Made::Certbot),
         case("dehydrated", &[("From dehydrated", 0)], Made::Dehydrated),
         case("lego", &[("From lego", 0)], Made::Lego),
@@ -229,8 +237,16 @@ pub(super) fn all(has_caddy: bool) -> Vec<Case> {
         filled("flat", &[("From nginx and Apache", 0)], Layout::Flat),
         filled("list", &[("From nginx and Apache", 1)], Layout::List),
         filled("cpanel", &[("From cPanel", 0)], Layout::Cpanel),
-        filled("auto-ssl", &[("From lua-resty-auto-ssl", 0)], Layout::AutoSsl),
-        filled("resty-acme", &[("From lua-resty-acme", 0)], Layout::RestyAcme),
+        filled(
+            "auto-ssl",
+            &[("From lua-resty-auto-ssl", 0)],
+            Layout::AutoSsl,
+        ),
+        filled(
+            "resty-acme",
+            &[("From lua-resty-acme", 0)],
+            Layout::RestyAcme,
+        ),
         filled("redis", &[("From Redis of the papers", 0)], Layout::Redis),
     ];
     if has_caddy {

@@ -89,6 +89,9 @@ mod tests {
         let expected = "tar -C /run/etc letsencrypt | sekisho cert import --layout certbot -";
         assert_eq!(below(tar, root, None), expected);
         let redis = "import redis://127.0.0.1:6379 ~/x";
-        assert_eq!(below(redis, root, Some(7)), "import redis://127.0.0.1:7 ~/x");
+        assert_eq!(
+            below(redis, root, Some(7)),
+            "import redis://127.0.0.1:7 ~/x"
+        );
     }
 }

@@ -173,13 +173,19 @@ fn put_pair(one: &Issued, chain: &Path, key: &Path) -> Result<Pair> {
 }
 
 fn acme_sh(home: &Path, issued: &[Issued]) -> Result<By> {
-    put(&home.join("account.conf"), "ACCOUNT_EMAIL='admin@shop.example'\n")?;
+    put(
+        &home.join("account.conf"),
+        "ACCOUNT_EMAIL='admin@shop.example'\n",
+    )?;
     let pairs = issued.iter().map(|one| {
         let ecc = if one.wanted.is_rsa { "" } else { "_ecc" };
         let (name, folder) = (one.name(), home.join(format!("{}{ecc}", one.name())));
         put(&folder.join(format!("{name}.cer")), &one.leaf)?;
         put(&folder.join("ca.cer"), &one.issuers)?;
-        put(&folder.join(format!("{name}.conf")), &format!("Le_Domain='{name}'\n"))?;
+        put(
+            &folder.join(format!("{name}.conf")),
+            &format!("Le_Domain='{name}'\n"),
+        )?;
         let key = folder.join(format!("{name}.key"));
         put_pair(one, &folder.join("fullchain.cer"), &key)
     });
@@ -218,14 +224,21 @@ fn traefik(file: &Path, issued: &[Issued]) -> Result<By> {
     let certificates = certificates.collect::<Result<Vec<_>>>()?;
     let account = json!({"Email": "admin@shop.example", "KeyType": "4096"});
     let resolver = json!({"Account": account, "Certificates": certificates});
-    let file = put(file, &serde_json::to_string_pretty(&json!({"letsencrypt": resolver}))?)?;
+    let file = put(
+        file,
+        &serde_json::to_string_pretty(&json!({"letsencrypt": resolver}))?,
+    )?;
     let stored: Value = serde_json::from_slice(&fs::read(file)?)?;
     let stored = stored["letsencrypt"]["Certificates"].as_array();
-    let chains = stored.context("a list")?.iter().zip(issued).map(|(stored, one)| {
-        let chain = stored["certificate"].as_str().context("a chain")?;
-        let chain = String::from_utf8(BASE64.decode(chain.as_bytes())?)?;
-        Ok((one.names().to_vec(), chain))
-    });
+    let chains = stored
+        .context("a list")?
+        .iter()
+        .zip(issued)
+        .map(|(stored, one)| {
+            let chain = stored["certificate"].as_str().context("a chain")?;
+            let chain = String::from_utf8(BASE64.decode(chain.as_bytes())?)?;
+            Ok((one.names().to_vec(), chain))
+        });
     chains.collect::<Result<_>>().map(By::Openssl)
 }
 
@@ -251,7 +264,10 @@ fn crt_list(folder: &Path, issued: &[Issued]) -> Result<Filled> {
     haproxy(folder, issued)?;
     let line = |one: &Issued| format!("{} [alpn h2,http/1.1] {}\n", bundle(one), one.name());
     let lines: String = issued.iter().map(line).collect();
-    let list = put(&folder.join("crt-list.txt"), &format!("# a line a bundle\n{lines}"))?;
+    let list = put(
+        &folder.join("crt-list.txt"),
+        &format!("# a line a bundle\n{lines}"),
+    )?;
     Ok(Filled {
         names: issued.iter().map(|one| one.name().to_owned()).collect(),
         by: By::Haproxy(format!("crt-list {}", list.display()), folder.join("certs")),
@@ -289,7 +305,10 @@ fn cpanel(folder: &Path, issued: &[Issued]) -> Result<By> {
     for one in issued {
         let folder = folder.join(one.name());
         put(&folder.join("certificates"), &one.chain)?;
-        let combined = put(&folder.join("combined"), &format!("{}{}", one.key, one.chain))?;
+        let combined = put(
+            &folder.join("combined"),
+            &format!("{}{}", one.key, one.chain),
+        )?;
         arguments.push(format!("crt {}", combined.display()));
     }
     Ok(By::Haproxy(arguments.join(" "), folder.to_owned()))

@@ -107,7 +107,12 @@ impl<'a> Tools<'a> {
         );
         fs::write(&config, text)?;
         let mut domains = String::new();
-        for Wanted { alias, names, is_rsa } in all {
+        for Wanted {
+            alias,
+            names,
+            is_rsa,
+        } in all
+        {
             domains += &format!("{} > {alias}\n", names.join(" "));
             if *is_rsa {
                 let own = folder.join("certs").join(alias);

@@ -36,7 +36,10 @@ pub(super) async fn run(
     let before = leaf::shown(&client, HOST).await?;
     tools.renew_by_certbot(root, HOST).await?;
     let took = served_after(&client, &before).await?;
-    println!("watch: certbot's renewal was served {:.1} s after its end", took.as_secs_f64());
+    println!(
+        "watch: certbot's renewal was served {:.1} s after its end",
+        took.as_secs_f64()
+    );
     watcher.end()?;
     server.tell_to_end()?;
     server.ended().await?;

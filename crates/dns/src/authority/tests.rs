@@ -34,7 +34,9 @@ fn with_edns(mut message: Message, payload: u16, version: u8) -> Message {
 fn texts(texts: &[&str]) -> Option<Arc<Texts>> {
     let texts: Vec<_> = texts.iter().map(|text| (*text).to_owned()).collect();
     let names = ["a.dcv.example.", "a.b.dcv.example."];
-    Some(Arc::new(names.map(|name| (name.to_owned(), texts.clone())).into()))
+    Some(Arc::new(
+        names.map(|name| (name.to_owned(), texts.clone())).into(),
+    ))
 }
 
 /// Sends bytes to a zone, which must not wait for anything else than these texts.
@@ -81,12 +83,25 @@ fn every_name_below_is_there() {
         ("b.dcv.example.", RecordType::NS, Outcome::Empty, 0),
         ("b.dcv.example.", RecordType::CNAME, Outcome::Empty, 0),
         ("b.dcv.example.", RecordType::CAA, Outcome::Empty, 0),
-        ("b.dcv.example.", RecordType::Unknown(999), Outcome::Empty, 0),
+        (
+            "b.dcv.example.",
+            RecordType::Unknown(999),
+            Outcome::Empty,
+            0,
+        ),
         ("*.dcv.example.", RecordType::A, Outcome::Empty, 0),
     ] {
         let (answer, is) = udp(name, kind);
-        assert_eq!((is, answer.answers.len()), (outcome, answers), "{name} {kind}");
-        assert_eq!(answer.metadata.response_code, ResponseCode::NoError, "{name}");
+        assert_eq!(
+            (is, answer.answers.len()),
+            (outcome, answers),
+            "{name} {kind}"
+        );
+        assert_eq!(
+            answer.metadata.response_code,
+            ResponseCode::NoError,
+            "{name}"
+        );
         let flags = answer.metadata;
         assert!(flags.authoritative && flags.recursion_desired, "{name}");
         assert!(!flags.recursion_available && !flags.truncation, "{name}");
@@ -122,14 +137,20 @@ fn a_server_without_addresses_is_where_it_was_reached() {
         let (answer, is) = send(&zone, &message, Transport::Udp, None).unwrap();
         assert_eq!(is, outcome, "{kind}");
         let answer = Message::from_vec(&answer).unwrap();
-        let addresses: Vec<_> = answer.answers.iter().map(|one| one.data.ip_addr()).collect();
+        let addresses: Vec<_> = answer
+            .answers
+            .iter()
+            .map(|one| one.data.ip_addr())
+            .collect();
         assert!(addresses.is_empty() || addresses == [Some(ip("192.0.2.9"))]);
     }
 }
 
 #[test]
 fn case_comes_back_and_texts_are_found_without_it() {
-    let message = question("a.dCv.ExAmPlE.", RecordType::TXT).to_vec().unwrap();
+    let message = question("a.dCv.ExAmPlE.", RecordType::TXT)
+        .to_vec()
+        .unwrap();
     let (answer, outcome) = send(&zone(), &message, Transport::Udp, texts(&["text"])).unwrap();
     assert_eq!(outcome, Outcome::Answered);
     // The question begins after 12 bytes, and the owner of the answer points to it.
@@ -188,7 +209,11 @@ fn answers_fit_or_are_truncated() {
         let label = format!("{via:?} {} {bytes}", texts.len());
         assert_eq!(answer.metadata.truncation, !is_whole, "{label}");
         assert_eq!(outcome == Outcome::Truncated, !is_whole, "{label}");
-        assert_eq!(answer.answers.len(), if is_whole { texts.len() } else { 0 }, "{label}");
+        assert_eq!(
+            answer.answers.len(),
+            if is_whole { texts.len() } else { 0 },
+            "{label}"
+        );
         let limit = match (via, &message.edns) {
             (Transport::Tcp, _) => usize::from(u16::MAX),
             (_, None) => 512,
@@ -197,7 +222,10 @@ fn answers_fit_or_are_truncated() {
         assert!(bytes <= limit, "{label}");
         assert_eq!(answer.edns.is_some(), message.edns.is_some(), "{label}");
         if let Some(edns) = answer.edns {
-            assert!(edns.max_payload() == 1232 && edns.flags().dnssec_ok, "{label}");
+            assert!(
+                edns.max_payload() == 1232 && edns.flags().dnssec_ok,
+                "{label}"
+            );
         }
     }
 }
@@ -215,7 +243,11 @@ fn later_versions_of_edns_are_told_ours() {
 #[test]
 fn minimised_questions_go_on() {
     // A resolver asks for each ancestor, and ends at NXDOMAIN.
-    for name in ["l.dcv.example.", "example.l.dcv.example.", "shop.example.l.dcv.example."] {
+    for name in [
+        "l.dcv.example.",
+        "example.l.dcv.example.",
+        "shop.example.l.dcv.example.",
+    ] {
         for kind in [RecordType::A, RecordType::NS] {
             let (answer, outcome) = udp(name, kind);
             assert_eq!(outcome, Outcome::Empty, "{name} {kind}");
@@ -226,7 +258,9 @@ fn minimised_questions_go_on() {
 
 #[test]
 fn failures_are_told() {
-    let message = question("a.dcv.example.", RecordType::TXT).to_vec().unwrap();
+    let message = question("a.dcv.example.", RecordType::TXT)
+        .to_vec()
+        .unwrap();
     for via in [Transport::Udp, Transport::Tcp] {
         let (answer, outcome) = send(&zone(), &message, via, None).unwrap();
         let code = Message::from_vec(&answer).unwrap().metadata.response_code;
@@ -236,7 +270,9 @@ fn failures_are_told() {
 
 #[test]
 fn what_is_no_question_gets_no_data() {
-    let whole = question("a.dcv.example.", RecordType::TXT).to_vec().unwrap();
+    let whole = question("a.dcv.example.", RecordType::TXT)
+        .to_vec()
+        .unwrap();
     let mut answer = whole.clone();
     answer[2] |= 0x80;
     for (bytes, code) in [

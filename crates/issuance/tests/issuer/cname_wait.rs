@@ -43,7 +43,9 @@ fn set_cname(knot: &Knot, target: &str) {
 async fn told(fixture: &Fixture, text: &str) -> Lineage<Secret> {
     let told = async || {
         let lineage = fixture.lineage(NAME).await.unwrap();
-        lineage.last_error.is_some_and(|error| error.text.contains(text))
+        lineage
+            .last_error
+            .is_some_and(|error| error.text.contains(text))
     };
     eventually(told).await;
     fixture.lineage(NAME).await.unwrap()

@@ -6,9 +6,7 @@ use super::state::State;
 use sekisho_certs::credential::CredentialId;
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::Tenant;
-use sekisho_certs::store::{
-    CredentialFilter, CredentialPage, HostFilter, HostPage, reversed,
-};
+use sekisho_certs::store::{CredentialFilter, CredentialPage, HostFilter, HostPage, reversed};
 
 impl State {
     pub(super) fn list_hosts(

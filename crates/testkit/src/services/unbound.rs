@@ -23,7 +23,9 @@ impl Unbound {
     /// If Unbound is not installed, or does not start.
     #[must_use]
     pub fn start(zone: &str, server: SocketAddr) -> Self {
-        let folder = tempfile::Builder::new().prefix("sekisho-unbound-").tempdir();
+        let folder = tempfile::Builder::new()
+            .prefix("sekisho-unbound-")
+            .tempdir();
         // The reaper removes the folder, even if this process is killed.
         let folder = folder.expect("a folder").keep();
         let reaper = Reaper::new(&folder);

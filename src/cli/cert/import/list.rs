@@ -151,7 +151,10 @@ mod tests {
             ("a.pem", "/b/a.pem,"),
             ("/c/a.pem a.b", "/c/a.pem, a.b"),
             ("a.pem [alpn h2,http/1.1]", "/b/a.pem,"),
-            ("a.pem[verify none ocsp-update on] a.b *.c", "/b/a.pem, a.b *.c"),
+            (
+                "a.pem[verify none ocsp-update on] a.b *.c",
+                "/b/a.pem, a.b *.c",
+            ),
             ("a.pem *.a.b !x.a.b", "/b/a.pem, *.a.b"),
             ("a.pem *", "/b/a.pem,"),
         ] {

@@ -170,11 +170,12 @@ fn pattern(layout: Layout, prefix: &str) -> String {
         }
         pattern.push(character);
     }
-    pattern + match layout {
-        Layout::AutoSsl => "*:latest",
-        Layout::RestyAcme => "domain:*",
-        _ => "*.crt",
-    }
+    pattern
+        + match layout {
+            Layout::AutoSsl => "*:latest",
+            Layout::RestyAcme => "domain:*",
+            _ => "*.crt",
+        }
 }
 
 /// Hosts whose values are asked for at once: a server bounds what it sends in one answer.
@@ -211,7 +212,10 @@ mod tests {
     fn a_prefix_stands_for_itself() {
         assert_eq!(pattern(Layout::Redis, ""), "*.crt");
         assert_eq!(pattern(Layout::AutoSsl, "a*b"), "a\\*b*:latest");
-        assert_eq!(pattern(Layout::RestyAcme, "[x]\\?"), "\\[x\\]\\\\\\?domain:*");
+        assert_eq!(
+            pattern(Layout::RestyAcme, "[x]\\?"),
+            "\\[x\\]\\\\\\?domain:*"
+        );
     }
 
     /// Shows a pair, or what is wrong with it.
@@ -240,11 +244,18 @@ mod tests {
             assert_eq!(whole.as_deref(), Some("CK"), "{json}");
         }
         let gone = (two(Ok(None), value("K")), document(Ok(None)));
-        assert!(gone.0.is_none() && gone.1.is_none(), "a key may vanish meanwhile");
+        assert!(
+            gone.0.is_none() && gone.1.is_none(),
+            "a key may vanish meanwhile"
+        );
         for (host, halves, reason) in [
             ("a.b", two(value("C"), Ok(None)), "its key is missing"),
             ("a.b", two(Err("strange".into()), value("K")), "strange"),
-            ("a b", two(value("C"), value("K")), "must not stand in a host name"),
+            (
+                "a b",
+                two(value("C"), value("K")),
+                "must not stand in a host name",
+            ),
             ("a.b", document(value("{}")), "missing field"),
             ("a.b", document(value("cut")), "is no document"),
         ] {

@@ -154,7 +154,10 @@ async fn a_broken_index_is_built_again() {
     assert!(error.to_string().contains("hosts_by_tenant"), "{error}");
     let mut said = Vec::new();
     complete(&store, &mut |text| said.push(text)).await.unwrap();
-    let built = ["building hosts_by_tenant", "the store is complete: 9 indexes"];
+    let built = [
+        "building hosts_by_tenant",
+        "the store is complete: 9 indexes",
+    ];
     assert_eq!(said, built);
     assert!(store.tenants(None, 9).await.unwrap().is_empty());
 }
@@ -173,7 +176,10 @@ async fn two_upgrades_do_not_disturb_each_other() {
     assert!(waits.is_err(), "the snapshot is older");
     let second = complete(&store, &mut |_| {}).await;
     let error = second.unwrap_err().to_string();
-    assert!(error.contains("another session builds the index"), "{error}");
+    assert!(
+        error.contains("another session builds the index"),
+        "{error}"
+    );
     assert!(finds(&store, "a.example").await);
     let batch = Batch::unchecked(vec![put_host(record("new.example", &[]))]);
     in_time(store.write(batch)).await.unwrap();
@@ -211,11 +217,7 @@ async fn each_list_uses_its_index() {
         .map(|list| (list.index, translate(list), literals(list)))
         .collect();
     let text = lineages::LIST_WITHOUT.to_owned();
-    lists.push((
-        "lineages_without_certificate",
-        text,
-        "NULL, '', 100".into(),
-    ));
+    lists.push(("lineages_without_certificate", text, "NULL, '', 100".into()));
     for (index, statement, values) in lists {
         let sql = format!("PREPARE it AS {statement}; EXPLAIN EXECUTE it ({values})");
         let plan = server.sql(name_of(&url), &sql);

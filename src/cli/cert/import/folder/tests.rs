@@ -36,7 +36,11 @@ fn shown(pair: &Pair) -> String {
         panic!("{:?}", pair.names);
     };
     let named: Vec<_> = named.iter().map(ToString::to_string).collect();
-    format!("{}: {} {key}", named.join(" "), pair.chain.place().display())
+    format!(
+        "{}: {} {key}",
+        named.join(" "),
+        pair.chain.place().display()
+    )
 }
 
 const CERTBOT: [&str; 5] = [
@@ -84,7 +88,11 @@ fn halves_are_found_beside_each_other() {
         "pki/authorities/local/root.crt",
         "pki/authorities/local/root.key",
     ];
-    let cpanel = ["a.b/certificates", "a.b/combined", ".pending_delete/b/combined"];
+    let cpanel = [
+        "a.b/certificates",
+        "a.b/combined",
+        ".pending_delete/b/combined",
+    ];
     for (layout, files, wanted) in [
         (
             Layout::AcmeSh,
@@ -142,7 +150,11 @@ fn half_of_a_pair_is_told() {
 fn links_are_followed_and_lead_in_no_circle() {
     let tree = tree(&["archive/fullchain1.pem", "live/a.example/README"]);
     let lineage = tree.path().join("live/a.example");
-    symlink("../../archive/fullchain1.pem", lineage.join("fullchain.pem")).unwrap();
+    symlink(
+        "../../archive/fullchain1.pem",
+        lineage.join("fullchain.pem"),
+    )
+    .unwrap();
     symlink("../../archive/gone.pem", lineage.join("privkey.pem")).unwrap();
     symlink("../../live", lineage.join("again")).unwrap();
     symlink("self", lineage.join("self")).unwrap();

@@ -22,17 +22,71 @@ fn pairs_are_found_by_the_end_of_their_paths() {
         (Certbot, "live/a.example", CHAIN, KEY, "a.example"),
         (Certbot, "a.example-0002", CHAIN, KEY, "a.example"),
         (Certbot, "live/my shop", CHAIN, KEY, ""),
-        (Dehydrated, "certs/_dmarc.example", CHAIN, KEY, "_dmarc.example"),
-        (AcmeSh, "x/a.example", "fullchain.cer", "a.example.key", "a.example"),
-        (AcmeSh, "a.example_ecc", "fullchain.cer", "a.example.key", "a.example"),
+        (
+            Dehydrated,
+            "certs/_dmarc.example",
+            CHAIN,
+            KEY,
+            "_dmarc.example",
+        ),
+        (
+            AcmeSh,
+            "x/a.example",
+            "fullchain.cer",
+            "a.example.key",
+            "a.example",
+        ),
+        (
+            AcmeSh,
+            "a.example_ecc",
+            "fullchain.cer",
+            "a.example.key",
+            "a.example",
+        ),
         (AcmeSh, "*.a.b_ecc", "fullchain.cer", "*.a.b.key", "*.a.b"),
-        (Caddy, "le/a.example", "a.example.crt", "a.example.key", "a.example"),
-        (Caddy, "wildcard_.b", "wildcard_.b.crt", "wildcard_.b.key", "*.b"),
-        (Cpanel, "domain_tls/a.example", "combined", "inside", "a.example"),
-        (Cpanel, "domain_tls/*.a.example", "combined", "inside", "*.a.example"),
-        (Lego, "certificates", "_.a.example.crt", "_.a.example.key", "*.a.example"),
+        (
+            Caddy,
+            "le/a.example",
+            "a.example.crt",
+            "a.example.key",
+            "a.example",
+        ),
+        (
+            Caddy,
+            "wildcard_.b",
+            "wildcard_.b.crt",
+            "wildcard_.b.key",
+            "*.b",
+        ),
+        (
+            Cpanel,
+            "domain_tls/a.example",
+            "combined",
+            "inside",
+            "a.example",
+        ),
+        (
+            Cpanel,
+            "domain_tls/*.a.example",
+            "combined",
+            "inside",
+            "*.a.example",
+        ),
+        (
+            Lego,
+            "certificates",
+            "_.a.example.crt",
+            "_.a.example.key",
+            "*.a.example",
+        ),
         (Haproxy, "certs", "a.example.pem", "inside", "a.example"),
-        (Haproxy, "certs", "a.example.pem.rsa", "inside", "a.example.pem"),
+        (
+            Haproxy,
+            "certs",
+            "a.example.pem.rsa",
+            "inside",
+            "a.example.pem",
+        ),
         (Haproxy, "certs", "any", "inside", "any"),
         (Flat, "x", "a.example.crt", "a.example.key", "a.example"),
     ] {
@@ -113,7 +167,11 @@ fn each_layout_is_recognised_by_names() {
         "le/archive/a.example/fullchain1.pem",
     ];
     let dehydrated = ["a.example/cert-1700000000.pem", "a.example/fullchain.pem"];
-    let lego = ["c/a.example.crt", "c/a.example.issuer.crt", "c/a.example.key"];
+    let lego = [
+        "c/a.example.crt",
+        "c/a.example.issuer.crt",
+        "c/a.example.key",
+    ];
     let caddy = [
         "acme/le/users/me@a.example/me.json",
         "certificates/le/a.example/a.example.crt",

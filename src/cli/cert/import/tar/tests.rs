@@ -102,7 +102,14 @@ fn names_that_lead_out_and_links_are_not_read() {
     let (files, error) = read(&archive);
     assert_eq!(error, None);
     let contents: Vec<_> = files.iter().map(|(_, content)| content.as_str()).collect();
-    let wanted = ["leads out", "leads out", "leads out", "link", "link", "four"];
+    let wanted = [
+        "leads out",
+        "leads out",
+        "leads out",
+        "link",
+        "link",
+        "four",
+    ];
     assert_eq!(contents, wanted);
 }
 
@@ -139,7 +146,12 @@ fn sizes_are_bounded() {
     let mut binary = header("a.crt", b'0', 0);
     binary[124..136].fill(0xff);
     seal(&mut binary);
-    assert!(read(&archive(&[binary])).1.unwrap().contains("wrong number"));
+    assert!(
+        read(&archive(&[binary]))
+            .1
+            .unwrap()
+            .contains("wrong number")
+    );
 }
 
 #[test]
