@@ -86,11 +86,13 @@ async fn answer(order: &mut Order, kind: ChallengeKind, sealer: &Sealer) {
         let offered = match kind {
             ChallengeKind::Http01 => acme::ChallengeType::Http01,
             ChallengeKind::TlsAlpn01 => acme::ChallengeType::TlsAlpn01,
+            ChallengeKind::Dns01 => acme::ChallengeType::Dns01,
         };
         let challenge = authorization.challenge(offered).expect("it is offered");
         let key = match kind {
             ChallengeKind::Http01 => &challenge.token,
             ChallengeKind::TlsAlpn01 => &authorization.name,
+            ChallengeKind::Dns01 => unreachable!("no zone is served here"),
         };
         let answer = KeyAuthorization::new(&challenge.key_authorization);
         let expires = Clock::System.now() + 600;

@@ -340,10 +340,13 @@ mod tests {
         }
     }
 
+    /// Lets a figure pass its bound.
+    type Pass = fn(&mut Figures);
+
     #[test]
     fn each_bound_is_judged() {
         assert!(figures().broken(true).is_empty());
-        let passes: [(bool, fn(&mut Figures)); 9] = [
+        let passes: [(bool, Pass); 9] = [
             (true, |one| one.first.took += Duration::from_millis(1)),
             (true, |one| one.again.took += Duration::from_millis(1)),
             (false, |one| one.has_written = true),

@@ -59,7 +59,7 @@ fn record(number: usize, references: &References) -> Result<Write<Secret>> {
     record.tenant = self::tenant(tenant)?;
     // By the number of the tenant's own host: else whole tenants would have none.
     let own = number / TENANTS;
-    if own % 10 != 0 {
+    if !own.is_multiple_of(10) {
         record.references = *references;
     }
     record.suspended = (own % 100 == 1).then(|| Site {

@@ -53,14 +53,6 @@ fn listeners_stores_and_caches_are_no_upstreams() {
             &["http://10.0.0.2:6434"],
         ),
         (
-            format!(
-                "{sqlite}[acme]\nagree = true\ncas = [\"letsencrypt\"]\n\
-                 [acme.dns.\"dcv.example\"]\nserve = [\"10.0.0.5\"]\n"
-            ),
-            &["http://10.0.0.5:53"],
-            &["http://10.0.0.5:54"],
-        ),
-        (
             "store.url = \"postgres:///d?host=/run/postgresql\"\n".into(),
             &["unix:/run/postgresql/.s.PGSQL.5432"],
             &["unix:/run/apps/a.sock"],
@@ -105,4 +97,16 @@ fn listeners_stores_and_caches_are_no_upstreams() {
             assert!(admits(&config, upstream), "{upstream}: {more}");
         }
     }
+}
+
+#[test]
+fn a_served_zone_is_no_upstream() {
+    let config = parse(&format!(
+        "listen.https = [\"10.0.0.1:8443\"]\nstore.url = \"sqlite:a.db\"\n\
+         acme.agree = true\nacme.cas = [\"letsencrypt\"]\n\
+         acme.dns.\"dcv.example\".serve = [\"10.0.0.5\"]\n{ALLOW}"
+    ))
+    .unwrap();
+    assert!(!admits(&config, "http://10.0.0.5:53"));
+    assert!(admits(&config, "http://10.0.0.5:54"));
 }

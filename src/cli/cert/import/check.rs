@@ -89,7 +89,7 @@ pub(crate) fn pair(
         };
         Refusal::new(path, error.group(), error.to_string())
     })?;
-    let (hosts, named) = chosen(names, credential.names())
+    let [hosts, named] = chosen(names, credential.names())
         .map_err(|(group, reason)| Refusal::new(chain_path, group, reason))?;
     credential
         .verify(&hosts, dates)
@@ -141,7 +141,7 @@ fn is_about_key(error: &CredentialError, chain: &[u8], dates: Dates) -> bool {
 fn chosen(
     wanted: Names,
     names: &[HostPattern],
-) -> Result<(Vec<HostPattern>, Vec<HostPattern>), (&'static str, String)> {
+) -> Result<[Vec<HostPattern>; 2], (&'static str, String)> {
     if names.is_empty() {
         let reason = "the certificate has no DNS name that a host can have: names count in \
                       subjectAltName alone, not in the common name (RFC 9525)";
@@ -163,7 +163,7 @@ fn chosen(
         check_covers(names, host)
             .map_err(|reason| ("the certificate is for other names", reason))?;
     }
-    Ok((hosts, named))
+    Ok([hosts, named])
 }
 
 /// Returns the bytes of a half with their place.

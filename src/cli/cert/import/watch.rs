@@ -39,7 +39,7 @@ pub(super) fn run(
     let Some(lease) = lease else {
         bail!("another import watches {names}");
     };
-    let mut events = runtime.block_on(async { Events::begin(import.args.folders()) })?;
+    let mut events = runtime.block_on(async { Events::begin(&import.args.folders()) })?;
     let (mut tried, mut next) = (Tried::default(), Some(first));
     let mut told = String::new();
     let ended = loop {
@@ -186,11 +186,16 @@ struct Events {
 
 impl Events {
     /// Begins to watch folders. Needs a runtime.
-    fn begin(sources: Vec<PathBuf>) -> Result<Self> {
+    fn begin(sources: &[PathBuf]) -> Result<Self> {
         let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        #[expect(
+            deprecated,
+            reason = "the queue owns its descriptor, and the new name is unsafe"
+        )]
+        let queue = AsyncFd::with_interest(queue, Interest::READABLE)?;
         let mut events = Self {
-            queue: AsyncFd::with_interest(queue, Interest::READABLE)?,
-            sources: sources.clone(),
+            queue,
+            sources: sources.to_vec(),
             watched: HashSet::new(),
             is_told: false,
             interrupt: signal(SignalKind::interrupt())?,
