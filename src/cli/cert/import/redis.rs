@@ -60,7 +60,8 @@ impl Iterator for Keys {
                     self.cursor = Some(0);
                     self.outages += 1;
                     // The runtime connects again meanwhile.
-                    self.runtime.block_on(sleep(PAUSE * self.outages));
+                    let pause = PAUSE * self.outages;
+                    self.runtime.block_on(async { sleep(pause).await });
                 }
                 Err(error) => {
                     self.cursor = None;
