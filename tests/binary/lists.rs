@@ -43,7 +43,7 @@ fn filled() -> Sandbox {
 const BULK: &str = "
 INSERT INTO hosts (pattern, parent, tenant, tls, disabled, version, reversed)
     WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 287)
-    SELECT 'h' || n || '.bulk.example', 'bulk.example', 't' || n % 4, '1.2', 0, 1,
+    SELECT 'h' || n || '.bulk.example', 'bulk.example', 't' || (n % 4), '1.2', 0, 1,
         'example.bulk.h' || n || '.' FROM n;
 INSERT INTO lineages (name, tenant, names, turn, attempts, error_at, error)
     SELECT pattern, tenant, pattern, 0, 1, 0, 'no' FROM hosts
