@@ -137,7 +137,7 @@ fn a_host_shows_why_it_was_refused() {
     assert_eq!(shown(&sandbox)["lineages"][0]["state"], "refused");
     let listed = sandbox.ok(&["cert", "list", "--failing"]);
     assert!(
-        listed.contains("a.example  refused on first access"),
+        listed.contains("a.example\trefused on first access"),
         "{listed}"
     );
     sandbox.ok(&["host", "remove", "a.example"]);

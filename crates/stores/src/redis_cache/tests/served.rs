@@ -1,6 +1,7 @@
 //! Tests of what is kept, and for whom.
 
 use super::*;
+use crate::stored::FORM;
 
 #[tokio::test]
 async fn another_server_needs_no_catalog() {
@@ -138,7 +139,7 @@ async fn entries_of_another_form_are_misses() {
     drop(one);
     let keys = bench.redis.cli(&["keys", "sekisho:*"]);
     for key in keys.lines() {
-        let former = key.replacen("sekisho:5:", "sekisho:", 1);
+        let former = key.replacen(&format!("sekisho:{FORM}:"), "sekisho:", 1);
         assert_ne!(key, former);
         bench.redis.cli(&["rename", key, &former]);
     }
