@@ -22,13 +22,7 @@ fn pairs_are_found_by_the_end_of_their_paths() {
         (Certbot, "live/a.example", CHAIN, KEY, "a.example"),
         (Certbot, "a.example-0002", CHAIN, KEY, "a.example"),
         (Certbot, "live/my shop", CHAIN, KEY, ""),
-        (
-            Dehydrated,
-            "certs/_dmarc.example",
-            CHAIN,
-            KEY,
-            "_dmarc.example",
-        ),
+        (Dehydrated, "certs/_dmarc.b", CHAIN, KEY, "_dmarc.b"),
         (
             AcmeSh,
             "x/a.example",
