@@ -116,13 +116,9 @@ pub(super) fn belongs(zone: &str, raw: &RawZone, problems: &mut Problems) {
     let (user, password) = (raw.user.is_some(), raw.password.is_some());
     let (webhook, rfc2136) = (raw.webhook.is_some(), raw.rfc2136.is_some());
     let is_served = raw.serve.is_some();
+    let has_servers = !raw.name_servers.is_empty();
     for (key, is_given, other, has_other) in [
-        (
-            "name_servers",
-            !raw.name_servers.is_empty(),
-            "serve",
-            is_served,
-        ),
+        ("name_servers", has_servers, "serve", is_served),
         ("tsig", raw.tsig.is_some(), "rfc2136", rfc2136),
         ("ca", raw.ca.is_some(), "webhook", webhook),
         ("user", user, "webhook", webhook),

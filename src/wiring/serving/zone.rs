@@ -36,19 +36,14 @@ pub(super) fn build(
                 bound.map_err(bind_error::with_hint)?
             }
         };
-        copies.push((
-            address,
-            bound.duplicate().context("sockets for a hand-over")?,
-        ));
+        let copy = bound.duplicate().context("sockets for a hand-over")?;
+        copies.push((address, copy));
         sockets.push(bound);
     }
     let zone = Zone::new(serve.zone.as_str(), serve.name_servers.clone());
     let zone = zone.map_err(|why| anyhow!("[acme.dns.\"{}\"]: {why}", serve.zone))?;
-    Ok(Some(NameServer::new(
-        zone,
-        sockets,
-        Arc::clone(&opened.store) as _,
-    )))
+    let store = Arc::clone(&opened.store) as _;
+    Ok(Some(NameServer::new(zone, sockets, store)))
 }
 
 /// Starts the thread of a name server: floods of questions must not delay changes. It takes no

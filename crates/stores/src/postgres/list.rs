@@ -32,15 +32,13 @@ impl Postgres {
         row: fn(&Row) -> Step<T>,
     ) -> BoxFuture<'_, Result<Vec<T>>> {
         let text = translate(&list);
-        let params = list
-            .values
-            .into_iter()
-            .map(|value| -> Box<dyn Param + Send> {
-                match value {
-                    Value::Text(text) => Box::new(text),
-                    Value::Number(number) => Box::new(number),
-                }
-            });
+        let values = list.values.into_iter();
+        let params = values.map(|value| -> Box<dyn Param + Send> {
+            match value {
+                Value::Text(text) => Box::new(text),
+                Value::Number(number) => Box::new(number),
+            }
+        });
         self.list(text, params.collect(), row)
     }
 }

@@ -92,11 +92,8 @@ fn open_archive(
     layout: Option<Layout>,
 ) -> Result<Source> {
     let shown = path.display().to_string();
-    let unknown = || {
-        Usage(format!(
-            "{shown}: name the layout of the archive with --layout"
-        ))
-    };
+    let why = "name the layout of the archive with --layout";
+    let unknown = || Usage(format!("{shown}: {why}"));
     let layout = layout.ok_or_else(unknown)?;
     let mut reader = BufReader::new(reader);
     let begin = reader.fill_buf().with_context(|| shown.clone())?;
@@ -154,10 +151,8 @@ fn of_file(head: &[u8]) -> Option<Layout> {
     }
     let text = String::from_utf8_lossy(head);
     let is_data = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
-    let first = text
-        .lines()
-        .find(is_data)
-        .filter(|_| !text.contains('\0'))?;
+    let mut lines = text.lines();
+    let first = lines.find(is_data).filter(|_| !text.contains('\0'))?;
     // A comma stands after the first field of a CSV file, and in a crt-list among options alone.
     let word = first.split([' ', '\t', '[']).next().unwrap_or_default();
     Some(match first.trim_start().starts_with('{') {

@@ -127,9 +127,8 @@ struct Account<'a> {
 fn of_jwk(jwk: &BTreeMap<&str, &str>) -> Option<ForeignKey> {
     let number = |name: &str| {
         let text = jwk.get(name)?.trim_end_matches('=');
-        Some(Zeroizing::new(
-            BASE64URL_NOPAD.decode(text.as_bytes()).ok()?,
-        ))
+        let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).ok()?;
+        Some(Zeroizing::new(bytes))
     };
     let (n, e) = (number("n")?, number("e")?);
     let components = KeyPairComponents {
