@@ -37,9 +37,10 @@ fn a_lineage_waits_for_its_cname_and_is_issued() {
 #[test]
 fn another_tenants_cname_gives_nothing() {
     let Some(at) = AtZone::start() else { return };
-    let annas = at.wait(&["shop.test"], "anna");
-    // The domain has changed hands, and its record was left behind.
-    at.sandbox().ok(&["host", "remove", "shop.test"]);
+    let annas = at.wait(&["*.shop.test"], "anna");
+    // The domain has changed hands, and its record was left behind. No server has looked at
+    // the lineage since.
+    at.sandbox().ok(&["host", "remove", "*.shop.test"]);
     at.set_cname("shop.test", &annas);
     let berts = at.wait(&["*.shop.test"], "bert");
     assert_ne!(berts, annas);
@@ -55,6 +56,32 @@ fn another_tenants_cname_gives_nothing() {
     // The resolver keeps the record for the rest of the second.
     until("the certificate", SOON, || {
         at.sandbox().run(&issue).code == Some(0)
+    });
+    server.stop();
+}
+
+#[test]
+fn a_renewal_asks_for_the_next_tenants_cname() {
+    let Some(at) = AtZone::start() else { return };
+    let annas = at.wait(&["*.shop.test"], "anna");
+    at.set_cname("shop.test", &annas);
+    let server = at.sandbox().serve();
+    until("the certificate", SOON, || {
+        at.state("*.shop.test").0 == "scheduled"
+    });
+    // The certificate is still referred to.
+    let set = ["host", "set", "*.shop.test", "--tenant", "bert"];
+    at.sandbox().ok(&set);
+    let renew = ["cert", "renew", "*.shop.test"];
+    let failed = at.sandbox().fails(&renew);
+    let error = format!("leads to {annas}; set _acme-challenge.shop.test CNAME ");
+    assert!(failed.contains(&error), "{failed}");
+    let berts = at.wait(&["*.shop.test"], "bert");
+    assert_ne!(berts, annas);
+    assert!(failed.contains(&berts), "{failed}");
+    at.set_cname("shop.test", &berts);
+    until("the next certificate", SOON, || {
+        at.sandbox().run(&renew).code == Some(0)
     });
     server.stop();
 }

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use anyhow::anyhow;
 use sekisho_certs::{Clock, HostPattern, LineageName, Sealer, Tenant, printable};
 use sekisho_issuance::acme::ChallengeType;
-use sekisho_issuance::solver::Solvers;
+use sekisho_issuance::solver::{Delegation, Solvers};
 use sekisho_server::value::Unit;
 
 use crate::cli::cert::joined;
@@ -78,17 +78,16 @@ async fn leave(config: &Config, solvers: &Solvers, wanted: &Wanted<'_>) -> Resul
     let sealer = open::create(config).await?;
     let names = wanted.put(&sealer).await?;
     tell_shared(&sealer, &wanted.certificates, &names).await?;
-    let labels = served.labels(&sealer).await?;
     let mut records = BTreeSet::new();
     for page in names.chunks(PAGE) {
-        for lineage in sealer.catalog().lineages(page).await? {
-            let names = lineage.names.iter();
-            let names = names.filter(|name| solvers.dns(name).is_none());
-            records.extend(names.map(|name| {
-                let record = served.delegation(name, &lineage.tenant, &labels);
-                record.to_string()
-            }));
-        }
+        let lineages = sealer.catalog().lineages(page).await?;
+        let named = lineages.iter().flat_map(|one| {
+            let names = one.names.iter().filter(|name| solvers.dns(name).is_none());
+            names.map(move |name| (name, &one.tenant))
+        });
+        let hosts: Vec<_> = named.collect();
+        let page = served.delegations(&sealer, &hosts).await?;
+        records.extend(page.iter().map(Delegation::to_string));
     }
     let mut output = Output::new();
     for record in records {

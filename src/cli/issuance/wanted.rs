@@ -105,7 +105,7 @@ impl Wanted<'_> {
         claims: &mut Claims,
         writes: &mut Vec<Write<Secret>>,
     ) -> Result<LineageName> {
-        let before = there.lineage_for(names, self.wanted_type());
+        let before = there.lineage_for(&new, self.wanted_type());
         if let Some(before) = before {
             new.name = before.name.clone();
             new.wishes = before.wishes.clone();
@@ -119,9 +119,10 @@ impl Wanted<'_> {
         let name = new.name.clone();
         match before {
             Some(before) if names.len() == 1 || before.names == new.names => {
-                if before.wishes != new.wishes || self.waits_until.is_some() {
+                let is_same = before.wishes == new.wishes && before.tenant == new.tenant;
+                if !is_same || self.waits_until.is_some() {
                     let mut changed = before.clone();
-                    changed.wishes = new.wishes;
+                    (changed.wishes, changed.tenant) = (new.wishes, new.tenant);
                     self.wait(&mut changed);
                     writes.extend(claims.write(changed));
                 }
@@ -209,9 +210,11 @@ impl There {
         })
     }
 
-    /// Returns the lineage that is to get these names a certificate with such a key.
-    fn lineage_for(&self, names: &[HostPattern], key_type: KeyType) -> Option<&Lineage<Secret>> {
-        let first = names.first()?;
+    /// Returns the lineage that is to get the certificate of `new` with such a key. That of
+    /// another tenant is taken over unless it has other names, too.
+    fn lineage_for(&self, new: &Lineage<Secret>, key_type: KeyType) -> Option<&Lineage<Secret>> {
+        let is_first = |name: &&HostPattern| name.as_str() == new.name.as_str();
+        let first = new.names.iter().find(is_first)?;
         let referred = self
             .hosts
             .get(first)
@@ -223,7 +226,11 @@ impl There {
             Some(id) => Some(id) == referred || !self.credentials.contains(&id),
             None => true,
         };
-        self.lineages.values().filter(is_for).find(fits)
+        let is_own = |one: &&Lineage<Secret>| {
+            one.tenant == new.tenant || one.names.iter().all(|name| new.names.contains(name))
+        };
+        let all = self.lineages.values().filter(is_for);
+        all.filter(is_own).find(fits)
     }
 }
 
@@ -298,6 +305,35 @@ mod tests {
             assert_eq!(there.wishes.profile.as_deref(), Some("shortlived"));
             assert_eq!(there.order.unwrap().expose(), b"order");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_lineage_of_a_host_follows_it_to_its_next_tenant() {
+        let (sealer, time, _) = claimed().await;
+        time.fetch_add(61_000, Ordering::SeqCst);
+        let [a, b] = ["a.example", "b.example"].map(|name| HostPattern::parse(name).unwrap());
+        let give = async |tenant: &Tenant| {
+            let mut record = HostRecord::new(a.clone());
+            record.tenant = tenant.clone();
+            let put = Write::PutHost(record, Precondition::Any);
+            sealer.write(vec![put]).await.unwrap();
+        };
+        let [anna, bert] = ["anna", "bert"].map(|name| Tenant::parse(name).unwrap());
+        give(&anna).await;
+        let names = put(&sealer, std::slice::from_ref(&a)).await.unwrap();
+        let there = lineage(&sealer).await;
+        assert_eq!((&there.name, &there.tenant), (&names[0], &anna));
+        assert_eq!(there.order.unwrap().expose(), b"order");
+
+        // One with a name that stays with its tenant stays, too.
+        give(&Tenant::default()).await;
+        let both = [a.clone(), b];
+        assert_eq!(put(&sealer, &both).await.unwrap(), names);
+        assert_eq!(lineage(&sealer).await.tenant, Tenant::default());
+        give(&bert).await;
+        let names = put(&sealer, std::slice::from_ref(&a)).await.unwrap();
+        assert_eq!(names[0].as_str(), "a.example+ecdsa");
+        assert_eq!(lineage(&sealer).await.names, both);
     }
 
     #[tokio::test]

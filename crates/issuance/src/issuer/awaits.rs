@@ -1,13 +1,13 @@
 //! Wait for the CNAMEs that the owners of hosts are to set, before any CA is asked.
 
-use sekisho_certs::LastError;
 use sekisho_certs::credential::Date;
+use sekisho_certs::{HostPattern, LastError};
 
 use super::attempt::Attempt;
 use super::failure::Failure;
 use super::working::Outcome;
 use crate::schedule::{Seed, Validity, cname_look};
-use crate::solver::dns01;
+use crate::solver::{Delegation, dns01};
 
 impl Attempt<'_> {
     /// Looks whether all CNAMEs are set that a command waits for. None if the order may
@@ -16,7 +16,11 @@ impl Attempt<'_> {
     pub(super) async fn await_cnames(&mut self) -> Option<Outcome> {
         let until = self.state.awaits_cname_until?;
         let until = until.min(self.validity().map_or(i64::MAX, Validity::deadline));
-        let done = self.check_cnames().await;
+        let done: Result<_, Failure> = async {
+            self.names = self.names_in_use().await?;
+            self.check_cnames(&self.names).await
+        }
+        .await;
         let now = self.now();
         match done {
             Err(Failure::Dns(missing)) if now < until => {
@@ -24,7 +28,7 @@ impl Attempt<'_> {
                 let due = cname_look(now, Seed::of(self.lineage.name.as_str()));
                 Some(self.postponed(due, Some(LastError { at: now, text })).await)
             }
-            Ok(()) | Err(Failure::Dns(_)) => {
+            Ok(_) | Err(Failure::Dns(_)) => {
                 self.state.awaits_cname_until = None;
                 Some(self.failed(done.err()?).await)
             }
@@ -32,19 +36,27 @@ impl Attempt<'_> {
         }
     }
 
-    async fn check_cnames(&mut self) -> Result<(), Failure> {
-        self.names = self.names_in_use().await?;
+    /// Checks that the CNAMEs are set of all names that have no zone in the configuration.
+    /// Returns them in the order of these names.
+    pub(super) async fn check_cnames(
+        &self,
+        names: &[HostPattern],
+    ) -> Result<Vec<Delegation>, Failure> {
         let solvers = &self.issuer.solvers;
+        let names = names.iter().filter(|name| solvers.dns(name).is_none());
+        let hosts: Vec<_> = names.map(|name| (name, &self.lineage.tenant)).collect();
+        let Some((first, _)) = hosts.first() else {
+            return Ok(Vec::new());
+        };
         let Some(served) = solvers.served() else {
             let why = "this server has no zone in [acme.dns] with serve";
             let fault = dns01::Fault::Unreachable(why.to_owned());
-            return Err(fault.at(self.lineage.name.as_str()).into());
+            return Err(fault.at(first.as_str()).into());
         };
-        let labels = served.labels(&self.issuer.sealer).await?;
-        for name in self.names.iter().filter(|name| solvers.dns(name).is_none()) {
-            let delegation = served.delegation(name, &self.lineage.tenant, &labels);
-            served.check(name, &delegation).await?;
+        let delegations = served.delegations(&self.issuer.sealer, &hosts).await?;
+        for ((name, _), delegation) in hosts.iter().zip(&delegations) {
+            served.check(name, delegation).await?;
         }
-        Ok(())
+        Ok(delegations)
     }
 }

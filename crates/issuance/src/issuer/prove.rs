@@ -118,28 +118,22 @@ impl Attempt<'_> {
 
     /// Writes TXT records. What is to be removed is saved before it is there.
     async fn present(&mut self, open: &[(&str, &Challenge)]) -> Result<(), Failure> {
+        let names = open.iter().map(|(name, _)| HostPattern::parse(name));
+        let names: Result<Vec<_>, _> = names.collect();
+        let names = names.map_err(|error| Failure::Setting(error.to_string()))?;
+        let mut delegations = self.check_cnames(&names).await?.into_iter();
         let (mut records, mut texts) = (Vec::new(), Vec::new());
-        for (name, challenge) in open {
-            let pattern = HostPattern::parse(name);
-            let pattern = pattern.map_err(|error| Failure::Setting(error.to_string()))?;
-            let solvers = &self.issuer.solvers;
-            let Some(dns) = solvers.dns(&pattern) else {
-                let Some(served) = solvers.served() else {
-                    let why = format!("[acme.dns] has no zone for {name}");
-                    return Err(Failure::Setting(why));
-                };
-                let labels = served.labels(&self.issuer.sealer).await?;
-                let at = served.delegation(&pattern, &self.lineage.tenant, &labels);
-                served.check(&pattern, &at).await?;
-                let key = format!("{}. {}", at.target, challenge.txt);
-                texts.push((key, KeyAuthorization::new(&challenge.txt)));
-                continue;
-            };
-            let presented = dns.locate(&pattern, &challenge.txt).await?;
-            records.push(Record {
-                name: pattern.as_str().to_owned(),
-                presented,
-            });
+        for (name, (_, challenge)) in names.iter().zip(open) {
+            match self.issuer.solvers.dns(name) {
+                Some(dns) => records.push(Record {
+                    name: name.as_str().to_owned(),
+                    presented: dns.locate(name, &challenge.txt).await?,
+                }),
+                None => texts.extend(delegations.next().map(|at| {
+                    let key = format!("{}. {}", at.target, challenge.txt);
+                    (key, KeyAuthorization::new(&challenge.txt))
+                })),
+            }
         }
         self.state.note_records(&records);
         self.save().await?;

@@ -4,6 +4,7 @@
 //! The name in the zone has a label of the tenant. A CNAME that is left behind when a
 //! domain changes hands gives the next tenant of the name nothing.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -49,6 +50,28 @@ impl Served {
         let put = Write::PutDocument(Document::new(LABELS, own.clone()), Precondition::Absent);
         sealer.try_write(vec![put]).await?;
         Ok(own)
+    }
+
+    /// Returns the records by which hosts are proved, in their order. Each has the label of the
+    /// tenant that the host has now, or of the one beside it if there is no such host.
+    ///
+    /// # Errors
+    /// The catalog's failure.
+    pub async fn delegations(
+        &self,
+        sealer: &Sealer,
+        hosts: &[(&HostPattern, &Tenant)],
+    ) -> Result<Vec<Delegation>, StoreError> {
+        let labels = self.labels(sealer).await?;
+        let patterns: Vec<_> = hosts.iter().map(|(host, _)| (*host).clone()).collect();
+        let records = sealer.catalog().hosts(&patterns).await?;
+        let tenants = records.iter().map(|one| (&one.pattern, &one.tenant));
+        let tenants: HashMap<_, _> = tenants.collect();
+        let delegation = |(host, tenant): &(&HostPattern, &Tenant)| {
+            let tenant = tenants.get(host).unwrap_or(tenant);
+            self.delegation(host, tenant, &labels)
+        };
+        Ok(hosts.iter().map(delegation).collect())
     }
 
     /// Returns the record by which this tenant's host is proved, by [`Self::labels`].
