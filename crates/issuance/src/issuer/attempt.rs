@@ -88,8 +88,9 @@ impl Issuer {
         if when == When::Now {
             attempt.lineage.attempts = 0;
             (attempt.state.wanted, attempt.state.ends) = (true, false);
-            (attempt.state.refusals, attempt.state.awaits_cname_until) = (0, None);
+            attempt.state.refusals = 0;
             attempt.state.blamed.clear();
+            attempt.end_wait();
         }
         attempt.ask_renewal_info().await;
         if when == When::IfDue

@@ -133,7 +133,7 @@ const LABEL: usize = 16;
 /// Characters of a name, without its last dot.
 const MAX_NAME: usize = 253;
 /// Bound for following CNAMEs.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

@@ -80,6 +80,8 @@ async fn a_wait_is_no_failure_and_asks_no_ca() {
     let expected = format!("_acme-challenge.{NAME} leads nowhere; set {own}");
     assert!(text.ends_with(&expected), "{text}");
     assert_eq!(waiting.attempts, 0);
+    // Orders go first, and renewals.
+    assert!(waiting.turn > fixture.now() + 10 * 365 * 24 * 3600);
     let pause = waiting.due.unwrap() - fixture.now();
     assert!((240..=340).contains(&pause), "{pause}");
 
@@ -95,6 +97,7 @@ async fn a_wait_is_no_failure_and_asks_no_ca() {
     fixture.make_due(NAME).await;
     let failed = told(&fixture, &format!("dns-01: {NAME}: ")).await;
     assert_eq!(failed.attempts, 1);
+    assert!(failed.turn < fixture.now() + 3600, "{}", failed.turn);
     renewing.abort();
     assert_eq!(fixture.orders(), 0);
     let shown = metrics(&issuer);
