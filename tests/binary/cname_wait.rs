@@ -73,9 +73,11 @@ fn a_renewal_asks_for_the_next_tenants_cname() {
     let set = ["host", "set", "*.shop.test", "--tenant", "bert"];
     at.sandbox().ok(&set);
     let renew = ["cert", "renew", "*.shop.test"];
+    let orders = at.fixture.pebble.orders();
     let failed = at.sandbox().fails(&renew);
     let error = format!("leads to {annas}; set _acme-challenge.shop.test CNAME ");
     assert!(failed.contains(&error), "{failed}");
+    assert_eq!(at.fixture.pebble.orders(), orders);
     let berts = at.wait(&["*.shop.test"], "bert");
     assert_ne!(berts, annas);
     assert!(failed.contains(&berts), "{failed}");

@@ -174,6 +174,10 @@ impl<'a> Attempt<'a> {
             };
             solvers = vec![solvers[turn]];
         }
+        // Without a CNAME, an order would count at the CA for nothing.
+        if solvers == [ChallengeType::Dns01] && self.state.order.is_none() {
+            self.check_cnames(&self.names).await?;
+        }
         let wish = self.lineage.wishes.ca.clone();
         let candidates = self
             .issuer

@@ -106,6 +106,29 @@ async fn a_wait_is_no_failure_and_asks_no_ca() {
 }
 
 #[tokio::test]
+async fn a_wildcard_without_its_cname_costs_no_order() {
+    let (fixture, knot) = (Fixture::start().await, knot());
+    let served = Served {
+        zone: HostName::parse("dcv.example").unwrap(),
+        resolver: Resolver::new(&[knot.address()]),
+    };
+    let issuer = fixture
+        .issuer_with(|settings| {
+            settings.served = Some(served);
+            settings.solvers = vec![ChallengeType::Http01, ChallengeType::Dns01];
+        })
+        .await;
+    let name = format!("*.{NAME}");
+    let tenant = fixture.host(&name).await.tenant;
+    let lineage = Lineage::new(tenant, [pattern(&name)]).unwrap();
+    let lineage_name = lineage.name.clone();
+    issuer.add(lineage).await.unwrap();
+    let why = issuer.issue(&lineage_name).await.unwrap_err().why;
+    assert!(why.contains("leads nowhere; set "), "{why}");
+    assert_eq!(fixture.orders(), 0);
+}
+
+#[tokio::test]
 async fn a_server_without_the_zone_orders_nothing_meanwhile() {
     let fixture = Fixture::start().await;
     let issuer = fixture.issuer().await;
