@@ -32,14 +32,14 @@ pub(crate) fn hosts(filter: &HostFilter, after: Option<&HostPattern>, limit: usi
         order = "reversed";
         let rows = "h.reversed IS NOT NULL AND h.reversed < ?3";
         ("hosts_by_name", rows, Some(end))
+    } else if let Some(tenant) = filter.leading_tenant() {
+        let value = tenant.as_str().to_owned();
+        ("hosts_by_tenant", "h.tenant = ?3", Some(value))
     } else if filter.suspended {
         ("hosts_suspended", "h.suspended IS NOT NULL", None)
     } else if filter.without_certificate {
         let rows = "h.ecdsa IS NULL AND h.ed25519 IS NULL AND h.rsa IS NULL";
         ("hosts_without_certificate", rows, None)
-    } else if let Some(tenant) = &filter.tenant {
-        let value = tenant.as_str().to_owned();
-        ("hosts_by_tenant", "h.tenant = ?3", Some(value))
     } else if let Some(source) = &filter.origin {
         let rows = "h.origin IS NOT NULL AND h.origin = ?3";
         ("hosts_by_origin", rows, Some(source.to_string()))
@@ -187,6 +187,38 @@ pub(crate) fn each() -> Vec<List> {
 mod tests {
     use super::*;
     use sekisho_certs::host::HostName;
+
+    #[test]
+    fn a_customers_index_leads_and_the_operators_comes_last() {
+        let list = |tenant: &str| {
+            let filter = HostFilter {
+                tenant: Some(tenant.try_into().unwrap()),
+                ..HostFilter::default()
+            };
+            let under = HostFilter {
+                under: Some(HostName::parse("b.example").unwrap()),
+                ..filter.clone()
+            };
+            let suspended = HostFilter {
+                suspended: true,
+                ..filter.clone()
+            };
+            let without = HostFilter {
+                without_certificate: true,
+                ..filter.clone()
+            };
+            let all = [filter, under, suspended, without];
+            all.map(|filter| hosts(&filter, None, 9).index)
+        };
+        assert_eq!(list("anna"), ["hosts_by_tenant"; 4]);
+        let operators = [
+            "hosts_by_tenant",
+            "hosts_by_name",
+            "hosts_suspended",
+            "hosts_without_certificate",
+        ];
+        assert_eq!(list(""), operators);
+    }
 
     #[test]
     fn a_list_below_a_domain_begins_within_it() {

@@ -35,11 +35,22 @@ impl HostFilter {
             && (!self.suspended || record.suspended.is_some())
     }
 
+    /// Returns the tenant whose index finds the hosts: other conditions may be met by many
+    /// more. The operator, whose name is empty, often has nearly all hosts, and comes after
+    /// them.
+    #[must_use]
+    pub fn leading_tenant(&self) -> Option<&Tenant> {
+        let has_other = self.under.is_some() || self.suspended || self.without_certificate;
+        let leads = |tenant: &&Tenant| !tenant.as_str().is_empty() || !has_other;
+        self.tenant.as_ref().filter(leads)
+    }
+
     /// Tells whether hosts are in the order of their [`reversed`] patterns: below a domain,
     /// unless an index of fewer hosts leads.
     #[must_use]
     pub fn is_by_name(&self) -> bool {
-        self.under.is_some() && !self.suspended && !self.without_certificate
+        let has_fewer = self.suspended || self.without_certificate;
+        self.under.is_some() && !has_fewer && self.leading_tenant().is_none()
     }
 }
 
@@ -168,11 +179,15 @@ mod tests {
     fn an_index_of_fewer_hosts_leads_before_that_of_names() {
         let filter = HostFilter {
             under: Some(HostName::parse("b.example").unwrap()),
-            tenant: Some(Tenant::parse("anna").unwrap()),
+            tenant: Some(Tenant::default()),
             origin: Some("/srv".into()),
             ..HostFilter::default()
         };
         assert!(filter.is_by_name());
+        let of_customer = HostFilter {
+            tenant: Some(Tenant::parse("anna").unwrap()),
+            ..filter.clone()
+        };
         let suspended = HostFilter {
             suspended: true,
             ..filter.clone()
@@ -181,7 +196,8 @@ mod tests {
             without_certificate: true,
             ..filter
         };
-        for other in [suspended, without_certificate, HostFilter::default()] {
+        let all = HostFilter::default();
+        for other in [of_customer, suspended, without_certificate, all] {
             assert!(!other.is_by_name(), "{other:?}");
         }
     }
