@@ -91,14 +91,18 @@ impl Listing {
         Ok(())
     }
 
+    /// Counts an item, if only the number is shown. Tells whether it is.
+    pub(crate) fn only_counts(&mut self) -> bool {
+        self.count.as_mut().map(|count| *count += 1).is_some()
+    }
+
     /// Writes an item in JSON, or its cells, which others may have chosen.
     pub(crate) fn row<T: Serialize>(
         &mut self,
         json: impl FnOnce() -> T,
         cells: impl FnOnce() -> Vec<String>,
     ) -> io::Result<()> {
-        if let Some(count) = &mut self.count {
-            *count += 1;
+        if self.only_counts() {
             return Ok(());
         }
         let cells = || -> Vec<String> { cells().iter().map(|cell| printable(cell)).collect() };

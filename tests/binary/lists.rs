@@ -1,6 +1,6 @@
 //! Tests the filters of `sekisho host list` and `sekisho cert list`.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rusqlite::Connection;
 use sekisho_testkit::Key;
@@ -117,6 +117,11 @@ fn what_ends_first_is_listed_first_and_each_host_once() {
     let expected = ["c7", "c6", "c5", "c4"].map(|name| format!("{name}.shop.example"));
     assert_eq!(names(&["--expiring", "30d"]), expected);
     assert_eq!(names(&["--expiring", "30d", "--limit", "2"]), expected[..2]);
+    // With another condition, its index is read.
+    let under = ["--under", "shop.example", "--expiring", "30d", "--limit"];
+    let expected = ["c4", "c5", "c6", "c7"].map(|name| format!("{name}.shop.example"));
+    assert_eq!(names(&[&under[..], &["9"]].concat()), expected);
+    assert_eq!(names(&[&under[..], &["2"]].concat()), expected[..2]);
     // Below a domain, and after a name there.
     let after = ["--under", "shop.example", "--after", "c8.shop.example"];
     assert_eq!(names(&after), ["c9.shop.example"]);
@@ -126,6 +131,27 @@ fn what_ends_first_is_listed_first_and_each_host_once() {
     // A change by hand ends the origin.
     sandbox.ok(&["host", "set", "c0.shop.example", "--status", "404"]);
     assert_eq!(names(&["--origin", "/srv"]), ["c9.shop.example"]);
+}
+
+/// Each page of one row, most of which the second condition refuses, would be a statement.
+#[test]
+fn a_limit_with_two_conditions_reads_whole_pages() {
+    let sandbox = filled();
+    let text = BULK.replace("bulk", "more").replace("n < 287", "n < 99999");
+    let (hosts, _) = text.split_once(';').expect("a statement");
+    let store = Connection::open(sandbox.path("hosts.db")).expect("a store");
+    store.execute_batch(hosts).expect("it is written");
+    drop(store);
+    let filter = ["host", "list", "--tenant", "t1", "--origin", "/srv"];
+    let took = |more: &[&'static str]| {
+        let begun = Instant::now();
+        sandbox.ok(&[&filter[..], more].concat());
+        begun.elapsed()
+    };
+    let whole = took(&["--count"]);
+    let limited = took(&["--limit", "1"]);
+    let most = whole * 4 + Duration::from_millis(500);
+    assert!(limited < most, "{limited:?}, and {whole:?} without a limit");
 }
 
 #[test]
@@ -145,6 +171,18 @@ fn filters_that_exclude_each_other_are_wrong_usage() {
         let ran = sandbox.run(&args);
         assert_eq!(ran.code, Some(2), "{line}: {}", ran.err);
     }
+}
+
+#[test]
+fn a_certificate_that_cannot_be_read_is_counted() {
+    let sandbox = filled();
+    let store = Connection::open(sandbox.path("hosts.db")).expect("a store");
+    let broken = "UPDATE credentials SET leaf = X'3000' WHERE id =
+        (SELECT ecdsa FROM hosts WHERE pattern = 'c9.shop.example')";
+    store.execute_batch(broken).expect("it is written");
+    assert_eq!(sandbox.ok(&["cert", "list", "--count"]), "13\n");
+    let error = sandbox.fails(&["cert", "list"]);
+    assert!(error.contains("can't be read"), "{error}");
 }
 
 /// Asks for so many lines, elements and a number.

@@ -1,6 +1,7 @@
 //! `sekisho host list`
 
 use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher as _;
 use std::{io, mem};
 
 use sekisho_certs::{
@@ -50,10 +51,11 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
         seen: HashSet::new(),
         listing: Listing::of_rows(args.json, &view::COLUMNS, args.filter.count),
     };
-    match args.filter.ends(Clock::System.now()) {
-        Some(ends) => list.by_end(&ends).await?,
+    let ends = args.filter.ends(Clock::System.now());
+    match &ends {
+        Some(ends) if list.filter == HostFilter::default() => list.by_end(ends).await?,
         None if args.filter.failing => list.failing().await?,
-        None => list.all(args.after.clone()).await?,
+        _ => list.all(ends.as_ref(), args.after.clone()).await?,
     }
     list.listing.end()?;
     Ok(Ended::Done)
@@ -66,18 +68,33 @@ struct List<'a> {
     secrets: bool,
     /// How many hosts may follow.
     left: usize,
-    /// Hosts that were shown, and may be found again.
-    seen: HashSet<HostPattern>,
+    /// Hashes of the hosts that were found by their certificates, some 20 bytes each.
+    seen: HashSet<u64>,
     listing: Listing,
 }
 
 impl List<'_> {
-    /// Lists the hosts that the catalog's own lists find.
-    async fn all(&mut self, mut after: Option<HostPattern>) -> Result<()> {
+    /// Lists the hosts that the catalog's own lists find, of these only those with a
+    /// certificate that ends then. A page has as many rows for any limit, since a second
+    /// condition may admit few of them.
+    async fn all(
+        &mut self,
+        ends: Option<&CredentialFilter>,
+        mut after: Option<HostPattern>,
+    ) -> Result<()> {
         while self.left > 0 {
-            let limit = self.left.min(PAGE);
-            let listed = self.catalog.list_hosts(&self.filter, after.as_ref(), limit);
-            let page = listed.await?;
+            let listed = self.catalog.list_hosts(&self.filter, after.as_ref(), PAGE);
+            let mut page = listed.await?;
+            if let Some(ends) = ends {
+                let ids = page.hosts.iter().flat_map(|one| one.references.iter());
+                let ids: Vec<_> = ids.map(|(_, id)| id).collect();
+                let found = self.catalog.credentials(&ids).await?.into_iter();
+                let found = found.filter(|one| ends.admits(one)).map(|one| one.id);
+                let found: HashSet<_> = found.collect();
+                let is_of =
+                    |one: &HostRecord| one.references.iter().any(|(_, id)| found.contains(&id));
+                page.hosts.retain(is_of);
+            }
             page.hosts.iter().try_for_each(|record| self.show(record))?;
             if page.next.is_none() {
                 break;
@@ -87,10 +104,8 @@ impl List<'_> {
         Ok(())
     }
 
-    /// Lists hosts in the order in which their certificates end. A host with one certificate
-    /// is found once.
+    /// Lists hosts in the order in which their certificates end.
     async fn by_end(&mut self, ends: &CredentialFilter) -> Result<()> {
-        let may_repeat = |record: &HostRecord| record.references.iter().count() > 1;
         let mut after = None;
         while self.left > 0 {
             let limit = self.left.min(PAGE);
@@ -104,14 +119,14 @@ impl List<'_> {
                     last = found.last().filter(|_| found.len() == PAGE).cloned();
                     names.extend(found);
                     if names.len() >= PAGE {
-                        self.show_named(mem::take(&mut names), may_repeat).await?;
+                        self.show_named(mem::take(&mut names)).await?;
                     }
                     if last.is_none() {
                         break;
                     }
                 }
             }
-            self.show_named(names, may_repeat).await?;
+            self.show_named(names).await?;
             if page.next.is_none() {
                 break;
             }
@@ -124,29 +139,23 @@ impl List<'_> {
     async fn failing(&mut self) -> Result<()> {
         let mut after = None;
         while self.left > 0 {
-            let (catalog, limit) = (self.catalog, self.left.min(PAGE));
-            let listed = catalog.list_lineages(Listed::Failing, after.as_ref(), limit);
-            let page = listed.await?;
+            let (catalog, which) = (self.catalog, Listed::Failing);
+            let page = catalog.list_lineages(which, after.as_ref(), PAGE).await?;
             let Some(last) = page.last() else { break };
             after = Some(last.name.clone());
             let names = page.into_iter().flat_map(|lineage| lineage.names);
-            self.show_named(names.collect(), |_| true).await?;
+            self.show_named(names.collect()).await?;
         }
         Ok(())
     }
 
     /// Shows the hosts of these names that the filter admits, in their order, each once.
-    async fn show_named(
-        &mut self,
-        names: Vec<HostPattern>,
-        may_repeat: impl Fn(&HostRecord) -> bool,
-    ) -> Result<()> {
+    async fn show_named(&mut self, names: Vec<HostPattern>) -> Result<()> {
         let records = self.catalog.hosts(&names).await?.into_iter();
         let mut records: HashMap<_, _> = records.map(|one| (one.pattern.clone(), one)).collect();
         for record in names.into_iter().filter_map(|name| records.remove(&name)) {
-            if self.filter.admits(&record)
-                && (!may_repeat(&record) || self.seen.insert(record.pattern.clone()))
-            {
+            let hash = self.seen.hasher().hash_one(&record.pattern);
+            if self.filter.admits(&record) && self.seen.insert(hash) {
                 self.show(&record)?;
             }
         }
@@ -168,9 +177,9 @@ impl List<'_> {
 
 const EXAMPLES: &str = "\
 Names come in the order of their bytes, with --under in that of the domains, with
---expiring and --expired in the order in which certificates end. A terminal gets a
-table, a pipe tabs between the columns. --json gives one array with one host per
-line, written as it is read, so that a list of any length is a stream.
+--expiring and --expired alone in the order in which certificates end. A terminal
+gets a table, a pipe tabs between the columns. --json gives one array with one host
+per line, written as it is read, so that a list of any length is a stream.
 
 Examples:
   sekisho host list
