@@ -49,8 +49,8 @@ pub trait ChallengeSource: Debug + Send + Sync + 'static {
         id: &'a DocumentId,
     ) -> BoxFuture<'a, Result<Option<Document<Secret>>>>;
 
-    /// Lists the challenges of [`ChallengeKind::Dns01`] that are there. More than 10,000 are
-    /// an error.
+    /// Lists the challenges of [`ChallengeKind::Dns01`] that are there: of more than 100,000
+    /// those whose names come first.
     fn texts(&self) -> BoxFuture<'_, Result<Texts>>;
 }
 
@@ -64,27 +64,29 @@ impl ChallengeSource for Sealer {
 
     fn texts(&self) -> BoxFuture<'_, Result<Texts>> {
         Box::pin(async move {
-            let kind = DocumentKind::DNS_01;
-            let listed = self.catalog().list_documents(&kind, None, MOST_TEXTS + 1);
-            let listed = listed.await?;
-            if listed.len() > MOST_TEXTS {
-                let why = format!("more than {MOST_TEXTS} challenges of DNS-01 are pending");
-                return Err(StoreError::Refused(why.into()));
-            }
-            let mut texts = Texts::new();
-            for stored in listed {
-                match self.open_document(stored).await {
-                    // The seal vouches for the key, too.
-                    Ok(document) => {
-                        let parts = document.id.key.split_once(' ');
-                        if let Some((name, text)) = parts {
-                            let of_name = texts.entry(name.to_owned()).or_default();
-                            of_name.push(text.to_owned());
+            let (kind, mut texts) = (DocumentKind::DNS_01, Texts::new());
+            let mut after: Option<String> = None;
+            for _ in 0..MOST_PAGES {
+                let page = self.catalog().list_documents(&kind, after.as_deref(), PAGE);
+                let page = page.await?;
+                let last = page.last().filter(|_| page.len() == PAGE);
+                after = last.map(|last| last.id.key.to_string());
+                for stored in page {
+                    match self.open_document(stored).await {
+                        // The seal vouches for the key, too.
+                        Ok(document) => {
+                            if let Some((name, text)) = document.id.key.split_once(' ') {
+                                let of_name = texts.entry(name.to_owned()).or_default();
+                                of_name.push(text.to_owned());
+                            }
                         }
+                        // It must not keep the others from being answered.
+                        Err(StoreError::Corrupt(why)) => tracing::debug!(%why, "text left out"),
+                        Err(error) => return Err(error),
                     }
-                    // It must not keep the others from being answered.
-                    Err(StoreError::Corrupt(why)) => tracing::debug!(%why, "a text is left out"),
-                    Err(error) => return Err(error),
+                }
+                if after.is_none() {
+                    break;
                 }
             }
             Ok(texts)
@@ -141,9 +143,12 @@ impl Challenges {
         Write::PutDocument(document, expected)
     }
 
-    /// Remembers a challenge that was written.
+    /// Remembers a challenge that was written, but for one of DNS-01: nobody asks for these by
+    /// key, and orders with many names would take the room of others.
     pub fn keep(&self, kind: ChallengeKind, key: &str, answer: KeyAuthorization, expires: i64) {
-        self.remember(id(kind, key), Known { answer, expires });
+        if kind != ChallengeKind::Dns01 {
+            self.remember(id(kind, key), Known { answer, expires });
+        }
     }
 
     /// Reads the challenge that the catalog has for `key`: its answer, and when it
@@ -320,5 +325,7 @@ fn id(kind: ChallengeKind, key: &str) -> DocumentId {
 const MAX_KNOWN: usize = 4096;
 /// A host name's. Tokens of CAs have 43 bytes.
 const MAX_KEY: usize = 253;
-/// Bound of a list of texts: some MiB. An order has 100 names at most.
-const MOST_TEXTS: usize = 10_000;
+/// Texts that are read at once, some MiB, and how often. An order has 100 names at most, and
+/// what a killed server leaves is there for two days.
+const PAGE: usize = 10_000;
+const MOST_PAGES: usize = 10;

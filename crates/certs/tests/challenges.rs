@@ -168,13 +168,26 @@ async fn texts_of_served_zones_are_listed_until_they_end() {
 }
 
 #[tokio::test]
-async fn more_texts_than_ten_thousand_are_an_error() {
+async fn texts_are_listed_page_by_page_up_to_a_bound() {
     let (_, _, sealer, _) = servers().await;
     let write = |number: usize| text(&format!("a.example. {number}"), START + 60);
-    let writes = (0..10_000).map(write).collect();
-    sealer.write(writes).await.unwrap();
-    assert_eq!(listed(&sealer).await.len(), 10_000);
-    sealer.write(vec![write(10_000)]).await.unwrap();
-    let error = sealer.texts().await.unwrap_err().to_string();
-    assert!(error.contains("more than 10000 challenges"), "{error}");
+    // One page, and more than ten.
+    for (numbers, listed_at_most) in [(0..10_000, 10_000), (10_000..100_001, 100_000)] {
+        let writes = numbers.map(write).collect();
+        sealer.write(writes).await.unwrap();
+        assert_eq!(listed(&sealer).await.len(), listed_at_most);
+    }
+}
+
+/// Nobody asks for texts by their keys: they must not take the room of tokens.
+#[tokio::test]
+async fn a_server_remembers_no_texts() {
+    let (server, _, sealer, _) = servers().await;
+    put(&server, &sealer, "token", "token.thumb").await;
+    for number in 0..=MAX_KNOWN {
+        let answer = KeyAuthorization::new("text");
+        server.keep(DNS, &format!("a.example. {number}"), answer, START + 90);
+    }
+    assert!(server.own(DNS, "a.example. 0").is_none());
+    assert!(server.own(HTTP, "token").is_some());
 }
