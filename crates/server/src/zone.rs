@@ -55,6 +55,8 @@ struct Shared {
     rate: Rate<Prefix>,
     /// A permit is a connection.
     connections: Gate<Prefix>,
+    /// As many permits, by wider prefixes: whoever has one has all networks in it.
+    connections_wider: Gate<Prefix>,
     /// A permit is a datagram or a connection that is under way.
     work: Arc<Semaphore>,
     /// Questions by what was answered.
@@ -71,6 +73,7 @@ impl NameServer {
             reader: Reader::new(source),
             rate: Rate::new(PERIOD),
             connections: Gate::new(CONNECTIONS, Sharing::AtMost(|_| OF_NETWORK), 0),
+            connections_wider: Gate::new(CONNECTIONS, Sharing::AtMost(|_| OF_WIDER), 0),
             work: Arc::new(Semaphore::new(WORK)),
             questions: OUTCOMES.map(|word| (word, Counter::default())),
         };
@@ -150,9 +153,10 @@ const OUTCOMES: [&str; 6] = [
 /// asks some ten questions for a challenge.
 const DATAGRAMS: NonZeroU32 = NonZeroU32::new(100).expect("not 0");
 const PERIOD: Duration = Duration::from_secs(2);
-/// Connections at once, and those of a network.
+/// Connections at once, those of a network, and those of a wider one.
 const CONNECTIONS: usize = 512;
 const OF_NETWORK: usize = CONNECTIONS / 8;
+const OF_WIDER: usize = CONNECTIONS / 4;
 /// Datagrams and connections under way, some KiB each. A flood leaves the connections their
 /// part.
 const WORK: usize = 10_000 + CONNECTIONS;

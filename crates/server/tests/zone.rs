@@ -20,10 +20,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{interval, timeout};
+use tokio::time::{interval, sleep, timeout};
 
 /// Connections that a network may have.
 const OF_NETWORK: usize = 64;
+/// Connections that all networks of a wider one may have.
+const OF_WIDER: usize = 128;
 /// Datagrams that a network may send at once.
 const DATAGRAMS: usize = 100;
 
@@ -260,6 +262,35 @@ async fn a_ca_is_answered_by_tcp_while_its_address_is_forged() {
     }
 }
 
+/// Forged networks that each keep to their rate must not take all reads of the zone.
+#[tokio::test]
+async fn a_flood_of_many_networks_is_told_to_come_over_tcp() {
+    let running = start("0.0.0.0");
+    running.source.put("a.dcv.test.", "text");
+    running.source.held.forget_permits(usize::MAX);
+    let to = SocketAddr::from(([127, 0, 0, 1], running.address.port()));
+    let question = question("a.dcv.test.", RecordType::TXT);
+    let mut sockets = Vec::new();
+    for network in 0..150 {
+        sockets.push(client([127, 1, network, 1], to).await);
+    }
+    // More than 10,000 that wait, though the kernel may lose some.
+    for _ in 0..DATAGRAMS - 10 {
+        for socket in &sockets {
+            socket.send(&question).await.unwrap();
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+    let ca = client([127, 2, 2, 1], to).await;
+    ca.send(&question).await.unwrap();
+    let message = received(&ca).await;
+    assert!(message.metadata.truncation && message.answers.is_empty());
+    let mut stream = connect([127, 2, 2, 1], to).await;
+    send(&mut stream, &question).await;
+    running.source.held.add_permits(1000);
+    assert_eq!(texts(&answer(&mut stream).await.unwrap()), ["text"]);
+}
+
 #[tokio::test]
 async fn an_answer_leaves_from_the_asked_address() {
     let running = start("0.0.0.0");
@@ -312,6 +343,24 @@ async fn tcp_connections_are_shared() {
         }
     };
     timeout(Duration::from_secs(5), again).await.unwrap();
+}
+
+#[tokio::test]
+async fn connections_of_a_provider_are_bounded() {
+    let running = start("127.0.0.1");
+    let question = question("a.dcv.test.", RecordType::A);
+    let opened = async |from: [u8; 4]| {
+        let mut stream = connect(from, running.address).await;
+        send(&mut stream, &question).await;
+        answer(&mut stream).await.map(|_| stream)
+    };
+    let mut open = Vec::new();
+    for number in 0..OF_WIDER {
+        let network = if number < OF_NETWORK { 1 } else { 2 };
+        open.push(opened([127, 3, network, 1]).await.unwrap());
+    }
+    assert!(opened([127, 3, 3, 1]).await.is_none());
+    assert!(opened([127, 4, 3, 1]).await.is_some());
 }
 
 #[tokio::test]

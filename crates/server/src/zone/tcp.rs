@@ -21,16 +21,18 @@ pub(super) async fn serve(shared: Arc<Shared>, listener: TcpListener) {
             sleep(PAUSE).await;
             continue;
         };
-        let permit = shared.connections.try_enter(Prefix::from(peer.ip()));
+        let prefix = Prefix::from(peer.ip());
+        let permit = shared.connections.try_enter(prefix);
+        let wider = shared.connections_wider.try_enter(prefix.wider());
         let work = Arc::clone(&shared.work).try_acquire_owned();
-        let (Some(permit), Ok(work)) = (permit, work) else {
+        let (Some(permit), Some(wider), Ok(work)) = (permit, wider, work) else {
             continue;
         };
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
             // A client that goes away is no event.
             let _ = timeout(CONNECTION, converse(&shared, stream)).await;
-            drop((permit, work));
+            drop((permit, wider, work));
         });
     }
 }
@@ -60,9 +62,10 @@ async fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(question)
 }
 
-/// Time without a question, or for an answer to be taken.
-const IDLE: Duration = Duration::from_secs(10);
+/// Time without a question, or for an answer to be taken: a few seconds (RFC 7766, section
+/// 6.2.3). Resolvers ask at once, and connections that others hold are few.
+const IDLE: Duration = Duration::from_secs(2);
 /// Time of a connection.
-const CONNECTION: Duration = Duration::from_secs(60);
+const CONNECTION: Duration = Duration::from_secs(20);
 /// Pause after a failure.
 const PAUSE: Duration = Duration::from_millis(100);

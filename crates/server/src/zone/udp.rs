@@ -23,33 +23,31 @@ pub(super) async fn serve(shared: Arc<Shared>, datagrams: Datagrams) {
     let datagrams = Arc::new(datagrams);
     let mut buffer = vec![0; LARGEST];
     loop {
-        // Perhaps an ICMP message about an answer: a pause would let forged senders slow the
-        // others down.
+        // An error may be an ICMP message about an answer: a pause would let forged senders
+        // slow the others down.
         let failed = |error: &io::Error| tracing::debug!(%error, "no datagram was received");
         let Ok(meta) = datagrams.receive(&mut buffer).await.inspect_err(failed) else {
             continue;
         };
         // The kernel may put several of one sender into the buffer.
         for question in buffer[..meta.len.min(LARGEST)].chunks(meta.stride.max(1)) {
-            if question.len() > MAX_QUESTION || shared.work.available_permits() <= CONNECTIONS {
+            if question.len() > MAX_QUESTION {
                 continue;
             }
-            let Ok(work) = Arc::clone(&shared.work).try_acquire_owned() else {
+            let is_rare = shared.rate.take(Prefix::from(meta.addr.ip()), DATAGRAMS);
+            let has_room = is_rare.is_ok() && shared.work.available_permits() > CONNECTIONS;
+            let work = Arc::clone(&shared.work).try_acquire_owned();
+            let Some(work) = work.ok().filter(|_| has_room) else {
+                // Many networks at once are a flood as well. This answer waits for no read.
+                let answer = datagrams.answer(&shared, question, Transport::Flood, &meta);
+                answer.await;
                 continue;
-            };
-            let peer = meta.addr.ip();
-            let via = match shared.rate.take(Prefix::from(peer), DATAGRAMS) {
-                Ok(()) => Transport::Udp,
-                Err(_) => Transport::Flood,
             };
             let (shared, datagrams) = (Arc::clone(&shared), Arc::clone(&datagrams));
             let question = question.to_vec();
             tokio::spawn(async move {
-                let answer = shared.answer(&question, via, peer, meta.dst_ip).await;
-                let sent = answer.map(|answer| datagrams.send(&answer, &meta));
-                if let Some(Err(error)) = sent {
-                    tracing::debug!(%error, "an answer was not sent");
-                }
+                let answer = datagrams.answer(&shared, &question, Transport::Udp, &meta);
+                answer.await;
                 drop(work);
             });
         }
@@ -66,6 +64,14 @@ impl Datagrams {
         });
         received.await?;
         Ok(meta[0])
+    }
+
+    async fn answer(&self, shared: &Shared, question: &[u8], via: Transport, asked: &RecvMeta) {
+        let answer = shared.answer(question, via, asked.addr.ip(), asked.dst_ip);
+        let sent = answer.await.map(|answer| self.send(&answer, asked));
+        if let Some(Err(error)) = sent {
+            tracing::debug!(%error, "an answer was not sent");
+        }
     }
 
     /// Sends an answer from the address that was asked. A full queue loses it, as any router
