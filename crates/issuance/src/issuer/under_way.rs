@@ -128,12 +128,14 @@ pub fn end_of(order: Option<&Secret>) -> Option<Secret> {
 }
 
 /// Returns what a lineage keeps of its order when its next certificate waits for CNAMEs
-/// until a Unix second.
+/// until a Unix second. Earlier failures are forgotten: they would choose the challenge.
 #[must_use]
 pub fn wait_for_cname(order: Option<&Secret>, until: i64) -> Option<Secret> {
     let waiting = UnderWay {
         wanted: true,
         ends: false,
+        refusals: 0,
+        blamed: Vec::new(),
         awaits_cname_until: Some(until),
         ..UnderWay::read(order)
     };
@@ -277,12 +279,15 @@ mod tests {
         let kept = UnderWay {
             makes_hosts: true,
             ends: true,
+            refusals: 2,
+            blamed: vec!["a.example".to_owned()],
             ..UnderWay::default()
         };
         let kept = wait_for_cname(kept.to_secret().as_ref(), 9);
         let kept = UnderWay::read(kept.as_ref());
         assert_eq!(kept.awaits_cname_until, Some(9));
         assert!(kept.makes_hosts && kept.wanted && !kept.ends);
+        assert_eq!((kept.refusals, kept.blamed.len()), (0, 0));
         assert_eq!(kept.left(), UnderWay::default());
     }
 
