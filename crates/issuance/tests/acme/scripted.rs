@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use sekisho_certs::credential::{CredentialError, Secret};
 use sekisho_issuance::acme::{
-    Account, Blame, Ca, CaSettings, ChallengeType, Error, ExternalAccount, Fault, NewAccount,
-    Order, Retry,
+    Account, Blame, Ca, CaSettings, ChallengeType, Error, ExternalAccount, Fault, ForeignKey,
+    NewAccount, Order, Retry,
 };
 use sekisho_testkit::{Answer, Endpoint, Key, Pair, Speaks, TestCa};
 use tempfile::TempDir;
@@ -247,6 +247,27 @@ async fn a_busy_ca_is_asked_again_within_the_order() {
     let names = names(&["a.example"]);
     account.order(&order_of(&names)).await.unwrap_err();
     assert_eq!(ca.endpoint.times("/newOrder") - before, 1);
+}
+
+#[tokio::test]
+async fn a_change_of_keys_is_repeated_with_another_nonce() {
+    let ca = Scripted::start();
+    let urls = ["newNonce", "newAccount", "newOrder", "keyChange"];
+    let urls = urls.map(|name| format!(r#""{name}": "{}""#, ca.url(name)));
+    ca.put("dir", Answer::ok(format!("{{{}}}", urls.join(","))));
+    let problem = r#"{"type": "urn:ietf:params:acme:error:badNonce", "detail": "no"}"#;
+    let refused = Answer {
+        body: problem.into(),
+        ..Answer::status(400)
+    };
+    ca.put("newAccount", refused);
+    let pair = ca.issuer.issue(&["a.example"], Key::P256);
+    let old = ForeignKey::read(pair.key_pem().as_bytes(), None).unwrap();
+    let new = Secret::new(pair.key_der().secret_der().to_vec());
+    let error = ca.ca.change_key(&old, &new).await.unwrap_err();
+    assert!(error.to_string().contains("badNonce"), "{error}");
+    assert_eq!(ca.endpoint.times("/newAccount"), 3);
+    assert_eq!(ca.endpoint.times("/newNonce"), 3);
 }
 
 #[tokio::test]

@@ -67,7 +67,8 @@ impl Ca {
         }
     }
 
-    /// Sends a request that this key signs, with a fresh nonce.
+    /// Sends a request that this key signs, with a fresh nonce: again if that was not known
+    /// where it arrived (RFC 8555, section 6.5).
     async fn post(
         &self,
         url: &str,
@@ -75,20 +76,30 @@ impl Ca {
         mut protected: Value,
         payload: &[u8],
     ) -> Result<Response<Bytes>, Fault> {
-        let nonce = self.endpoints().await?.new_nonce;
-        let nonce = self.transport.get(&nonce).await?;
-        let nonce = nonce.headers().get(&REPLAY_NONCE);
-        protected["nonce"] = nonce.and_then(|nonce| nonce.to_str().ok()).into();
+        let new_nonce = self.endpoints().await?.new_nonce;
         protected["url"] = url.into();
-        let body = Bytes::from(key.sign(protected, payload).ok_or_else(unsigned)?);
-        let request = Request::post(url).header(CONTENT_TYPE, "application/jose+json");
-        let request = request.body(Full::new(body));
-        let request = request.map_err(|error| Fault::Malformed(error.to_string()))?;
-        let answer = self.transport.send(request).await?;
-        refusal(&answer).map_or(Ok(answer), Err)
+        let mut again = 0..REPETITIONS;
+        loop {
+            let nonce = self.transport.get(&new_nonce).await?;
+            let nonce = nonce.headers().get(&REPLAY_NONCE);
+            protected["nonce"] = nonce.and_then(|nonce| nonce.to_str().ok()).into();
+            let body = key.sign(protected.clone(), payload).ok_or_else(unsigned)?;
+            let request = Request::post(url).header(CONTENT_TYPE, "application/jose+json");
+            let request = request.body(Full::new(Bytes::from(body)));
+            let request = request.map_err(|error| Fault::Malformed(error.to_string()))?;
+            let answer = self.transport.send(request).await?;
+            match refusal(&answer) {
+                None => return Ok(answer),
+                Some(fault) if fault.is_one_of(&["badNonce"]) && again.next().is_some() => {}
+                Some(fault) => return Err(fault),
+            }
+        }
     }
 }
 
 fn unsigned() -> Fault {
     Fault::Malformed("the key of the account can't sign".to_owned())
 }
+
+/// Requests that follow one whose nonce was refused, as instant-acme sends them.
+const REPETITIONS: usize = 2;
