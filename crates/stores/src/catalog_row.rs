@@ -116,9 +116,10 @@ pub(crate) fn suspension_text(page: &Site) -> String {
     format!("{} {}", page.format, page.json)
 }
 
-/// Reads an owner of hosts.
+/// Reads a tenant of hosts.
 pub(crate) fn tenant<R: CatalogRow>(row: &R) -> Step<Tenant, R> {
-    Tenant::parse(text(row, 0)?).map_err(Fault::Value)
+    let name = text(row, 0)?;
+    Tenant::parse(name).map_err(|why| Fault::Value(format!("the tenant {name:?}: {why}")))
 }
 
 /// Reads the pattern of a host from the first column, and makes the name by which

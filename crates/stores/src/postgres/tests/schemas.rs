@@ -151,6 +151,8 @@ async fn a_record_that_can_not_be_read_fails_no_list() {
         let name = HostName::parse("a.example").unwrap();
         assert!(store.find(&name).await.is_err(), "{set}");
     }
+    let error = store.tenants(None, 9).await.unwrap_err().to_string();
+    assert!(error.contains(r#"the tenant "\u{7}": "#), "{error}");
 }
 
 #[tokio::test]

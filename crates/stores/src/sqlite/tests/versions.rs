@@ -176,6 +176,8 @@ async fn a_record_that_can_not_be_read_fails_no_list() {
         assert!(store.find(&name("a.example")).await.is_err(), "{set}");
         assert_eq!(store.changes(0, 9).await.unwrap().changes.len(), 2);
     }
+    let error = store.tenants(None, 9).await.unwrap_err().to_string();
+    assert!(error.contains(r#"the tenant "\u{7}": "#), "{error}");
 }
 
 #[test]
