@@ -148,6 +148,16 @@ fn hosts_without_names_are_found_by_their_index() {
     assert!(step.contains("hosts_unnamed"), "{step}");
 }
 
+#[test]
+fn lineages_without_a_certificate_are_found_by_their_index() {
+    let folder = Folder::new();
+    drop(folder.create());
+    let plan = format!("EXPLAIN QUERY PLAN {}", lineages::LINEAGES_WITHOUT);
+    let step = folder.raw().query_row(&plan, (0, "", 9), |row| row.get(3));
+    let step: String = step.unwrap();
+    assert!(step.contains("lineages_without_certificate"), "{step}");
+}
+
 /// The statement by which a program of version 4 writes a host.
 const PUT_HOST_4: &str = "INSERT INTO hosts (pattern, parent, tenant, site_format, site, tls,
     disabled, ecdsa, ed25519, rsa, version)
