@@ -1,4 +1,4 @@
-//! `sekisho tenant`: the owners of hosts.
+//! `sekisho tenant`
 
 mod list;
 mod suspend;
@@ -15,7 +15,7 @@ use crate::wiring::open;
 #[derive(Debug, Subcommand)]
 #[command(after_help = EXAMPLES)]
 pub(crate) enum Command {
-    /// List the owners of hosts
+    /// List the tenants that have hosts
     List(list::Args),
     /// Answer requests to all hosts of a tenant with a page, and keep their sites
     Suspend(suspend::Args),

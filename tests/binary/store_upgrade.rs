@@ -76,7 +76,7 @@ fn lists_say_what_they_need_until_the_store_is_upgraded() {
         }
         assert_eq!(sandbox.ok(&["host", "list"]).lines().count(), 4);
         let upgraded = sandbox.ok(&["store", "upgrade"]);
-        let begin = "4 hosts named\nbuilding hosts_by_tenant\n";
+        let begin = "4 hosts: names for --under stored\nbuilding hosts_by_tenant\n";
         assert!(upgraded.starts_with(begin), "{upgraded}");
         assert!(
             upgraded.ends_with("the store is complete: 9 indexes\n"),

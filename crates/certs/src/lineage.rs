@@ -188,8 +188,8 @@ pub enum ToClaim {
 
 /// What one server's configuration has of all that lineages need. Servers of one
 /// catalog may differ. It suffices for a lineage if it has the CA that the lineage wishes
-/// for, and a challenge that proves all of its names: a wildcard has that of a zone alone,
-/// or of a server that can prove any name.
+/// for, and a challenge that proves all of its names. A wildcard is proved only in a zone, or
+/// by a server that can prove any name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Able {
     /// Names of its CAs, which lineages may wish for.

@@ -123,7 +123,7 @@ pub trait Catalog: ChangeLog {
     /// Returns the records of exactly these patterns that exist, in no order.
     fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>>;
 
-    /// Lists the hosts behind `after` that this filter admits.
+    /// Lists the hosts after `after` that this filter admits.
     fn list_hosts<'a>(
         &'a self,
         filter: &'a HostFilter,
@@ -131,8 +131,8 @@ pub trait Catalog: ChangeLog {
         limit: usize,
     ) -> BoxFuture<'a, Result<HostPage>>;
 
-    /// Lists at most `limit` owners of hosts behind `after`, each once. The operator's
-    /// empty name comes first.
+    /// Lists at most `limit` tenants that have hosts, each once, those after `after`. The
+    /// operator's empty name comes first. A name that can't be read is an error.
     fn tenants<'a>(
         &'a self,
         after: Option<&'a Tenant>,
@@ -154,7 +154,7 @@ pub trait Catalog: ChangeLog {
         ids: &'a [CredentialId],
     ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>>;
 
-    /// Lists the credentials behind `after` that this filter admits, in the order that the
+    /// Lists the credentials after `after` that this filter admits, in the order that the
     /// filter names.
     fn list_credentials<'a>(
         &'a self,

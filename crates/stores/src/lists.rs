@@ -85,7 +85,7 @@ pub(crate) fn credentials(
     List::new(index, text, Value::Number(id), limit).with(values)
 }
 
-/// Lists owners: goes from one to the next, however many hosts each has.
+/// Lists tenants: goes from one to the next, however many hosts each has.
 pub(crate) fn tenants(after: Option<&Tenant>, limit: usize) -> List {
     // The first text after that name: a name has no control characters.
     let start = after.map(|after| format!("{}\u{1}", after.as_str()));

@@ -1,6 +1,6 @@
-//! What lists need besides the tables: indexes, and names of hosts with their labels reversed.
-//! A new store has all of it. No start of a server completes a store of an older program,
-//! since that takes seconds of a writer's lock: `sekisho store upgrade` does.
+//! Lists need more than the tables: indexes, and names of hosts with their labels reversed. A
+//! new store has both. `sekisho store upgrade` completes a store of an older program; no start
+//! of a server does, since that takes seconds of a writer's lock.
 
 use std::time::Instant;
 
@@ -34,7 +34,7 @@ pub(crate) async fn complete(store: &impl Upgrade, say: &mut dyn FnMut(String)) 
     // afterwards is named by the list that meets it.
     if lacks(OF_NAMES) {
         let named = name_hosts(store).await?;
-        say(format!("{named} hosts named"));
+        say(format!("{named} hosts: names for --under stored"));
     }
     for index in INDEXES {
         let name = index.split(' ').next().unwrap_or(index);

@@ -1,4 +1,4 @@
-//! Wait for the CNAMEs that the owners of hosts are to set, before any CA is asked.
+//! Wait for the CNAMEs that customers are to set, before any CA is asked.
 
 use sekisho_certs::credential::Date;
 use sekisho_certs::{HostPattern, LastError};

@@ -1,5 +1,5 @@
-//! Lists, and what an older program's tables lack for them, which is made up for while servers
-//! read and write.
+//! Lists, and the completion of an older program's tables for them, while servers read and
+//! write.
 
 use tokio::time::timeout;
 use tokio_postgres::Row;

@@ -1,5 +1,5 @@
-//! Lists, and what an older program's file lacks for them. Readers do not wait while that is
-//! made up for. Writers wait for one page of names, or for one index.
+//! Lists, and the completion of an older program's file for them. Readers do not wait for it.
+//! Writers wait for one page of names, or for one index.
 
 use rusqlite::types::Value;
 use rusqlite::{Row, TransactionBehavior, params_from_iter};

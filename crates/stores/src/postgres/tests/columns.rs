@@ -128,7 +128,10 @@ async fn a_list_says_which_index_it_lacks() {
     assert_eq!(all_hosts(&store).await.len(), 3);
     let mut said = Vec::new();
     complete(&store, &mut |text| said.push(text)).await.unwrap();
-    assert_eq!((said.len(), &*said[0]), (11, "3 hosts named"));
+    assert_eq!(
+        (said.len(), &*said[0]),
+        (11, "3 hosts: names for --under stored")
+    );
     said.clear();
     complete(&store, &mut |text| said.push(text)).await.unwrap();
     assert_eq!(said, ["the store is complete: 9 indexes"]);

@@ -122,7 +122,7 @@ async fn a_list_says_which_index_it_lacks() {
     let mut said = Vec::new();
     complete(&store, &mut |text| said.push(text)).await.unwrap();
     assert_eq!(said.len(), 11);
-    assert_eq!(said[0], "3 hosts named");
+    assert_eq!(said[0], "3 hosts: names for --under stored");
     assert_eq!(said[1], "building hosts_by_tenant");
     assert_eq!(said[10], "the store is complete: 9 indexes");
     said.clear();
