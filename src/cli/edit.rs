@@ -26,11 +26,8 @@ pub(crate) async fn edit(
 ) -> Result<()> {
     let mut conflict = None;
     for _ in 0..MAX_ATTEMPTS {
-        let stored = sealer
-            .catalog()
-            .hosts(std::slice::from_ref(pattern))
-            .await?
-            .pop();
+        let stored = sealer.catalog().hosts(std::slice::from_ref(pattern));
+        let stored = stored.await?.pop();
         let before = stored.as_ref().map(|record| record.references);
         let expect = match &stored {
             Some(record) => Precondition::Version(record.version),

@@ -9,11 +9,8 @@ impl Config {
     /// Returns the first half of SHA-256 over the settings by which sites of host records
     /// are judged. A server shows that of its start.
     pub(crate) fn sites_digest(&self) -> String {
-        let allowed = self
-            .allowed
-            .texts()
-            .iter()
-            .map(|text| format!("allow {text}"));
+        let allowed = self.allowed.texts().iter();
+        let allowed = allowed.map(|text| format!("allow {text}"));
         let servers = self.name_servers.iter().map(|at| format!("resolver {at}"));
         let fields = format!("fields {:?}", self.named_fields);
         let lines: Vec<_> = allowed.chain(servers).chain([fields]).collect();

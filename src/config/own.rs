@@ -42,13 +42,8 @@ impl Config {
         let redis = self.redis_cache.as_ref().map(|url| url.servers());
         let hook = self.hook.iter().flat_map(|hook| hook.sql.values());
         let databases = hook.flat_map(postgres::Url::servers);
-        let stores = self
-            .store
-            .url
-            .servers()
-            .into_iter()
-            .chain(redis.into_iter().flatten())
-            .chain(databases);
+        let stores = self.store.url.servers().into_iter();
+        let stores = stores.chain(redis.into_iter().flatten()).chain(databases);
         let stores = stores.map(|server| match server {
             StoreServer::Https(host, port) => OwnAddress::Server(host, port),
             StoreServer::Port(port) => OwnAddress::Port(port),

@@ -48,10 +48,8 @@ pub(crate) struct Opened {
 
 /// Makes the runtime of one command.
 pub(crate) fn runtime() -> Result<Runtime> {
-    Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("the runtime could not be started")
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.context("the runtime could not be started")
 }
 
 /// Opens the existing catalog of the configuration for a command, with its

@@ -80,10 +80,8 @@ impl Serving {
         let ring = Arc::new(Ring::random());
         let own_addresses = Arc::new(config.own_addresses());
         let guard = Arc::new(config.guard(Arc::clone(&own_addresses)));
-        let issuance = open::issuer(config, &opened)?
-            .map(Issuance::new)
-            .transpose()?
-            .map(Arc::new);
+        let issuance = open::issuer(config, &opened)?.map(Issuance::new);
+        let issuance = issuance.transpose()?.map(Arc::new);
         let obtain: Arc<dyn Obtain> = match &issuance {
             Some(issuance) => issuance.on_demand(),
             None => Arc::new(NeverObtain),
@@ -188,10 +186,8 @@ fn check_process(config: &Config) -> usize {
 
 /// Makes the runtime of all background tasks: one thread.
 fn background() -> Result<Runtime> {
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .thread_name("background")
-        .build();
+    let builder = &mut Builder::new_current_thread();
+    let runtime = builder.enable_all().thread_name("background").build();
     runtime.context("the background runtime could not be started")
 }
 
@@ -207,11 +203,9 @@ async fn feed(
     let disk = opened.disk.clone().map(|disk| disk as Arc<dyn Follower>);
     let keys = Arc::new(sealer.clone());
     let feed = Feed::new(Arc::clone(sealer.catalog()) as _, Arc::clone(sealer.seen()));
-    let mut feed = feed
-        .first(redis.into_iter().chain(disk), CACHE_TIMEOUT)
-        .then(keys)
-        .then(lookup.clone())
-        .then(documents);
+    let caches = redis.into_iter().chain(disk);
+    let feed = feed.first(caches, CACHE_TIMEOUT).then(keys);
+    let mut feed = feed.then(lookup.clone()).then(documents);
     if let Some(at) = opened.disk.as_ref().and_then(|disk| disk.position()) {
         feed.begin_at(at).await;
     }

@@ -67,11 +67,8 @@ impl<V> Served<V> {
         value_weight: usize,
         state: EntryState,
     ) -> Self {
-        let credentials: usize = host
-            .credentials
-            .iter()
-            .map(|credential| credential.weight())
-            .sum();
+        let credentials = host.credentials.iter().map(|one| one.weight());
+        let credentials: usize = credentials.sum();
         let record = &host.record;
         let sites = record.site.iter().chain(&record.suspended);
         let sites: usize = sites.map(|site| site.json.len()).sum();

@@ -94,11 +94,8 @@ impl Recent {
         if begun.epoch != self.epoch || begun.number < self.dropped {
             return Meanwhile::Overtaken;
         }
-        let since = self
-            .changes
-            .iter()
-            .rev()
-            .take_while(|(number, _)| *number > begun.number);
+        let since = self.changes.iter().rev();
+        let since = since.take_while(|(number, _)| *number > begun.number);
         let seen = since.map(|(_, subject)| subjects.effect_of(subject));
         seen.max().unwrap_or(Meanwhile::Nothing)
     }

@@ -186,12 +186,9 @@ impl Issuer {
         let (contact, agree) = (settings.contact, settings.agree);
         let authorities = Authorities::new(settings.cas)?;
         let solvers = Solvers::new(settings.solvers, settings.dns, settings.served);
+        let cas = authorities.all().iter();
         let able = Able {
-            cas: authorities
-                .all()
-                .iter()
-                .map(|one| one.ca.name().to_owned())
-                .collect(),
+            cas: cas.map(|one| one.ca.name().to_owned()).collect(),
             without_dns: solvers.without_dns(),
             zones: solvers.zones(),
             everywhere: solvers.served().is_some(),

@@ -193,10 +193,8 @@ impl Chosen {
         };
         // The record's own tenant is not known before the store is opened.
         let any = Tenant::parse("tenant").map_err(Usage)?;
-        let site = document
-            .checked
-            .site(tenant.unwrap_or(&any))
-            .map_err(|error| usage(&error))?;
+        let site = document.checked.site(tenant.unwrap_or(&any));
+        let site = site.map_err(|error| usage(&error))?;
         refuse(&site, config, tenant)
     }
 
@@ -245,10 +243,8 @@ pub(super) fn check_record(
 ) -> Result<()> {
     let is_known =
         |before: &HostRecord| (&before.tenant, &before.site) == (&record.tenant, &record.site);
-    let changed = record
-        .site
-        .as_ref()
-        .filter(|_| !before.is_some_and(is_known));
+    let changed = record.site.as_ref();
+    let changed = changed.filter(|_| !before.is_some_and(is_known));
     // A stored document that can't be read stays as it is.
     let site = changed.and_then(|stored| site::Site::parse(stored, &record.tenant).ok());
     let Some(site) = site else { return Ok(()) };

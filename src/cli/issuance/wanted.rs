@@ -199,12 +199,10 @@ impl There {
         let lineages = opened;
         let ids: Vec<_> = lineages.values().filter_map(|one| one.credential).collect();
         let credentials = catalog.credentials(&ids).await?;
+        let hosts = records.into_iter();
         Ok(Self {
             credentials: credentials.into_iter().map(|one| one.id).collect(),
-            hosts: records
-                .into_iter()
-                .map(|one| (one.pattern.clone(), one))
-                .collect(),
+            hosts: hosts.map(|one| (one.pattern.clone(), one)).collect(),
             lineages,
             key_type: wanted.key_type,
         })
@@ -215,10 +213,8 @@ impl There {
     fn lineage_for(&self, new: &Lineage<Secret>, key_type: KeyType) -> Option<&Lineage<Secret>> {
         let is_first = |name: &&HostPattern| name.as_str() == new.name.as_str();
         let first = new.names.iter().find(is_first)?;
-        let referred = self
-            .hosts
-            .get(first)
-            .and_then(|record| record.references.of(key_type));
+        let record = self.hosts.get(first);
+        let referred = record.and_then(|record| record.references.of(key_type));
         let is_for = |one: &&Lineage<Secret>| {
             one.wishes.key_type.unwrap_or(self.key_type) == key_type && one.names.contains(first)
         };

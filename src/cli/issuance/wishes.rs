@@ -26,19 +26,13 @@ pub(crate) struct WishArgs {
 impl WishArgs {
     /// Refuses what `[acme]` lacks.
     pub(super) fn check(&self, settings: &Settings) -> Result<()> {
-        let cas: Vec<_> = settings
-            .cas
-            .iter()
-            .map(|one| one.ca.name.as_str())
-            .collect();
+        let cas = settings.cas.iter().map(|one| one.ca.name.as_str());
+        let cas: Vec<_> = cas.collect();
         if let Some(ca) = self.ca.as_deref().filter(|ca| !cas.contains(ca)) {
             let known = cas.join(", ");
             return Err(Usage(format!("--ca {ca}: [acme] cas has {known}")).into());
         }
-        if let Some(solver) = self
-            .solver
-            .filter(|solver| !settings.solvers.contains(solver))
-        {
+        if let Some(solver) = self.solver.filter(|one| !settings.solvers.contains(one)) {
             let known: Vec<_> = settings.solvers.iter().map(|one| one.as_str()).collect();
             let (solver, known) = (solver.as_str(), known.join(", "));
             return Err(Usage(format!("--solver {solver}: [acme] solvers has {known}")).into());

@@ -43,12 +43,8 @@ impl Issuance {
     /// Starts the thread, which ends with the process: any server goes on with the
     /// orders that it leaves.
     pub(super) fn start(&self) -> Result<()> {
-        let Some(runtime) = self
-            .runtime
-            .lock()
-            .ok()
-            .and_then(|mut runtime| runtime.take())
-        else {
+        let runtime = self.runtime.lock().ok();
+        let Some(runtime) = runtime.and_then(|mut runtime| runtime.take()) else {
             return Ok(());
         };
         let issuer = Arc::clone(&self.issuer);

@@ -51,11 +51,9 @@ impl Serving {
         });
         let (tasks, issuance, succession) = (self.tasks, self.issuance, self.succession);
         self.background.block_on(async {
-            let answered = tasks
-                .admin
-                .as_ref()
-                .map(|(_, admin)| admin.clone().drained());
-            let file = tasks.admin.as_ref().map(|(listener, _)| listener.handle());
+            let admin = tasks.admin.as_ref();
+            let answered = admin.map(|(_, admin)| admin.clone().drained());
+            let file = admin.map(|(listener, _)| listener.handle());
             let has_feed = tasks.feed.is_some();
             let admin = tasks.start();
             let (beginning, ring, disk) = (issuance.clone(), self.ring, self.disk.clone());

@@ -275,12 +275,8 @@ fn offers(directory: &Directory, profile: &str) -> Result<(), Fault> {
 
 /// Names for an error: the first few.
 fn listed(names: &[HostPattern]) -> String {
-    let shown: Vec<_> = names
-        .iter()
-        .take(MAX_SHOWN)
-        .map(HostPattern::as_str)
-        .collect();
-    let shown = shown.join(", ");
+    let shown = names.iter().take(MAX_SHOWN).map(HostPattern::as_str);
+    let shown = shown.collect::<Vec<_>>().join(", ");
     match names.len().checked_sub(MAX_SHOWN) {
         Some(more @ 1..) => format!("{shown} and {more} more"),
         _ => shown,

@@ -180,11 +180,8 @@ impl Attempt<'_> {
     /// Returns the saved key, or makes one and saves it: a certificate without its key
     /// would be worthless.
     async fn key(&mut self) -> Result<CertificateKey, Failure> {
-        let saved = self
-            .state
-            .order
-            .as_ref()
-            .and_then(|saved| saved.key.as_ref());
+        let saved = self.state.order.as_ref();
+        let saved = saved.and_then(|saved| saved.key.as_ref());
         if let Some(key) = saved.and_then(|key| CertificateKey::from_pkcs8(key).ok()) {
             return Ok(key);
         }
@@ -203,22 +200,16 @@ impl Attempt<'_> {
     /// revoked one they don't.
     async fn kept_key(&self) -> Result<Option<CertificateKey>, Failure> {
         let kind = self.key_kind();
-        let current = self
-            .current
-            .as_ref()
-            .filter(|one| one.key_type == kind.key_type());
+        let current = self.current.as_ref();
+        let current = current.filter(|one| one.key_type == kind.key_type());
         let is_kept = self.issuer.reuse_key && !self.state.revoked;
         let (true, Some(current)) = (is_kept, current) else {
             return Ok(None);
         };
-        let opened = self
-            .issuer
-            .sealer
-            .open_credentials(vec![current.clone()])
-            .await?;
-        let key = opened
-            .first()
-            .map(|one| CertificateKey::from_pkcs8(one.key.secret()));
+        let sealer = &self.issuer.sealer;
+        let opened = sealer.open_credentials(vec![current.clone()]).await?;
+        let key = opened.first();
+        let key = key.map(|one| CertificateKey::from_pkcs8(one.key.secret()));
         Ok(key.and_then(Result::ok))
     }
 

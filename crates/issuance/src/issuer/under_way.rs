@@ -162,10 +162,8 @@ impl Saved {
 
     /// Tells whether the order is for exactly these names.
     pub(super) fn is_for(&self, names: &[HostPattern]) -> bool {
-        self.names
-            .iter()
-            .map(String::as_str)
-            .eq(names.iter().map(HostPattern::as_str))
+        let own = self.names.iter().map(String::as_str);
+        own.eq(names.iter().map(HostPattern::as_str))
     }
 
     /// Returns the names of the order.

@@ -123,15 +123,10 @@ impl StoreFile {
         let now = identity(&self.path);
         let open = taken.iter_mut().find_map(|connection| connection.as_mut());
         let emptied = open.is_some_and(|connection| connection.empty_wal().unwrap_or(false));
-        taken
-            .iter_mut()
-            .for_each(|connection| drop(connection.take()));
+        taken.iter_mut().for_each(|one| drop(one.take()));
         let mut current = lock(&self.current);
-        if current
-            .wal
-            .take()
-            .is_some_and(|wal| identity(&beside(&self.path, "-wal")) == Some(wal))
-        {
+        let wal = current.wal.take();
+        if wal.is_some_and(|wal| identity(&beside(&self.path, "-wal")) == Some(wal)) {
             self.clear_wal(emptied);
         }
         current.identity = now;
@@ -163,10 +158,8 @@ impl StoreFile {
         lock(&self.current).closed = true;
         let slots = self.slots();
         let deadline = Instant::now() + MAX_CLOSING;
-        let taken: Vec<_> = slots
-            .iter()
-            .filter_map(|slot| slot.lock_until(deadline))
-            .collect();
+        let taken = slots.iter().filter_map(|slot| slot.lock_until(deadline));
+        let taken: Vec<_> = taken.collect();
         for mut connection in taken {
             drop(connection.take());
         }
