@@ -168,6 +168,43 @@ fn a_wildcard_by_a_cname_on_two_servers() {
     one.stop();
 }
 
+/// Forged datagrams take the rate of the network that the CA's resolver is in.
+#[test]
+fn an_order_succeeds_while_the_resolver_is_forged() {
+    let Some(at) = AtZone::start() else { return };
+    let target = at.wait(&["*.shop.test"], "anna");
+    at.set_cname("shop.test", &target);
+    let server = at.sandbox().serve();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| flood((at.ips[0], PORT).into(), &is_over));
+        let truncated = "sekisho_dns_questions_total{outcome=\"truncated\"}";
+        until("the flood is told to come over TCP", SOON, || {
+            server.metric(truncated) > Some(100.0)
+        });
+        let issued = at.sandbox().run(&["cert", "issue", "*.shop.test"]);
+        is_over.store(true, Ordering::SeqCst);
+        assert_eq!(issued.code, Some(0), "{}{}", issued.err, at.log());
+    });
+    server.stop();
+}
+
+/// Asks for texts a thousand times a second until it is over, a minute at most, from the
+/// resolver's network.
+fn flood(server: SocketAddr, is_over: &AtomicBool) {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let head = [0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    let question = [&head[..], b"\x01a\x03dcv\x04test\x00\x00\x10\x00\x01"].concat();
+    for _ in 0..60_000 {
+        if is_over.load(Ordering::SeqCst) {
+            break;
+        }
+        // Nobody reads the answers.
+        let _ = socket.send_to(&question, server);
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn kdig_sees_the_zone() {
     let [port] = free_ports();
