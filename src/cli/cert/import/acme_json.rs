@@ -67,8 +67,8 @@ enum Certificate {
 /// Makes the pair of an entry.
 fn pair(path: &Path, entry: &[u8]) -> Result<Pair, Refusal> {
     let refuse = |place: &Path, why: &str| Refusal::new(place, "an entry can't be read", why);
-    let entry = serde_json::from_slice(entry);
-    let entry: Entry = entry.map_err(|error| refuse(path, &error.to_string()))?;
+    // The error's own text repeats what stands there, which may be a key.
+    let entry: Entry = serde_json::from_slice(entry).map_err(|_| refuse(path, NO_ENTRY))?;
     let (chain, key) = match entry.certificate {
         Certificate::Chain(chain) => (chain, entry.key),
         Certificate::Both { chain, key } => (chain, key),
@@ -82,7 +82,8 @@ fn pair(path: &Path, entry: &[u8]) -> Result<Pair, Refusal> {
         Ok(bytes) => Ok(Half::Bytes(place.clone(), Zeroizing::new(bytes))),
         Err(_) => Err(refuse(&place, "a half is no base64")),
     };
-    let (chain, key) = (half(chain)?, half(key)?);
+    // The key comes first: it is wiped, whatever the chain is.
+    let (key, chain) = (half(key)?, half(chain)?);
     let named = iter::once(main).chain(sans.unwrap_or_default());
     let named = named.filter_map(|name| HostPattern::parse(&name).ok());
     Ok(Pair::new(Names::OfLeaf(named.collect()), chain, Some(key)))
@@ -166,6 +167,7 @@ impl<R: Read> Entries<R> {
     }
 }
 
+const NO_ENTRY: &str = "is no entry with a certificate and its key";
 /// Bytes of most entries: two halves in base64, and names.
 const USUAL_ENTRY: usize = 16 * 1024;
 /// Bytes of one entry: two halves of 256 KiB in base64, and names.
@@ -234,7 +236,7 @@ mod tests {
         );
         let read = shown(&file);
         assert_eq!(read.len(), 3, "{read:?}");
-        assert!(read[0].contains("missing field `certificate`"), "{read:?}");
+        assert_eq!(read[0], format!("acme.json {NO_ENTRY}"));
         assert_eq!(read[1], "acme.json: a.example a half is no base64");
         assert_eq!(read[2], "acme.json OfLeaf([]) chain key");
     }

@@ -16,8 +16,9 @@ use super::layout::Layout;
 use super::source::{Half, Names, Pair, Pairs, Refusal};
 use crate::terminal::failure::Result;
 
-/// Lists the pairs whose keys begin with a prefix.
-pub(super) fn pairs(url: &RedisUrl, layout: Layout, prefix: String) -> Result<Pairs> {
+/// Lists the pairs whose keys begin with a prefix. For an import that prunes, an outage ends the
+/// list with an error: a server may come back without what it had.
+pub(super) fn pairs(url: &RedisUrl, layout: Layout, prefix: String, prunes: bool) -> Result<Pairs> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     Ok(Box::new(Keys {
         redis: Redis::open(url, runtime.handle())?,
@@ -26,7 +27,7 @@ pub(super) fn pairs(url: &RedisUrl, layout: Layout, prefix: String) -> Result<Pa
         layout,
         prefix,
         cursor: Some(0),
-        outages: 0,
+        outages: u32::from(prunes) * MAX_OUTAGES,
         ready: VecDeque::new(),
     }))
 }
@@ -130,8 +131,8 @@ fn two(chain: Scanned, key: Scanned) -> Halves {
 
 fn document(value: Scanned) -> Halves {
     Some(value.transpose()?.and_then(|text| {
-        let document = serde_json::from_slice(&text);
-        let document: Document = document.map_err(|error| format!("is no document: {error}"))?;
+        // The error's own text repeats what stands there, which may be a key.
+        let document: Document = serde_json::from_slice(&text).map_err(|_| NO_DOCUMENT)?;
         let [chain, key] = [document.fullchain_pem, document.privkey_pem]
             .map(|pem| Zeroizing::new(pem.into_bytes()));
         Ok((chain, key))
@@ -179,6 +180,7 @@ fn pattern(layout: Layout, prefix: &str) -> String {
         }
 }
 
+const NO_DOCUMENT: &str = "is no document with a chain and its key";
 /// Hosts whose values are asked for at once: a server bounds what it sends in one answer.
 const AT_ONCE: usize = 20;
 /// Outages at most; the pause after each is longer by itself.
@@ -257,11 +259,24 @@ mod tests {
                 two(value("C"), value("K")),
                 "must not stand in a host name",
             ),
-            ("a.b", document(value("{}")), "missing field"),
-            ("a.b", document(value("cut")), "is no document"),
+            ("a.b", document(value("{}")), "is no document with"),
+            ("a.b", document(value("cut")), "is no document with"),
         ] {
             let told = shown(host, halves).expect("it is there");
             assert!(told.contains(reason), "{told}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_document_is_not_repeated() {
+        for json in [
+            r#""-----BEGIN PRIVATE KEY-----\nS3CRET""#,
+            r#"{"cert":"C","pkey":["S3CRET"]}"#,
+            r#"{"S3CRET":"C","pkey":"S3CRET"}"#,
+        ] {
+            let value = Ok(Some(Zeroizing::new(json.as_bytes().to_vec())));
+            let told = shown("a.b", document(value)).expect("it is there");
+            assert_eq!(told, NO_DOCUMENT, "{json}");
         }
     }
 }
