@@ -35,7 +35,7 @@ struct Archive<R> {
     layout: Layout,
     /// Halves by the path of their pair's chain.
     waiting: BTreeMap<PathBuf, Waiting>,
-    /// Bytes of all halves that wait.
+    /// Bytes of all halves that wait, and of their paths.
     bytes: usize,
     /// Links that stand where halves would.
     links: u64,
@@ -98,7 +98,7 @@ impl<R: Read> Archive<R> {
         };
         let (chain_place, key_place) = (self.at(&part.chain), self.at(key));
         let other = self.waiting.remove(&part.chain);
-        self.bytes -= other.as_ref().map_or(0, |other| other.bytes.len());
+        self.bytes -= other.as_ref().map_or(0, size);
         let (chain, key) = match (part.role, other) {
             (Role::Chain, Some(key)) if key.part.role == Role::Key => (bytes, key.bytes),
             (Role::Key, Some(chain)) if chain.part.role == Role::Chain => (chain.bytes, bytes),
@@ -110,7 +110,7 @@ impl<R: Read> Archive<R> {
     }
 
     fn wait(&mut self, half: Waiting) -> Option<Result<Pair, Refusal>> {
-        self.bytes += half.bytes.len();
+        self.bytes += size(&half);
         self.waiting.insert(half.part.chain.clone(), half);
         let is_full = self.waiting.len() > MAX_WAITING || self.bytes > MAX_WAITING_BYTES;
         is_full.then(|| self.stop(OUT_OF_REACH)).flatten()
@@ -140,6 +140,12 @@ impl<R: Read> Archive<R> {
         place.push(name);
         place.into()
     }
+}
+
+/// Returns the bytes that a half takes. Its path is there three times: as its key, as the chain's
+/// and as the key's.
+fn size(half: &Waiting) -> usize {
+    half.bytes.len() + 3 * half.part.chain.as_os_str().len()
 }
 
 /// Returns whether a file or its folder begins with a dot. Folders above may be the source's own,

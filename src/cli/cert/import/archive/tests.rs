@@ -97,3 +97,16 @@ fn halves_that_wait_are_bounded() {
     assert!(read[0].contains("tar --sort=name"), "{}", read[0]);
     assert_eq!(read.len(), MAX_WAITING + 2);
 }
+
+#[test]
+fn paths_of_halves_that_wait_are_bounded() {
+    let entries: Vec<_> = (0..3000)
+        .flat_map(|number| {
+            let name = format!("{}/{number}.crt\0", "x".repeat(4000));
+            [entry("long", b'L', name.as_bytes()), file("cut", "")]
+        })
+        .collect();
+    let read = read(archive(&entries), Layout::Flat);
+    assert!(read[0].contains("tar --sort=name"), "{}", read[0]);
+    assert!((2700..2900).contains(&read.len()), "{}", read.len());
+}
