@@ -91,6 +91,11 @@ fn a_bundle_may_have_its_key_beside_it() {
     assert_eq!(imported(&sandbox, "haproxy", &[]), ["a.example"]);
     sandbox.write("haproxy/list", "a.pem a.example\n");
     assert_eq!(imported(&sandbox, "haproxy/list", &[]), ["a.example"]);
+    // HAProxy takes the key in the bundle first: the other one may be old.
+    let old = ca().issue(&["a.example"], Key::P256);
+    sandbox.write("both/a.pem", &(pair.chain_pem() + &pair.key_pem()));
+    sandbox.write("both/a.pem.key", &old.key_pem());
+    assert_eq!(imported(&sandbox, "both", &[]), ["a.example"]);
 }
 
 #[test]

@@ -242,16 +242,22 @@ fn traefik(file: &Path, issued: &[Issued]) -> Result<By> {
     chains.collect::<Result<_>>().map(By::Openssl)
 }
 
-/// Writes bundles whose key comes last, first, or has a file of its own.
+/// Writes bundles whose key comes last, beside a file with another one's, or first, or has a file
+/// of its own.
 fn haproxy(folder: &Path, issued: &[Issued]) -> Result<By> {
     let certs = folder.join("certs");
     for (one, number) in issued.iter().zip(0..) {
         let (file, chain, key) = (certs.join(bundle(one)), &one.chain, &one.key);
+        let beside = certs.join(format!("{}.key", bundle(one)));
         match number % 3 {
-            0 => put(&file, &format!("{chain}{key}"))?,
+            0 => {
+                let other = &issued[(number + 1) % issued.len()];
+                put(&beside, &other.key)?;
+                put(&file, &format!("{chain}{key}"))?
+            }
             1 => put(&file, &format!("{key}{chain}"))?,
             _ => {
-                put(&certs.join(format!("{}.key", bundle(one))), key)?;
+                put(&beside, key)?;
                 put(&file, chain)?
             }
         };

@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 use super::roots::Roots;
 use super::source::{HALF_MISSING, Half, Names, Pair, Refusal};
+use super::sources::contains;
 use crate::cli::cert::check_covers;
 
 /// Pair that passed every check.
@@ -38,7 +39,10 @@ pub(super) type Digest = [u8; 32];
 /// Reads the halves of a pair and checks them.
 pub(super) fn checked(read: Pair, dates: Dates, roots: &Roots) -> Result<Checked, Refusal> {
     let (place, chain) = open(read.chain)?;
-    let key = read.key.map(open).transpose()?;
+    let key = match read.key {
+        Some(Half::Beside(_)) if contains(&chain, PRIVATE_KEY) => None,
+        key => key.map(open).transpose()?,
+    };
     let chain = (place.as_path(), chain.as_slice());
     let key = match &key {
         Some((place, key)) => (place.as_path(), key.as_slice()),
@@ -169,7 +173,7 @@ fn chosen(
 /// Returns the bytes of a half with their place.
 fn open(half: Half) -> Result<(PathBuf, Zeroizing<Vec<u8>>), Refusal> {
     match half {
-        Half::File(path) => read(&path).map(|bytes| (path, bytes)),
+        Half::File(path) | Half::Beside(path) => read(&path).map(|bytes| (path, bytes)),
         Half::Bytes(place, bytes) if bytes.len() > MAX_FILE => Err(too_large(&place)),
         Half::Bytes(place, bytes) => Ok((place, bytes)),
     }
@@ -196,6 +200,8 @@ pub(super) fn too_large(place: &Path) -> Refusal {
     Refusal::new(place, UNREADABLE, reason)
 }
 
+/// End of the line before a private key, of any form.
+const PRIVATE_KEY: &[u8] = b" PRIVATE KEY-----";
 /// Group of what can't be read.
 const UNREADABLE: &str = "a file can't be read";
 /// Bytes of the largest half: ten times a PEM chain of ten large certificates.

@@ -19,15 +19,17 @@ use super::source::{Half, Names, Pair, Pairs, Refusal};
 pub(super) fn pairs(folder: &Path, layout: Layout, depth: usize) -> io::Result<Pairs> {
     let files = Files::below(folder, depth, usize::MAX)?;
     Ok(Box::new(files.filter_map(move |found| match found {
-        Ok(path) => pair(&path, layout),
-        Err(refusal) => Some(Err(refusal)),
+        Err(refusal) if layout.part(&refusal.place).is_none() => Some(Err(refusal)),
+        // The reader of a half says what it lacks.
+        Ok(path) | Err(Refusal { place: path, .. }) => pair(&path, layout),
     })))
 }
 
 /// Lists some files of a folder, by which a layout is recognised.
 pub(super) fn some_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let files = Files::below(folder, DEEPEST, LOOKED_AT_OF_EACH)?;
-    Ok(files.take(LOOKED_AT).filter_map(Result::ok).collect())
+    let path = |found: Result<_, Refusal>| found.unwrap_or_else(|refusal| refusal.place);
+    Ok(files.take(LOOKED_AT).map(path).collect())
 }
 
 /// Returns the pair of a file; none if the file is another's half, or of no pair.
@@ -46,12 +48,12 @@ fn pair(path: &Path, layout: Layout) -> Option<Result<Pair, Refusal>> {
     }
 }
 
-/// Makes the pair of a file with certificates and their key, which HAProxy also takes from
-/// `FILE.key`, or from `NAME.key` for `NAME.pem`.
+/// Makes the pair of a file with certificates and their key. If that is not in it, HAProxy takes
+/// it from `FILE.key`, or from `NAME.key`.
 pub(super) fn bundle(path: &Path, names: Names) -> Pair {
     let keys = [beside(path, ".key"), path.with_extension("key")];
     let key = keys.into_iter().find(|key| key.exists());
-    Pair::new(names, Half::File(path.to_owned()), key.map(Half::File))
+    Pair::new(names, Half::File(path.to_owned()), key.map(Half::Beside))
 }
 
 /// Files below a folder. Links are followed; names that begin with a dot are passed over.
@@ -102,11 +104,12 @@ impl Iterator for Files {
             if entry.file_name().as_bytes().starts_with(b".") {
                 continue;
             }
-            if !is_folder(&entry) {
-                return Some(Ok(path));
-            }
-            if self.open.len() > self.depth || leads_up(&entry) {
-                continue;
+            let is_deepest = self.open.len() > self.depth;
+            match is_folder(&entry) {
+                Err(error) if !is_deepest => return refuse(&path, error),
+                Err(_) | Ok(false) => return Some(Ok(path)),
+                Ok(true) if is_deepest || leads_up(&entry) => continue,
+                Ok(true) => {}
             }
             match fs::read_dir(&path) {
                 Ok(entries) => self.open.push(entries.take(self.most)),
@@ -123,12 +126,12 @@ fn leads_up(entry: &DirEntry) -> bool {
     is_link && fs::canonicalize(&path).is_ok_and(|to| path.starts_with(to))
 }
 
-/// Returns whether an entry is a folder or a link to one. A link that leads nowhere is a file,
-/// whose reader says what it lacks.
-fn is_folder(entry: &DirEntry) -> bool {
-    match entry.file_type() {
-        Ok(kind) if !kind.is_symlink() => kind.is_dir(),
-        _ => entry.path().is_dir(),
+/// Returns whether an entry is a folder or a link to one. A link that leads nowhere may be either:
+/// what it leads to may lie on a file system that is not mounted.
+fn is_folder(entry: &DirEntry) -> io::Result<bool> {
+    match entry.file_type()? {
+        kind if kind.is_symlink() => Ok(fs::metadata(entry.path())?.is_dir()),
+        kind => Ok(kind.is_dir()),
     }
 }
 

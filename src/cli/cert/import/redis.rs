@@ -226,7 +226,7 @@ mod tests {
         let pair = pair(Path::new("redis: x"), host, halves)?;
         let bytes = |half: Half| match half {
             Half::Bytes(_, bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Half::File(path) => panic!("{}", path.display()),
+            other => panic!("{}", other.place().display()),
         };
         Some(match pair {
             Ok(pair) => bytes(pair.chain) + &pair.key.map(bytes).unwrap_or_default(),

@@ -19,12 +19,14 @@ pub(super) struct Pair {
 /// Half of a pair, which is read by whoever checks the pair.
 pub(super) enum Half {
     File(PathBuf),
+    /// File beside a bundle, for a key that the bundle lacks.
+    Beside(PathBuf),
     /// Bytes of an archive, a document or a database, with the place that they are from.
     Bytes(PathBuf, Zeroizing<Vec<u8>>),
 }
 
 /// Hosts of a pair, by its source. A *named* host prefers this pair to others that cover it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Names {
     /// All DNS names of the leaf. All are named.
     Leaf,
@@ -77,7 +79,7 @@ impl Pair {
 impl Half {
     /// Returns the path of a file, or the place that bytes are from.
     pub(super) fn place(&self) -> &Path {
-        let (Self::File(place) | Self::Bytes(place, _)) = self;
+        let (Self::File(place) | Self::Beside(place) | Self::Bytes(place, _)) = self;
         place
     }
 }

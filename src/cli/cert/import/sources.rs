@@ -162,7 +162,8 @@ fn of_file(head: &[u8]) -> Option<Layout> {
     })
 }
 
-fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
+/// Returns whether bytes occur among others.
+pub(super) fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|window| window == wanted)
 }
 

@@ -133,7 +133,7 @@ impl Tried {
         }
         for half in pair.iter().flat_map(halves) {
             self.held.retain(|(_, told)| told.place != half.place());
-            if let Half::File(path) = half {
+            if let Half::File(path) | Half::Beside(path) = half {
                 events.watch(path);
             }
         }
@@ -143,7 +143,7 @@ impl Tried {
     /// Computes a hash of what a pair's files, or its bytes, are.
     fn state(&self, pair: &Pair) -> u64 {
         let of = |half: &Half| match half {
-            Half::File(path) => fs::metadata(path).map_or(0, |file| {
+            Half::File(path) | Half::Beside(path) => fs::metadata(path).map_or(0, |file| {
                 // Tools may set the time of a file's content, and nobody that of its change.
                 let changed = (file.ctime(), file.ctime_nsec());
                 let file = (file.dev(), file.ino(), file.size(), changed);

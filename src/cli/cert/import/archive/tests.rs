@@ -20,7 +20,7 @@ fn text(half: Half) -> String {
         Half::Bytes(place, bytes) => {
             format!("{}={}", place.display(), String::from_utf8_lossy(&bytes))
         }
-        Half::File(path) => panic!("{}", path.display()),
+        other => panic!("{}", other.place().display()),
     }
 }
 

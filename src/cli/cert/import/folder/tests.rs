@@ -157,8 +157,26 @@ fn links_are_followed_and_lead_in_no_circle() {
     .unwrap();
     symlink("../../archive/gone.pem", lineage.join("privkey.pem")).unwrap();
     symlink("../../live", lineage.join("again")).unwrap();
-    symlink("self", lineage.join("self")).unwrap();
     let (chain, key) = ("live/a.example/fullchain.pem", "live/a.example/privkey.pem");
     let read = read_as(&tree, "live", Layout::Certbot);
     assert_eq!(read, [format!("a.example: {chain} {key}")]);
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_told_where_it_may_be_a_folder() {
+    let tree = tree(&["live/a.example/fullchain.pem", "pairs/b.example.crt"]);
+    let link = |name: &str, to: &str| symlink(to, tree.path().join(name)).unwrap();
+    link("live/c.example", "/nowhere/c.example");
+    link("live/a.example/self", "self");
+    link("pairs/deeper", "/nowhere/pairs");
+    let pair = "a.example: live/a.example/fullchain.pem live/a.example/privkey.pem";
+    let wanted = [
+        pair,
+        "live/a.example/self Too many levels of symbolic links (os error 40)",
+        "live/c.example No such file or directory (os error 2)",
+    ];
+    assert_eq!(read_as(&tree, "live", Layout::Certbot), wanted);
+    // No folder below this one is read.
+    let read = read_as(&tree, "pairs", Layout::Flat);
+    assert_eq!(read, ["b.example: pairs/b.example.crt pairs/b.example.key"]);
 }
