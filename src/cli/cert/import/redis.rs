@@ -2,23 +2,21 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::time::Duration;
 
 use sekisho_certs::HostPattern;
 use sekisho_certs::store::Result as StoreResult;
 use sekisho_stores::redis::{Redis, RedisUrl, Scanned};
 use serde::Deserialize;
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::sleep;
 use zeroize::Zeroizing;
 
 use super::layout::Layout;
 use super::source::{Half, Names, Pair, Pairs, Refusal};
 use crate::terminal::failure::Result;
 
-/// Lists the pairs whose keys begin with a prefix. For an import that prunes, an outage ends the
-/// list with an error: a server may come back without what it had.
-pub(super) fn pairs(url: &RedisUrl, layout: Layout, prefix: String, prunes: bool) -> Result<Pairs> {
+/// Lists the pairs whose keys begin with a prefix. An outage ends the list with an error: a server
+/// may come back without what it had, and numbers its pages otherwise.
+pub(super) fn pairs(url: &RedisUrl, layout: Layout, prefix: String) -> Result<Pairs> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     Ok(Box::new(Keys {
         redis: Redis::open(url, runtime.handle())?,
@@ -27,7 +25,6 @@ pub(super) fn pairs(url: &RedisUrl, layout: Layout, prefix: String, prunes: bool
         layout,
         prefix,
         cursor: Some(0),
-        outages: u32::from(prunes) * MAX_OUTAGES,
         ready: VecDeque::new(),
     }))
 }
@@ -41,28 +38,18 @@ struct Keys {
     prefix: String,
     /// Place of the next page; none after the last.
     cursor: Option<u64>,
-    outages: u32,
     ready: VecDeque<Result<Pair, Refusal>>,
 }
 
 impl Iterator for Keys {
     type Item = Result<Pair, Refusal>;
 
-    /// Reads the next pair. After an outage the first page is read again: a cursor means nothing
-    /// to a server that was started meanwhile, and pairs that are stored are skipped.
     fn next(&mut self) -> Option<Self::Item> {
         while self.ready.is_empty() {
             match self.runtime.block_on(self.page(self.cursor?)) {
                 Ok((next, pairs)) => {
                     self.cursor = (next > 0).then_some(next);
                     self.ready = pairs;
-                }
-                Err(error) if error.is_retryable() && self.outages < MAX_OUTAGES => {
-                    self.cursor = Some(0);
-                    self.outages += 1;
-                    // The runtime connects again meanwhile.
-                    let pause = PAUSE * self.outages;
-                    self.runtime.block_on(async { sleep(pause).await });
                 }
                 Err(error) => {
                     self.cursor = None;
@@ -122,20 +109,18 @@ struct Document {
 }
 
 fn two(chain: Scanned, key: Scanned) -> Halves {
-    Some(match (chain.transpose()?, key) {
-        (Err(why), _) | (_, Err(why)) => Err(why),
-        (Ok(_), Ok(None)) => Err("its key is missing".to_owned()),
-        (Ok(chain), Ok(Some(key))) => Ok((chain, key)),
-    })
+    Some(chain.transpose()?.and_then(|chain| {
+        let key = key?.ok_or("its key is missing")?;
+        Ok((chain, key))
+    }))
 }
 
 fn document(value: Scanned) -> Halves {
     Some(value.transpose()?.and_then(|text| {
         // The error's own text repeats what stands there, which may be a key.
         let document: Document = serde_json::from_slice(&text).map_err(|_| NO_DOCUMENT)?;
-        let [chain, key] = [document.fullchain_pem, document.privkey_pem]
-            .map(|pem| Zeroizing::new(pem.into_bytes()));
-        Ok((chain, key))
+        let halves = [document.fullchain_pem, document.privkey_pem];
+        Ok(halves.map(|pem| Zeroizing::new(pem.into_bytes())).into())
     }))
 }
 
@@ -183,9 +168,6 @@ fn pattern(layout: Layout, prefix: &str) -> String {
 const NO_DOCUMENT: &str = "is no document with a chain and its key";
 /// Hosts whose values are asked for at once: a server bounds what it sends in one answer.
 const AT_ONCE: usize = 20;
-/// Outages at most; the pause after each is longer by itself.
-const MAX_OUTAGES: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
