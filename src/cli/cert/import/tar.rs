@@ -58,9 +58,6 @@ impl<R: Read> Tar<R> {
 
     /// Reads what follows a header; none for folders, and what a program may add, such as `g`.
     fn entry(&mut self, kind: u8, name: Vec<u8>, size: u64) -> io::Result<Option<Entry>> {
-        if name.len() > MAX_NAME {
-            return Err(invalid(LONG_NAME));
-        }
         let name = PathBuf::from(OsString::from_vec(name));
         let leads_in = |part| matches!(part, Component::Normal(_) | Component::CurDir);
         let is_inside = name.components().all(leads_in);
@@ -101,7 +98,7 @@ impl<R: Read> Tar<R> {
     /// Reads the bytes of an entry, and those that fill its last block.
     fn bytes(&mut self, size: u64, most: usize) -> io::Result<Zeroizing<Vec<u8>>> {
         let length = usize::try_from(size).ok().filter(|length| *length <= most);
-        let length = length.ok_or_else(|| invalid(LONG_NAME))?;
+        let length = length.ok_or_else(|| invalid("a name or its header is too long"))?;
         let mut bytes = Zeroizing::new(vec![0; length]);
         self.fill(&mut bytes)?;
         self.skip(size.next_multiple_of(BLOCK as u64) - size)?;
@@ -184,7 +181,6 @@ pub(super) fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-const LONG_NAME: &str = "a name or its header is too long";
 /// Bytes of a header, and of what an entry is filled up to.
 const BLOCK: usize = 512;
 /// Fields of a header.
