@@ -106,10 +106,11 @@ impl Kind {
         match self {
             Self::Import => &[],
             Self::Prune => &PRUNE,
+            // Changes are found by their events alone.
             Self::Watch => &[
                 "--watch",
                 "--every",
-                "1s",
+                "10m",
                 "--prune",
                 "--prune-at-most",
                 MOST,

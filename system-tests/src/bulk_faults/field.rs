@@ -93,7 +93,7 @@ impl Field {
         let log = File::create(self.log())?;
         let mut command = Command::new(&self.binary);
         command
-            .args(["cert", "import", PAIRS, "--layout", "flat"])
+            .args(["cert", "import", PAIRS, "--layout", "flat", "--origin", PAIRS])
             .args(more)
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
@@ -128,8 +128,7 @@ impl Field {
 
     /// Removes the lease of a watcher that was killed, which else lasts for ten minutes.
     pub(super) async fn end_lease(&self, sealer: &Sealer) -> Result<()> {
-        let source = fs::canonicalize(self.pairs())?;
-        let name = format!("import-watch/{}", source.display());
+        let name = format!("import-watch/{PAIRS}");
         let id = DocumentId::new(DocumentKind::LEASE, name);
         sealer
             .write(vec![Write::RemoveDocument(id, Precondition::Any)])
@@ -173,7 +172,7 @@ fn folder() -> Result<TempDir> {
     Ok(tempfile::Builder::new().prefix("sekisho-bulk-").tempdir()?)
 }
 
-/// Folder of the source.
+/// Folder of the source, and its name in the records.
 const PAIRS: &str = "pairs";
 /// Rows of a page.
 const PAGE: usize = 1000;

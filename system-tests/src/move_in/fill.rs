@@ -40,7 +40,7 @@ pub(super) struct Issued {
     key: String,
 }
 
-/// What was filled.
+/// Layout that was filled.
 pub(super) struct Filled {
     /// Names that the old server serves, wildcards among them.
     pub(super) names: Vec<String>,
@@ -49,7 +49,7 @@ pub(super) struct Filled {
     pub(super) redis: Option<RedisServer>,
 }
 
-/// Who reads it beside us.
+/// Reader of the layout with which ours is compared.
 pub(super) enum By {
     Nginx(Vec<Pair>),
     /// Arguments of HAProxy's `bind`, and where the paths of a crt-list begin.

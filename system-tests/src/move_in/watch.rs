@@ -26,7 +26,7 @@ pub(super) async fn run(
     server.start().await?;
     let (address, _) = server.serving().context("it serves")?;
     let client = tools.setting.client_of(address)?;
-    let command = commands.command("While the old one runs", 0);
+    let command = commands.command("While the old server runs", 0);
     let command = command.context("the document has a command that watches")?;
     let text = format!("exec {}", below(command, root, None));
     let mut shell = tools.shell(&text, root, store).into_std();
