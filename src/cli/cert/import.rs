@@ -30,7 +30,7 @@ use tokio::runtime::Runtime;
 use crate::config::Config;
 use crate::terminal::failure::{Ended, Result};
 use crate::wiring::open;
-use prune::{Prune, Seen};
+use prune::{Prune, SeenHosts};
 use source::Pair;
 
 pub(crate) use args::Args;
@@ -66,7 +66,7 @@ pub(super) fn run(runtime: &Runtime, config: &Config, args: &Args) -> Result<End
     if let Some(file) = &args.report {
         report.begin_file(file)?;
     }
-    report.seen = args.prune.then(Seen::default);
+    report.seen = args.prune.then(SeenHosts::default);
     let (report, removed) = import.round(pairs, &origins, report, rules)?;
     let (line, ended) = report.end()?;
     if let Some(line) = line {

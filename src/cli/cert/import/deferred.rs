@@ -6,23 +6,23 @@ use std::collections::{HashMap, HashSet};
 use sekisho_certs::{HostPattern, HostRecord};
 
 use super::check::Checked;
-use super::plan::Known;
+use super::plan::KnownCert;
 
 /// Pairs that were put aside. Those beyond the bound are stored at once.
 #[derive(Default)]
-pub(super) struct Deferred {
+pub(super) struct DeferredPairs {
     pairs: Vec<Checked>,
     is_over: bool,
 }
 
-impl Deferred {
+impl DeferredPairs {
     /// Puts the pairs of a batch aside that are not stored yet, and cover a host that they are
     /// not named for and that has a valid certificate.
     pub(super) fn put_aside(
         &mut self,
         batch: &mut Vec<Checked>,
         records: &HashMap<&HostPattern, &HostRecord>,
-        stored: &[Known],
+        stored: &[KnownCert],
         now: i64,
     ) {
         if self.is_over || self.pairs.len() == MAX_DEFERRED {

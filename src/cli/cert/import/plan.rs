@@ -21,14 +21,14 @@ use crate::terminal::output::rfc3339;
 
 /// Stored certificate that pairs are compared with.
 #[derive(Clone)]
-pub(super) struct Known {
+pub(super) struct KnownCert {
     pub(super) id: CredentialId,
     pub(super) digest: Digest,
     pub(super) not_before: i64,
     pub(super) not_after: i64,
 }
 
-impl Known {
+impl KnownCert {
     pub(super) fn of<K>(credential: &StoredCredential<K>) -> Self {
         Self {
             id: credential.id,
@@ -72,7 +72,7 @@ impl Plan {
     /// `rules` say what becomes of hosts, and whether to list what is to be renewed.
     pub(super) fn new(
         records: Vec<HostRecord>,
-        stored: &[Known],
+        stored: &[KnownCert],
         batch: &[Checked],
         settled: &Settled,
         rules: &Rules,

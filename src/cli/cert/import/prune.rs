@@ -21,7 +21,7 @@ use crate::terminal::output::PAGE;
 /// Hosts and certificates that the sources of an import have. It keeps 64-bit hashes of hosts
 /// with their key types: two that collide keep a host.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct SeenHosts {
     hosts: HashSet<u64>,
     credentials: HashSet<CredentialId>,
     hasher: RandomState,
@@ -29,7 +29,7 @@ pub(super) struct Seen {
     unknown: Option<PathBuf>,
 }
 
-impl Seen {
+impl SeenHosts {
     /// Notes a pair, whose hosts may keep a certificate that was issued later.
     pub(super) fn add(&mut self, pair: &Checked, id: Option<CredentialId>) {
         self.credentials.extend(id);
@@ -63,12 +63,12 @@ impl Seen {
 }
 
 /// Host that a source no longer has, or a reference of one that stays.
-type Gone = (HostPattern, Option<(KeyType, CredentialId)>);
+type GoneHost = (HostPattern, Option<(KeyType, CredentialId)>);
 
 /// Removal of what sources no longer have.
 pub(super) struct Prune<'a> {
     pub(super) sealer: &'a Sealer,
-    pub(super) seen: Seen,
+    pub(super) seen: SeenHosts,
     pub(super) args: &'a Args,
 }
 
@@ -105,7 +105,7 @@ impl Prune<'_> {
     }
 
     /// Lists what a source brought and no longer has. Returns the number of its hosts, too.
-    async fn gone(&self, source: &Arc<str>) -> Result<(u64, Vec<Gone>)> {
+    async fn gone(&self, source: &Arc<str>) -> Result<(u64, Vec<GoneHost>)> {
         let catalog = self.sealer.catalog();
         let (mut all, mut gone) = (0, Vec::new());
         let filter = HostFilter {

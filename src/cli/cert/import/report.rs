@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::check::Checked;
 use super::plan::Plan;
-use super::prune::Seen;
+use super::prune::SeenHosts;
 use super::source::Refusal;
 use crate::cli::cert::joined;
 use crate::terminal::failure::{Ended, Result};
@@ -41,7 +41,7 @@ pub(crate) struct Report {
     /// Path of `--report`, and the file beside it that gets its name in the end.
     file: Option<(PathBuf, BufWriter<File>)>,
     /// What the sources have, with `--prune`.
-    pub(super) seen: Option<Seen>,
+    pub(super) seen: Option<SeenHosts>,
     /// Refusals that are not told yet, with `--watch`.
     pub(super) held: Option<Vec<Refusal>>,
 }

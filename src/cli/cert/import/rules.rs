@@ -2,7 +2,7 @@
 
 use sekisho_certs::{HostPattern, HostRecord, Secret, Site, StoredCredential, Tenant};
 
-use super::plan::Known;
+use super::plan::KnownCert;
 use super::renew::Renewal;
 
 /// What an import does to hosts. By default it replaces each certificate, and makes hosts of
@@ -44,7 +44,7 @@ impl Rules {
     }
 
     /// Tells whether a certificate is skipped in favour of the stored one.
-    pub(super) fn skips(&self, credential: &StoredCredential<Secret>, stored: &Known) -> bool {
+    pub(super) fn skips(&self, credential: &StoredCredential<Secret>, stored: &KnownCert) -> bool {
         let is_older = credential.not_before < stored.not_before;
         is_older && self.keep_newer.is_some_and(|now| stored.not_after >= now)
     }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use sekisho_certs::store::Write;
 use sekisho_certs::{Catalog, CredentialId, HostPattern, HostRecord, Sealer, Secret};
 
-use super::plan::Known;
+use super::plan::KnownCert;
 use crate::terminal::failure::Result;
 
 /// Target of an import.
@@ -20,7 +20,7 @@ pub(crate) struct Target<'a> {
 #[derive(Default)]
 struct Foreseen {
     hosts: HashMap<HostPattern, HostRecord>,
-    credentials: HashMap<CredentialId, Known>,
+    credentials: HashMap<CredentialId, KnownCert>,
 }
 
 impl<'a> Target<'a> {
@@ -52,7 +52,7 @@ impl<'a> Target<'a> {
     }
 
     /// Reads these credentials, if they exist.
-    pub(super) async fn credentials(&self, ids: &[CredentialId]) -> Result<Vec<Known>> {
+    pub(super) async fn credentials(&self, ids: &[CredentialId]) -> Result<Vec<KnownCert>> {
         let stored = match self.catalog() {
             Some(catalog) => catalog.credentials(ids).await?,
             None => Vec::new(),
@@ -61,7 +61,7 @@ impl<'a> Target<'a> {
             let found = ids.iter().filter_map(|id| foreseen.credentials.get(id));
             found.cloned()
         });
-        Ok(stored.iter().map(Known::of).chain(foreseen).collect())
+        Ok(stored.iter().map(KnownCert::of).chain(foreseen).collect())
     }
 
     /// Notes what would have been written.
@@ -73,7 +73,7 @@ impl<'a> Target<'a> {
                 record.version = record.version.max(1);
                 foreseen.hosts.insert(record.pattern.clone(), record);
             } else if let Write::PutCredential(credential, _) = write {
-                let known = Known::of(&credential);
+                let known = KnownCert::of(&credential);
                 foreseen.credentials.insert(credential.id, known);
             }
         }

@@ -20,7 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
 use super::Import;
-use super::prune::Seen;
+use super::prune::SeenHosts;
 use super::report::Report;
 use super::source::{Half, Pair, Pairs, Refusal};
 use crate::terminal::failure::{self, Ended, Interrupted, Result};
@@ -40,7 +40,7 @@ pub(super) fn run(
         bail!("another import watches {names}");
     };
     let mut events = runtime.block_on(async { Events::begin(&import.args.folders()) })?;
-    let (mut tried, mut next) = (Tried::default(), Some(first));
+    let (mut memory, mut next) = (WatchMemory::default(), Some(first));
     let mut told = String::new();
     let ended = loop {
         let round = match runtime.block_on(lease.prolong()) {
@@ -48,7 +48,7 @@ pub(super) fn run(
             Ok(true) => next.take().map_or_else(|| import.args.pairs(false), Ok),
             Err(error) => Err(error.into()),
         };
-        let round = round.and_then(|opened| tried.round(import, opened, &mut events));
+        let round = round.and_then(|opened| memory.round(import, opened, &mut events));
         let pause = match round {
             Ok(pause) => {
                 told.clear();
@@ -57,7 +57,7 @@ pub(super) fn run(
             Err(error) if error.is::<Interrupted>() => break Err(error),
             Err(error) => {
                 // What was not stored is tried again, and a source may be another one then.
-                tried.states.clear();
+                memory.states.clear();
                 events.watched.clear();
                 let text = error.to_string();
                 if text != told {
@@ -77,7 +77,7 @@ pub(super) fn run(
 
 /// Pairs that were tried.
 #[derive(Default)]
-struct Tried {
+struct WatchMemory {
     /// State in which each pair was tried, by the place of its chain.
     states: HashMap<u64, u64>,
     /// Places of the present round.
@@ -87,7 +87,7 @@ struct Tried {
     hasher: RandomState,
 }
 
-impl Tried {
+impl WatchMemory {
     /// Imports the pairs that changed. Returns the time until the next round.
     fn round(
         &mut self,
@@ -98,7 +98,7 @@ impl Tried {
         let (args, is_whole) = (import.args, self.states.is_empty());
         let mut report = Report::new(|| None);
         report.held = Some(Vec::new());
-        report.seen = (args.prune && is_whole).then(Seen::default);
+        report.seen = (args.prune && is_whole).then(SeenHosts::default);
         self.visited.clear();
         let rules = args.rules(import.config, Clock::System.now())?;
         let changed = pairs.filter(|pair| self.is_changed(pair, events));

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use sekisho_certs::{Clock, CredentialId, HostPattern, HostRecord, StoreError};
 
 use super::check::{Checked, Digest};
-use super::deferred::Deferred;
+use super::deferred::DeferredPairs;
 use super::plan::{Plan, validity};
 use super::renew;
 use super::rules::Rules;
@@ -23,7 +23,7 @@ pub(super) struct Writer<'a> {
     /// duplicate credentials.
     known_chains: HashMap<Digest, CredentialId>,
     settled: Settled,
-    deferred: Deferred,
+    deferred: DeferredPairs,
     rules: Rules,
 }
 
@@ -33,7 +33,7 @@ impl<'a> Writer<'a> {
             target,
             known_chains: HashMap::new(),
             settled: Settled::default(),
-            deferred: Deferred::default(),
+            deferred: DeferredPairs::default(),
             rules,
         }
     }
@@ -44,7 +44,7 @@ impl<'a> Writer<'a> {
     ///
     /// Of several certificates of one type for one host, one that names it is
     /// stored, else the longest valid, in any order of the files. Sorting does
-    /// this within a batch, [`Settled`] and [`Deferred`] over batches.
+    /// this within a batch, [`Settled`] and [`DeferredPairs`] over batches.
     pub(super) async fn write(&mut self, batch: &mut Vec<Checked>) -> Result<Plan> {
         batch.sort_by_key(|pair| validity(&pair.credential));
         let (mut attempts, mut claims) = (0, Claims::new());
