@@ -69,9 +69,7 @@ pub(super) fn run(runtime: &Runtime, config: &Config, args: &Args) -> Result<End
     report.seen = args.prune.then(SeenHosts::default);
     let (report, removed) = import.round(pairs, &origins, report, rules)?;
     let (line, ended) = report.end()?;
-    if let Some(line) = line {
-        println!("{line}");
-    }
+    line.iter().for_each(|line| println!("{line}"));
     removed.map(|()| ended)
 }
 

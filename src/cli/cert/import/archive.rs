@@ -62,7 +62,7 @@ impl<R: Read> Archive<R> {
                 return found;
             }
         }
-        // What is left lacks its other half.
+        // The halves that are left lack their other ones.
         while let Some((chain, Waiting { part, .. })) = self.waiting.pop_first() {
             let key = part.key.unwrap_or_default();
             match part.role {

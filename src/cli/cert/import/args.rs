@@ -9,7 +9,6 @@ use anyhow::bail;
 use sekisho_certs::credential::Dates;
 use sekisho_certs::{HostPattern, Origin, Tenant, printable};
 use sekisho_server::value::Unit;
-use sekisho_stores::own_file;
 
 use super::layout::Layout;
 use super::renew::Renewal;
@@ -84,7 +83,7 @@ pub(crate) struct Args {
     renew: bool,
     /// Take certificates that are expired or not valid yet, too
     #[arg(long)]
-    allow_expired: bool,
+    pub(super) allow_expired: bool,
     /// Replace certificates that were issued later, too
     #[arg(long)]
     replace_newer: bool,
@@ -155,11 +154,8 @@ impl Args {
     pub(super) fn folders(&self) -> Vec<PathBuf> {
         let sources = self.sources.iter().chain(&self.dir);
         let real = sources.filter_map(|path| fs::canonicalize(path).ok());
-        let folder = |path: PathBuf| match path.is_dir() {
-            true => path,
-            false => own_file::folder(&path).to_owned(),
-        };
-        real.map(folder).collect()
+        let folder = |path: PathBuf| Some(path.ancestors().find(|one| one.is_dir())?.to_owned());
+        real.filter_map(folder).collect()
     }
 
     /// Returns the name of a source. Standard input has none by which a later import knows it.
@@ -185,14 +181,6 @@ impl Args {
             site: site.transpose()?,
             only_existing: self.only_existing,
         })
-    }
-
-    /// Returns the validity that certificates must have.
-    pub(super) fn dates(&self, now: i64) -> Dates {
-        match self.allow_expired {
-            true => Dates::Any,
-            false => Dates::ValidAt(now),
-        }
     }
 }
 

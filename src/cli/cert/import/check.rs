@@ -48,16 +48,13 @@ pub(super) fn checked(read: Pair, dates: Dates, roots: &Roots) -> Result<Checked
         Some((place, key)) => (place.as_path(), key.as_slice()),
         None => chain,
     };
-    match pair(chain, key, read.names.clone(), dates, roots) {
-        Ok(checked) => Ok(Checked {
-            origin: read.origin,
-            ..checked
-        }),
-        Err(refusal) => Err(Refusal {
-            hosts: hosts_of(chain.1, key.1, read.names),
-            ..refusal
-        }),
-    }
+    let checked = pair(chain, key, read.names.clone(), dates, roots);
+    let mut checked = checked.map_err(|refusal| Refusal {
+        hosts: hosts_of(chain.1, key.1, read.names),
+        ..refusal
+    })?;
+    checked.origin = read.origin;
+    Ok(checked)
 }
 
 /// Returns the hosts of a pair that was refused; none if it can't be read.

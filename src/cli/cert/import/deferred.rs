@@ -25,7 +25,7 @@ impl DeferredPairs {
         stored: &[KnownCert],
         now: i64,
     ) {
-        if self.is_over || self.pairs.len() == MAX_DEFERRED {
+        if self.is_over || self.pairs.len() >= MAX_DEFERRED {
             return;
         }
         let digests: HashSet<_> = stored.iter().map(|one| one.digest).collect();
@@ -41,9 +41,7 @@ impl DeferredPairs {
             });
             has_valid && !digests.contains(&pair.digest)
         };
-        let room = MAX_DEFERRED - self.pairs.len();
-        self.pairs
-            .extend(batch.extract_if(.., may_be_others).take(room));
+        self.pairs.extend(batch.extract_if(.., may_be_others));
     }
 
     /// Returns the next pairs, once all others are stored.
@@ -55,5 +53,5 @@ impl DeferredPairs {
     }
 }
 
-/// Pairs that wait, some 4 KB each: 16 MB.
+/// Pairs that wait, some 4 KB each: 16 MB. Those of a batch may pass it.
 const MAX_DEFERRED: usize = 4096;

@@ -70,7 +70,7 @@ impl Layout {
         let (file, folder) = (text(path.file_name()), text(path.parent()?.file_name()));
         let two = |chain: &str, key: &str, name: &str| {
             let (chain, key) = (path.with_file_name(chain), path.with_file_name(key));
-            two(path, chain, key, name)
+            part(path, chain, Some(key), name)
         };
         match self {
             // A lineage of further names has a number, as shop.example-0001.
@@ -85,11 +85,10 @@ impl Layout {
             // The files are named after the first domain, since version 5 after any id.
             Self::Lego => flat(path),
             Self::Flat => flat(path).map(Part::strict),
-            Self::Cpanel => (file == "combined").then(|| bundle(path, folder)),
-            Self::Haproxy => {
-                let is_beside = BESIDE_BUNDLES.contains(&text(path.extension()));
-                (!is_beside).then(|| bundle(path, text(path.file_stem())))
-            }
+            Self::Cpanel if file != "combined" => None,
+            Self::Cpanel => part(path, path.to_owned(), None, folder),
+            Self::Haproxy if BESIDE_BUNDLES.contains(&text(path.extension())) => None,
+            Self::Haproxy => part(path, path.to_owned(), None, text(path.file_stem())),
             Self::Redis | Self::AutoSsl | Self::RestyAcme | Self::Traefik | Self::List => None,
         }
     }
@@ -156,15 +155,20 @@ pub(super) fn recognise(files: &[PathBuf]) -> Vec<(Layout, usize)> {
     if found.iter().any(|(one, _)| *one == Layout::Dehydrated) {
         found.retain(|(one, _)| *one != Layout::Certbot);
     }
-    match found.is_empty() {
-        true => count(&[Layout::Haproxy, Layout::Flat]),
-        false => found,
+    if !found.is_empty() {
+        files.retain(|path| {
+            let is_left_out = found.iter().all(|(one, _)| one.part(path).is_none());
+            let is_whole = text(path.extension()) != "crt" || path.with_extension("key").exists();
+            // Certbot's own ones, as chain.pem, are not named after hosts.
+            let is_pair = is_whole && text(path.file_stem()).contains('.');
+            is_left_out && is_pair && path.parent() == Some(folder)
+        });
     }
 }
 
-/// Returns the part of a pair of two files, which is named after a host or not.
-fn two(path: &Path, chain: PathBuf, key: PathBuf, name: &str) -> Option<Part> {
-    let role = match (path == chain, path == key) {
+/// Returns the part that a file is of a pair, which is named after a host or not.
+fn part(path: &Path, chain: PathBuf, key: Option<PathBuf>, name: &str) -> Option<Part> {
+    let role = match (path == chain, key.as_deref() == Some(path)) {
         (true, _) => Role::Chain,
         (false, true) => Role::Key,
         (false, false) => return None,
@@ -172,24 +176,14 @@ fn two(path: &Path, chain: PathBuf, key: PathBuf, name: &str) -> Option<Part> {
     Some(Part {
         role,
         chain,
-        key: Some(key),
+        key,
         names: named(name),
     })
 }
 
 fn flat(path: &Path) -> Option<Part> {
     let (chain, key) = (path.with_extension("crt"), path.with_extension("key"));
-    two(path, chain, key, text(path.file_stem()))
-}
-
-/// Returns the only part of a pair in one file.
-fn bundle(path: &Path, name: &str) -> Part {
-    Part {
-        role: Role::Chain,
-        chain: path.to_owned(),
-        key: None,
-        names: named(name),
-    }
+    part(path, chain, Some(key), text(path.file_stem()))
 }
 
 /// Returns the host of a file's or folder's name, where a wildcard may be spelled out.

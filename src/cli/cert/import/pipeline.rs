@@ -72,10 +72,7 @@ fn check_all<J>(
             let mut jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
             jobs.by_ref().take(CHUNK).collect()
         };
-        if next.is_empty() {
-            return;
-        }
-        if sender.send(next.into_iter().map(check).collect()).is_err() {
+        if next.is_empty() || sender.send(next.into_iter().map(check).collect()).is_err() {
             return;
         }
     }

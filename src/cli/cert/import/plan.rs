@@ -39,6 +39,9 @@ impl KnownCert {
     }
 }
 
+/// Hosts, with types of keys.
+pub(super) type Kept = HashSet<(HostPattern, KeyType)>;
+
 /// Operations of one transaction, with notes on them.
 pub(super) struct Plan {
     pub(super) writes: Vec<Write<Secret>>,
@@ -52,7 +55,7 @@ pub(super) struct Plan {
     /// certificates that won't be renewed.
     pub(super) notes: Vec<String>,
     /// Hosts that keep a certificate which was issued later.
-    pub(super) kept: HashSet<(HostPattern, KeyType)>,
+    pub(super) kept: Kept,
     /// Credential of each chain of the batch after the write.
     pub(super) ids: HashMap<Digest, CredentialId>,
     /// Credentials that were stored before.
@@ -98,7 +101,6 @@ impl Plan {
                         Some(true) => continue,
                         None if rules.skips(credential, stored) => {
                             notes.push(keeps(host, stored.not_before));
-                            hosts.keep(host);
                             kept.insert((host.clone(), credential.key_type));
                             continue;
                         }
@@ -114,7 +116,7 @@ impl Plan {
                 hosts.refer(host, pair, ids[&pair.digest], rules);
             }
         }
-        let outcome = |pair: &Checked| hosts.outcome(pair, ids[&pair.digest]);
+        let outcome = |pair: &Checked| hosts.outcome(pair, ids[&pair.digest], &kept);
         let outcomes = batch.iter().map(outcome).collect();
         let changed = hosts.references();
         let subjects = match rules.renewal.is_some() {
@@ -166,8 +168,6 @@ struct Hosts(HashMap<HostPattern, Host>);
 
 struct Host {
     before: References,
-    /// True if a pair of the batch was issued before the host's certificate.
-    is_newer: bool,
     /// The record after the batch; version 0 for a new host.
     after: HostRecord,
 }
@@ -176,7 +176,6 @@ impl Host {
     fn of(record: HostRecord) -> Self {
         Self {
             before: record.references,
-            is_newer: false,
             after: record,
         }
     }
@@ -207,18 +206,12 @@ impl Hosts {
         }
     }
 
-    /// Notes that a host has a newer certificate than one of the batch.
-    fn keep(&mut self, pattern: &HostPattern) {
-        if let Some(host) = self.0.get_mut(pattern) {
-            host.is_newer = true;
-        }
-    }
-
-    /// Returns the result of one pair.
-    fn outcome(&self, pair: &Checked, id: CredentialId) -> Outcome {
+    /// Returns the result of one pair, where `kept` hosts have a certificate that was issued later.
+    fn outcome(&self, pair: &Checked, id: CredentialId, kept: &Kept) -> Outcome {
         let key_type = pair.credential.key_type;
         let hosts = pair.hosts.iter().filter_map(|pattern| self.0.get(pattern));
-        let is_newer = hosts.clone().any(|host| host.is_newer);
+        let mut patterns = pair.hosts.iter().cloned();
+        let is_newer = patterns.any(|pattern| kept.contains(&(pattern, key_type)));
         let mut changed = hosts
             .filter(|host| host.after.references.of(key_type) == Some(id))
             .map(|host| host.before.of(key_type))

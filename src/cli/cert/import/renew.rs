@@ -42,14 +42,7 @@ pub(super) struct Subject {
 
 /// Lists what of a batch is to be renewed, with notes on the rest. Without a catalog no other
 /// hosts have its certificates.
-pub(super) async fn list(
-    catalog: Option<&dyn Catalog>,
-    plan: &mut Plan,
-    renewal: Option<Renewal>,
-) -> Result<()> {
-    if renewal.is_none() {
-        return Ok(());
-    }
+pub(super) async fn list(catalog: Option<&dyn Catalog>, plan: &mut Plan) -> Result<()> {
     for mut subject in std::mem::take(&mut plan.subjects) {
         subject.add_others(catalog, plan).await?;
         match subject.renewable() {

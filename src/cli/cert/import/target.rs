@@ -12,26 +12,25 @@ use crate::terminal::failure::Result;
 pub(crate) struct Target<'a> {
     /// Store; none for the dry run of an import that would make it.
     sealer: Option<&'a Sealer>,
-    /// State after the batches of a dry run, which no store has.
-    foreseen: Option<Foreseen>,
-}
-
-/// Records that differ from the store's. They grow with the import.
-#[derive(Default)]
-struct Foreseen {
+    is_dry_run: bool,
+    /// Records after the batches of a dry run, which no store has. They grow with the import.
     hosts: HashMap<HostPattern, HostRecord>,
     credentials: HashMap<CredentialId, KnownCert>,
 }
 
 impl<'a> Target<'a> {
     pub(crate) fn new(sealer: Option<&'a Sealer>, is_dry_run: bool) -> Self {
-        let foreseen = is_dry_run.then(Foreseen::default);
-        Self { sealer, foreseen }
+        Self {
+            sealer,
+            is_dry_run,
+            hosts: HashMap::new(),
+            credentials: HashMap::new(),
+        }
     }
 
     /// Returns the store that is to be written; none in a dry run.
     pub(super) fn written(&self) -> Option<&'a Sealer> {
-        self.sealer.filter(|_| self.foreseen.is_none())
+        self.sealer.filter(|_| !self.is_dry_run)
     }
 
     pub(super) fn catalog(&self) -> Option<&'a dyn Catalog> {
@@ -40,11 +39,11 @@ impl<'a> Target<'a> {
 
     /// Reads the records of these hosts that exist.
     pub(super) async fn hosts(&self, patterns: &HashSet<HostPattern>) -> Result<Vec<HostRecord>> {
-        let foreseen = self.foreseen.as_ref().map(|foreseen| &foreseen.hosts);
-        let foresee = |host: &HostPattern| foreseen.and_then(|hosts| hosts.get(host));
-        let mut records: Vec<_> = patterns.iter().filter_map(foresee).cloned().collect();
+        let foreseen = patterns.iter().filter_map(|host| self.hosts.get(host));
+        let mut records: Vec<_> = foreseen.cloned().collect();
         if let Some(catalog) = self.catalog() {
-            let others = patterns.iter().filter(|host| foresee(host).is_none());
+            let others = patterns.iter();
+            let others = others.filter(|host| !self.hosts.contains_key(*host));
             let others: Vec<_> = others.cloned().collect();
             records.extend(catalog.hosts(&others).await?);
         }
@@ -57,24 +56,21 @@ impl<'a> Target<'a> {
             Some(catalog) => catalog.credentials(ids).await?,
             None => Vec::new(),
         };
-        let foreseen = self.foreseen.iter().flat_map(|foreseen| {
-            let found = ids.iter().filter_map(|id| foreseen.credentials.get(id));
-            found.cloned()
-        });
-        Ok(stored.iter().map(KnownCert::of).chain(foreseen).collect())
+        let foreseen = ids.iter().filter_map(|id| self.credentials.get(id));
+        let known = stored.iter().map(KnownCert::of).chain(foreseen.cloned());
+        Ok(known.collect())
     }
 
     /// Notes what would have been written.
     pub(super) fn foresee(&mut self, writes: Vec<Write<Secret>>) {
-        let foreseen = self.foreseen.get_or_insert_default();
         for write in writes {
             if let Write::PutHost(mut record, _) = write {
-                // It is there from now on.
+                // A host with version 0 would be made again by a later batch.
                 record.version = record.version.max(1);
-                foreseen.hosts.insert(record.pattern.clone(), record);
+                self.hosts.insert(record.pattern.clone(), record);
             } else if let Write::PutCredential(credential, _) = write {
                 let known = KnownCert::of(&credential);
-                foreseen.credentials.insert(credential.id, known);
+                self.credentials.insert(credential.id, known);
             }
         }
     }

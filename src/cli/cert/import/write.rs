@@ -51,7 +51,7 @@ impl<'a> Writer<'a> {
         let mut refused = Vec::new();
         loop {
             let mut plan = self.plan(batch, &mut refused).await?;
-            renew::list(self.target.catalog(), &mut plan, self.rules.renewal).await?;
+            renew::list(self.target.catalog(), &mut plan).await?;
             let written = match self.target.written() {
                 Some(sealer) => {
                     renew::plan(sealer, &mut plan, self.rules.renewal, &mut claims).await?;
@@ -115,11 +115,10 @@ impl<'a> Writer<'a> {
             }
             let mut there = pair.hosts.iter().filter_map(|host| records.get(host));
             let why = there.find_map(|record| self.rules.refuses(record));
-            let group = "a host belongs to others";
             let is_refused = why.is_some();
             refused.extend(why.map(|why| Refusal {
                 hosts: pair.hosts.clone(),
-                ..Refusal::new(&pair.place, group, why)
+                ..Refusal::new(&pair.place, "a host belongs to others", why)
             }));
             !is_refused
         });
