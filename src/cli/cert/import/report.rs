@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Context;
 use indicatif::{HumanCount, ProgressBar};
 use sekisho_certs::{HostPattern, printable};
-use sekisho_stores::own_file::{beside, create, remove};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ pub(crate) struct Report {
     bar: ProgressBar,
     /// JSON array of all refusals, with `--json`.
     json: Option<Listing>,
-    /// Path of `--report`, and the file beside it that gets its name in the end.
+    /// File of `--report`, with its path.
     file: Option<(PathBuf, BufWriter<File>)>,
     /// What the sources have, with `--prune`.
     pub(super) seen: Option<SeenHosts>,
@@ -60,9 +60,9 @@ pub(super) enum Outcome {
     Older,
     /// None of its hosts is there, and none is to be made.
     WithoutHost,
-    Refused,
     /// The source no longer has it.
     Removed,
+    Refused,
 }
 
 /// Numbers of pairs by [`Outcome`].
@@ -88,11 +88,13 @@ impl Report {
         }
     }
 
-    /// Begins the file of `--report`, whose lines hold places and names, never keys.
+    /// Begins the file of `--report`, whose lines hold places and names, never keys. It may be a
+    /// device, as `/dev/stdout`, in whose place no other file must come.
     pub(super) fn begin_file(&mut self, path: &Path) -> Result<()> {
-        let part = beside(path, PART);
-        let made = remove(&part).and_then(|()| create(&part));
-        let file = made.with_context(|| part.display().to_string())?;
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let file = options.open(path);
+        let file = file.with_context(|| path.display().to_string())?;
         self.file = Some((path.to_owned(), BufWriter::new(file)));
         Ok(())
     }
@@ -107,8 +109,7 @@ impl Report {
 
     /// Writes one JSON object with all refusals to standard output.
     pub(super) fn begin_json(&mut self) {
-        let listing = Listing::new(true);
-        self.json = Some(listing.begin_with("{\"refused\":[\n"));
+        self.json = Some(Listing::new(true).begin_with("{\"refused\":[\n"));
     }
 
     pub(super) fn refuse(&mut self, refusal: &Refusal) -> Result<()> {
@@ -181,7 +182,7 @@ impl Report {
     }
 
     /// Adds a host that is removed, or a certificate of it.
-    pub(super) fn remove(&mut self, host: &HostPattern, source: &str) -> Result<()> {
+    pub(super) fn remove(&mut self, host: &HostPattern, source: &Arc<str>) -> Result<()> {
         self.counts.add(Outcome::Removed);
         let (place, hosts) = (source, [host.as_str()]);
         self.write_line(|| json!({"place": place, "result": Outcome::Removed, "hosts": hosts}))
@@ -192,25 +193,20 @@ impl Report {
     pub(crate) fn end(mut self) -> Result<(Option<String>, Ended)> {
         self.bar.finish_and_clear();
         self.tell_groups();
-        if let Some((path, mut file)) = self.file.take() {
-            let rename = |()| fs::rename(beside(&path, PART), &path);
-            let ended = file.flush().and_then(rename);
-            ended.with_context(|| path.display().to_string())?;
+        if let Some((path, file)) = &mut self.file {
+            file.flush().with_context(|| path.display().to_string())?;
         }
         let ended = Ended::of(self.counts.of(Outcome::Refused) == 0);
         if let Some(json) = self.json.take() {
             self.end_json(json.close()?)?;
             return Ok((None, ended));
         }
-        let renewed = self
-            .renewed
-            .map(|renewed| format!(", {} to be renewed", HumanCount(renewed)));
+        let renewed = self.renewed.map(HumanCount);
+        let renewed = renewed.map(|count| format!(", {count} to be renewed"));
         let (counts, renewed) = (self.counts, renewed.unwrap_or_default());
         let seconds = self.begun.elapsed().as_secs_f64();
-        let would = match self.is_dry_run {
-            true => "dry run: would have ",
-            false => "",
-        };
+        let would = self.is_dry_run.then_some("dry run: would have ");
+        let would = would.unwrap_or_default();
         let line = format!("{would}{counts}{renewed} in {seconds:.1} s");
         Ok((Some(line), ended))
     }
@@ -224,18 +220,11 @@ impl Report {
 
     /// Writes what follows the array of refusals.
     fn end_json(&self, mut output: Output) -> io::Result<()> {
-        for (key, count) in [
-            ("imported", self.counts.of(Outcome::Imported)),
-            ("replaced", self.counts.of(Outcome::Replaced)),
-            ("skipped", self.counts.of(Outcome::Skipped)),
-            ("older", self.counts.of(Outcome::Older)),
-            ("without_host", self.counts.of(Outcome::WithoutHost)),
-            ("removed", self.counts.of(Outcome::Removed)),
-            ("renewed", self.renewed.unwrap_or_default()),
-        ] {
+        for (key, count) in KEYS.split(' ').zip(self.counts.0) {
             write!(output, ",\"{key}\":{count}")?;
         }
-        writeln!(output, ",\"dry_run\":{}}}", self.is_dry_run)?;
+        let (renewed, is_dry) = (self.renewed.unwrap_or_default(), self.is_dry_run);
+        writeln!(output, ",\"renewed\":{renewed},\"dry_run\":{is_dry}}}")?;
         output.flush()
     }
 
@@ -278,7 +267,7 @@ impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = &self.0.map(HumanCount);
         let [imported, replaced, skipped, older, ..] = counts;
-        let [.., without_host, refused, removed] = counts;
+        let [.., without_host, removed, refused] = counts;
         write!(
             f,
             "imported {imported}, replaced {replaced}, skipped {skipped} (the same)"
@@ -296,8 +285,8 @@ impl fmt::Display for Counts {
     }
 }
 
-/// Ending of a report that is not whole.
-const PART: &str = ".part";
+/// Keys of the counts in JSON, without the last one: that has an array of its own.
+const KEYS: &str = "imported replaced skipped older without_host removed";
 /// Refusals shown per group: enough to see their cause.
 const SHOWN_PER_GROUP: u64 = 3;
 /// Notes shown, which bounds the output if every chain is repaired.
