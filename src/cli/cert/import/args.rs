@@ -24,6 +24,18 @@ use crate::terminal::failure::{Result, Usage};
 pub(crate) struct Args {
     /// Folders of pairs, files that hold or list them, archives of tar ('-' is one on
     /// standard input), or URLs of Redis
+    ///
+    /// Each pair is checked: the key belongs to the certificate, the chain is whole and in order,
+    /// what clients verify of it is right, the certificate is valid now and covers its hosts.
+    /// Names count in subjectAltName alone. A file may hold up to 50 certificates; a chain of more
+    /// than 10, or of more than 64 KiB, is refused. A leaf that the system's authorities or those
+    /// of --ca issued may stand alone. A bad pair is refused with its file and the reason, and the
+    /// rest imported (exit code 1). Stopped at any moment, run it again: it goes on.
+    ///
+    /// What is stored already is skipped. A host keeps its certificates of other key types. Of
+    /// several pairs for one host and key type the one is stored that the source names for the
+    /// host, else the one that is valid longest (in an import of more than 1.8 million hosts, only
+    /// for the first of them).
     #[arg(value_name = "SOURCE", conflicts_with_all = ["chain", "key", "hosts"])]
     sources: Vec<PathBuf>,
     /// The certificate and those of its issuers, PEM
@@ -40,6 +52,10 @@ pub(crate) struct Args {
     dir: Option<PathBuf>,
     /// How the sources are laid out [default: as the names of a folder's files, or the
     /// beginning of a file, tell]
+    ///
+    /// The layout of a folder is told also if SOURCE is the folder above or below. Where several
+    /// fit, and for archives, name it. Names that begin with a dot are passed over. An archive is
+    /// made with 'tar -ch --sort=name': links in it are not followed.
     #[arg(long, value_enum, conflicts_with = "chain")]
     layout: Option<Layout>,
     /// What the keys of Redis begin with, or the folder in which the paths of a crt-list
@@ -47,6 +63,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PREFIX", conflicts_with = "chain")]
     prefix: Option<PathBuf>,
     /// Make hosts of the names alone that files, folders or lists have
+    ///
+    /// These are the file NAME.crt, the folder NAME, a line's names. Without this option, all names
+    /// of a certificate become hosts.
     #[arg(long, conflicts_with = "chain")]
     named_only: bool,
     /// Make hosts of all names of each certificate, as is done without it
@@ -79,12 +98,21 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", requires = "prune")]
     pub(super) prune_at_most: Option<u64>,
     /// Renew the certificates at the configured CAs, as if they were issued there
+    ///
+    /// Without this option nothing imported is ever renewed, and the renewal of a certificate that
+    /// it replaces for all hosts ends. With it each certificate gets a lineage for the hosts that
+    /// refer to it, and servers with [acme] renew it when it is due; imported again, the lineage is
+    /// brought up to date. Names that no CA issues for, Ed25519 keys, and certificates with more
+    /// than 100 hosts are reported and not renewed.
     #[arg(long)]
     renew: bool,
     /// Take certificates that are expired or not valid yet, too
     #[arg(long)]
     pub(super) allow_expired: bool,
     /// Replace certificates that were issued later, too
+    ///
+    /// Without this option what was issued before the stored certificate is skipped, unless that is
+    /// expired.
     #[arg(long)]
     replace_newer: bool,
     /// Authorities of your own, PEM: what they issued needs no further
@@ -193,34 +221,6 @@ fn gap(text: &str) -> Result<Duration, String> {
 }
 
 const EXAMPLES: &str = "\
-Each pair is checked: the key belongs to the certificate, the chain is whole
-and in order, what clients verify of it is right, the certificate is valid now
-and covers its hosts. Names count in subjectAltName alone. A file may hold up to
-50 certificates; a chain of more than 10, or of more than 64 KiB, is refused. A
-leaf that the system's authorities or those of --ca issued may stand alone.
-
-All names of a certificate become hosts; with --named-only those alone that the
-source names: the file NAME.crt, the folder NAME, a line's names. A host keeps
-its certificates of other key types. What is stored already is skipped, and what
-was issued before the stored certificate, unless that is expired or
---replace-newer is given. Of several pairs for one host and key type the one is
-stored that the source names for the host, else the one that is valid longest
-(in an import of more than 1.8 million hosts, only for the first of them). A bad
-pair is refused with its file and the reason, and the rest imported (exit code
-1). Stopped at any moment, run it again: it goes on.
-
-Without --renew nothing imported is ever renewed, and the renewal of a
-certificate that it replaces for all hosts ends. With --renew each certificate
-gets a lineage for the hosts that refer to it, and servers with [acme] renew it
-when it is due; imported again, the lineage is brought up to date. Names that no
-CA issues for, Ed25519 keys, and certificates with more than 100 hosts are
-reported and not renewed.
-
-The layout of a folder is told by the names of its files, also if SOURCE is the
-folder above or below; where several fit, and for archives, name it with
---layout. Names that begin with a dot are passed over. An archive is made with
-'tar -ch --sort=name': links in it are not followed.
-
 Examples:
   sekisho cert import --chain shop.crt --key shop.key
   sekisho cert import --chain all.crt --key all.key --host a.example b.example
