@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::iter;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
-use sekisho_certs::credential::Dates;
+use rustix::system::uname;
 use sekisho_certs::{HostPattern, Origin, Tenant, printable};
 use sekisho_server::value::Unit;
 
@@ -87,7 +88,8 @@ pub(crate) struct Args {
     /// Make no host: certificates of others than the existing ones are left out
     #[arg(long)]
     only_existing: bool,
-    /// Name of the source, which its records keep [default: its path or URL]
+    /// Name of the source, which its records keep [default: 'MACHINE:PATH LAYOUT' or 'URL LAYOUT',
+    /// each with the prefix]
     #[arg(long, value_name = "NAME", value_parser = Origin::parse)]
     origin: Option<Origin>,
     /// Remove the hosts that the source brought and no longer has, one in twenty at most,
@@ -160,19 +162,11 @@ impl Args {
             if pairs.peek().is_none() && self.prune_at_most.is_none() {
                 bail!("{name}: has no pairs of the layout {layout}; 'cert import --help' has all");
             }
-            let origin = self.origin(&name)?;
-            origins.extend(origin.clone());
-            let is_named_only = self.named_only && !self.all_names;
-            let pairs = pairs.map(move |pair| {
-                let pair = Pair {
-                    origin: origin.clone().map(|origin| origin.source),
-                    ..pair?
-                };
-                match is_named_only {
-                    true => pair.only_named(),
-                    false => Ok(pair),
-                }
-            });
+            let origin = self.origin(&name, layout)?;
+            let source = origin.as_ref().map(|origin| Arc::clone(&origin.source));
+            origins.extend(origin.filter(|one| !origins.contains(one)));
+            let named_only = self.named_only && !self.all_names;
+            let pairs = pairs.map(move |pair| pair?.of(source.clone(), named_only));
             all = Box::new(all.chain(pairs));
         }
         Ok((all, origins))
@@ -186,13 +180,20 @@ impl Args {
         real.filter_map(folder).collect()
     }
 
-    /// Returns the name of a source. Standard input has none by which a later import knows it.
-    fn origin(&self, source: &str) -> Result<Option<Origin>> {
-        let own = Origin::parse(source).ok();
+    /// Returns the name of a source, by which a later import knows it. A path is this machine's;
+    /// standard input has none.
+    fn origin(&self, source: &str, layout: Layout) -> Result<Option<Origin>> {
+        let prefix = self.prefix.as_deref().unwrap_or(Path::new("")).display();
+        let name = format!("{source} {layout} {prefix}");
+        let own = match source.starts_with('/') {
+            true => format!("{}:{name}", uname().nodename().to_string_lossy()),
+            false => name,
+        };
+        let own = Origin::parse(own.trim_end()).ok();
         let own = own.filter(|_| source != STANDARD_INPUT);
         let origin = self.origin.clone().or(own);
-        if origin.is_none() && self.prune {
-            return Err(Usage(format!("--prune needs a name of {source}: --origin NAME")).into());
+        if origin.is_none() && (self.prune || self.watch) {
+            return Err(Usage(format!("{source} needs a name: --origin NAME")).into());
         }
         Ok(origin)
     }

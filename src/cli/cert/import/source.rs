@@ -63,9 +63,10 @@ impl Pair {
         }
     }
 
-    /// Leaves only the hosts that the source names.
-    pub(super) fn only_named(mut self) -> Result<Self, Refusal> {
-        if let Names::OfLeaf(named) | Names::WithLeaf(named) = self.names {
+    /// Notes the source. With `named_only`, leaves only the hosts that the source names.
+    pub(super) fn of(mut self, from: Option<Arc<str>>, named_only: bool) -> Result<Self, Refusal> {
+        self.origin = from;
+        if named_only && let Names::OfLeaf(named) | Names::WithLeaf(named) = self.names {
             if named.is_empty() {
                 let reason = "the source names no host for it";
                 return Err(Refusal::new(self.chain.place(), "no host is named", reason));
