@@ -43,7 +43,8 @@ pub(crate) fn import<J: Send>(
         // An error drops the receiver, which ends the threads.
         loop {
             let next = next_batch(&checked, &mut report)?;
-            let Some(mut batch) = next.or_else(|| writer.next_deferred(BATCH)) else {
+            let Some(mut batch) = next.or_else(|| writer.next_deferred(CHUNK)) else {
+                report.settled = mem::take(&mut writer.settled);
                 return Ok(report);
             };
             match runtime.block_on(writer.write(&mut batch)) {
@@ -80,13 +81,14 @@ fn check_all<J>(
 
 /// Returns the next pairs to write; None at the end.
 fn next_batch(checked: &Receiver<Chunk>, report: &mut Report) -> Result<Option<Vec<Checked>>> {
-    let mut batch = Vec::with_capacity(BATCH + CHUNK);
-    while batch.len() < BATCH {
+    let (mut batch, mut hosts) = (Vec::with_capacity(BATCH + CHUNK), 0);
+    while hosts < BATCH {
         let Ok(chunk) = checked.recv() else { break };
         for checked in chunk {
             match checked {
                 Ok(pair) => {
                     report.note(&pair);
+                    hosts += pair.hosts.len();
                     batch.push(pair);
                 }
                 Err(refusal) => report.refuse(&refusal)?,
@@ -96,7 +98,7 @@ fn next_batch(checked: &Receiver<Chunk>, report: &mut Report) -> Result<Option<V
     Ok((!batch.is_empty()).then_some(batch))
 }
 
-/// Pairs per transaction. The disk sync per batch costs little, and other
+/// Hosts per transaction, and those of a chunk. The disk sync per batch costs little, and other
 /// writers wait shortly.
 const BATCH: usize = 1000;
 /// Jobs that a thread takes at once, to limit wake-ups between threads.
