@@ -43,7 +43,8 @@ pub(crate) use source::{Names, Refusal};
 pub(crate) use target::Target;
 
 pub(super) fn run(runtime: &Runtime, config: &Config, args: &Args) -> Result<Ended> {
-    let (pairs, origins) = args.pairs(true)?;
+    let mut layouts = Vec::new();
+    let (pairs, origins) = args.pairs(&mut layouts)?;
     let rules = args.rules(config, Clock::System.now())?;
     let sealer = match args.dry_run {
         true => runtime.block_on(open::if_there(config))?,
@@ -57,7 +58,7 @@ pub(super) fn run(runtime: &Runtime, config: &Config, args: &Args) -> Result<End
         roots: Roots::load(args.ca.as_deref())?,
     };
     if let Some(sealer) = sealer.as_ref().filter(|_| args.watch) {
-        return watch::run(&import, sealer, (pairs, origins));
+        return watch::run(&import, sealer, &origins, layouts);
     }
     let mut report = Report::new(|| None);
     if args.json {

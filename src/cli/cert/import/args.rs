@@ -15,7 +15,7 @@ use super::layout::Layout;
 use super::renew::Renewal;
 use super::rules::Rules;
 use super::source::{Half, Names, Pair, Pairs};
-use super::sources::{STANDARD_INPUT, open};
+use super::sources::{LayoutAt, STANDARD_INPUT, open};
 use crate::cli::host::site_of_file;
 use crate::config::Config;
 use crate::terminal::failure::{Result, Usage};
@@ -135,8 +135,8 @@ pub(crate) struct Args {
 
 impl Args {
     /// Lists the pairs of all sources, or the one that is named, and the names of the sources.
-    /// The first time it tells which layouts were recognised.
-    pub(super) fn pairs(&self, is_first: bool) -> Result<(Pairs, Vec<Origin>)> {
+    /// Layouts are recognised and told the first time alone, and kept in `layouts`.
+    pub(super) fn pairs(&self, layouts: &mut Vec<LayoutAt>) -> Result<(Pairs, Vec<Origin>)> {
         if let Some((chain, key)) = self.chain.clone().zip(self.key.clone()) {
             let names = match self.hosts.is_empty() {
                 true => Names::Leaf,
@@ -148,16 +148,18 @@ impl Args {
         }
         let mut all: Pairs = Box::new(iter::empty());
         let mut origins = Vec::new();
-        for path in self.sources.iter().chain(&self.dir) {
-            let prefix = self.prefix.as_deref();
-            let (name, layout, pairs) = open(path, self.layout, prefix)?;
+        for (number, path) in self.sources.iter().chain(&self.dir).enumerate() {
+            let given = self.layout.map(|layout| (layout, layout.depth()));
+            let known = given.or(layouts.get(number).copied());
+            let (name, (layout, depth), pairs) = open(path, known, self.prefix.as_deref())?;
             if self.watch && name == STANDARD_INPUT {
                 let why = "--watch needs sources that can be read again";
                 return Err(Usage(why.into()).into());
             }
-            if self.layout.is_none() && !self.json && is_first {
+            if known.is_none() && !self.json {
                 eprintln!("reading the layout of {layout} in {}", printable(&name));
             }
+            layouts.extend(known.is_none().then_some((layout, depth)));
             let mut pairs = pairs.peekable();
             if pairs.peek().is_none() && self.prune_at_most.is_none() {
                 bail!("{name}: has no pairs of the layout {layout}; 'cert import --help' has all");

@@ -141,17 +141,19 @@ impl Part {
     }
 }
 
-/// Lists the layouts that files have, with the number of the files that tell them. What a
-/// layout's own names tell counts first: the others are told by endings, which its files have,
-/// too.
-pub(super) fn recognise(files: &[PathBuf]) -> Vec<(Layout, usize)> {
-    let count = |layouts: &[Layout]| -> Vec<_> {
+/// Lists the layouts that files below a folder have, with the number of the files that tell them.
+/// What a layout's own names tell counts first: the others are told by endings, which its files
+/// have, too. Beside it they count by the pairs that it leaves out, and that lie in the folder
+/// itself.
+pub(super) fn recognise(folder: &Path, files: &[PathBuf]) -> Vec<(Layout, usize)> {
+    let count = |layouts: &[Layout], files: &[&PathBuf]| -> Vec<_> {
         let of = |layout: Layout| files.iter().filter(|path| layout.is_told_by(path)).count();
         let counted = layouts.iter().map(|layout| (*layout, of(*layout)));
         counted.filter(|(_, count)| *count > 0).collect()
     };
-    let mut found = count(&OWN_NAMES);
-    // Both have the same pairs.
+    let mut files: Vec<_> = files.iter().collect();
+    let mut found = count(&OWN_NAMES, &files);
+    // The files of dehydrated's pairs are called as those of certbot's.
     if found.iter().any(|(one, _)| *one == Layout::Dehydrated) {
         found.retain(|(one, _)| *one != Layout::Certbot);
     }
@@ -164,6 +166,8 @@ pub(super) fn recognise(files: &[PathBuf]) -> Vec<(Layout, usize)> {
             is_left_out && is_pair && path.parent() == Some(folder)
         });
     }
+    found.extend(count(&[Layout::Haproxy, Layout::Flat], &files));
+    found
 }
 
 /// Returns the part that a file is of a pair, which is named after a host or not.

@@ -15,16 +15,19 @@ use super::source::{Names, Pairs};
 use super::{acme_json, archive, folder, list, redis};
 use crate::terminal::failure::{Result, Usage};
 
+/// Layout of a source, and the number of folders that may lie between it and its files.
+pub(super) type LayoutAt = (Layout, usize);
 /// Source: its path without links, or its URL without a password; its layout, and its pairs,
 /// which are read as they are asked for.
-type Source = (String, Layout, Pairs);
+type Source = (String, LayoutAt, Pairs);
 
-/// Opens a source, and recognises its layout unless that is given. `prefix` is where the paths
+/// Opens a source, and recognises its layout unless that is known. `prefix` is where the paths
 /// of a crt-list begin, or the keys of Redis.
 ///
 /// # Errors
 /// If the layout of the source is in doubt.
-pub(super) fn open(path: &Path, layout: Option<Layout>, prefix: Option<&Path>) -> Result<Source> {
+pub(super) fn open(path: &Path, known: Option<LayoutAt>, prefix: Option<&Path>) -> Result<Source> {
+    let layout = known.map(|(layout, _)| layout);
     let is_redis = |text: &&str| text.starts_with("redis") && text.contains("://");
     if let Some(url) = path.to_str().filter(is_redis) {
         return open_redis(url, layout.unwrap_or(Layout::Redis), prefix);
@@ -35,7 +38,7 @@ pub(super) fn open(path: &Path, layout: Option<Layout>, prefix: Option<&Path>) -
     let named = || path.display().to_string();
     let path = fs::canonicalize(path).with_context(named)?;
     if path.is_dir() {
-        return open_folder(&path, layout);
+        return open_folder(&path, known);
     }
     ensure!(path.is_file(), "{}: is no file and no folder", named());
     let head = read_bounded(&path, HEAD).with_context(named)?;
@@ -45,21 +48,20 @@ pub(super) fn open(path: &Path, layout: Option<Layout>, prefix: Option<&Path>) -
     }
 }
 
-fn open_folder(path: &Path, layout: Option<Layout>) -> Result<Source> {
+fn open_folder(path: &Path, known: Option<LayoutAt>) -> Result<Source> {
     let shown = path.display().to_string();
-    let (layout, depth) = match layout {
-        Some(layout) => (layout, layout.depth()),
+    let (layout, depth) = match known {
+        Some(known) => known,
         None => {
             let files = folder::some_files(path).with_context(|| shown.clone())?;
-            let layout = the_one(&shown, &files)?;
-            let lies_here = |file: &&PathBuf| file.parent() == Some(path);
-            let mut here = files.iter().filter(lies_here);
-            let is_too_high = !here.any(|file| layout.is_told_by(file));
+            let layout = the_one(path, &files)?;
+            let lies_here = |one: &PathBuf| one.parent() == Some(path) && layout.is_told_by(one);
+            let is_too_high = !files.iter().any(lies_here);
             (layout, layout.depth() + usize::from(is_too_high))
         }
     };
     let pairs = folder::pairs(path, layout, depth).with_context(|| shown.clone())?;
-    Ok((shown, layout, pairs))
+    Ok((shown, (layout, depth), pairs))
 }
 
 fn open_file(
@@ -82,7 +84,7 @@ fn open_file(
         _ => return Err(not_for(layout, &shown, "a file")),
     };
     let pairs = pairs.with_context(|| shown.clone())?;
-    Ok((shown, layout, pairs))
+    Ok((shown, (layout, 0), pairs))
 }
 
 /// Begins to read an archive of tar, also one by gzip.
@@ -101,7 +103,7 @@ fn open_archive(
         true => Box::new(MultiGzDecoder::new(reader)),
         false => Box::new(reader),
     };
-    Ok((shown, layout, archive::pairs(path, reader, layout)))
+    Ok((shown, (layout, 0), archive::pairs(path, reader, layout)))
 }
 
 fn open_redis(url: &str, layout: Layout, prefix: Option<&Path>) -> Result<Source> {
@@ -112,21 +114,20 @@ fn open_redis(url: &str, layout: Layout, prefix: Option<&Path>) -> Result<Source
     }
     let prefix = prefix.unwrap_or(Path::new("")).to_string_lossy();
     let pairs = redis::pairs(&url, layout, prefix.into_owned())?;
-    Ok((shown, layout, pairs))
+    Ok((shown, (layout, 0), pairs))
 }
 
 /// Returns the layout that files have.
 ///
 /// # Errors
 /// If none or several have their signs, what lies there.
-fn the_one(shown: &str, files: &[PathBuf]) -> Result<Layout> {
-    let found = recognise(files);
-    if let [(layout, _)] = found[..] {
-        return Ok(layout);
-    }
-    if found.is_empty() {
-        let count = files.len();
-        bail!("{shown}: nothing to import among {count} files; {ADVICE}");
+fn the_one(folder: &Path, files: &[PathBuf]) -> Result<Layout> {
+    let (shown, found) = (folder.display(), recognise(folder, files));
+    let count = files.len();
+    match found[..] {
+        [] => bail!("{shown}: nothing to import among {count} files; {ADVICE}"),
+        [(layout, _)] => return Ok(layout),
+        _ => {}
     }
     let could = found.iter();
     let could = could.map(|(layout, count)| format!("{layout} ({count})"));
@@ -217,6 +218,21 @@ mod tests {
         fs::write(folder.path().join("b.crt"), "").unwrap();
         let told = "could be haproxy (1) or flat (1); name the layout with --layout";
         assert!(error().contains(told), "{}", error());
+    }
+
+    #[test]
+    fn one_folder_of_certbot_does_not_stand_for_the_pairs_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("old")).unwrap();
+        let add = |name: &str| fs::write(folder.path().join(name), "").unwrap();
+        let opened = || open(folder.path(), None, None).map(|(_, (layout, _), _)| layout);
+        add("old/fullchain.pem");
+        add("ca.example.crt");
+        assert_eq!(opened().unwrap(), Layout::Certbot, "no pair is left out");
+        add("a.example.crt");
+        add("a.example.key");
+        let error = opened().unwrap_err().to_string();
+        assert!(error.contains("could be certbot (1) or flat (1);"), "{error}");
     }
 
     #[test]

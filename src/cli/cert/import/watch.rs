@@ -23,29 +23,30 @@ use super::Import;
 use super::prune::SeenHosts;
 use super::report::Report;
 use super::source::{Half, Pair, Pairs, Refusal};
+use super::sources::LayoutAt;
 use crate::terminal::failure::{self, Ended, Interrupted, Result};
 
-/// Imports the sources, and again after each change, until a signal ends it.
+/// Imports sources of these names and layouts, and again after each change, until a signal ends it.
 pub(super) fn run(
     import: &Import<'_>,
     sealer: &Sealer,
-    first: (Pairs, Vec<Origin>),
+    origins: &[Origin],
+    mut layouts: Vec<LayoutAt>,
 ) -> Result<Ended> {
-    let runtime = import.runtime;
-    let names = first.1.iter().map(|origin| &*origin.source);
+    let (runtime, args) = (import.runtime, import.args);
+    let names = origins.iter().map(|origin| &*origin.source);
     let names = names.collect::<Vec<_>>().join(" ");
     let (name, clock) = (format!("import-watch/{names}"), Clock::System);
-    let lease = runtime.block_on(Lease::take(sealer, name, LEASE, &clock))?;
-    let Some(lease) = lease else {
+    let time = LEASE.max(args.every.saturating_mul(2));
+    let Some(lease) = runtime.block_on(Lease::take(sealer, name, time, &clock))? else {
         bail!("another import watches {names}");
     };
-    let mut events = runtime.block_on(async { Events::begin(&import.args.folders()) })?;
-    let (mut memory, mut next) = (WatchMemory::default(), Some(first));
-    let mut told = String::new();
+    let mut events = runtime.block_on(async { Events::begin(&args.folders()) })?;
+    let (mut memory, mut told) = (WatchMemory::default(), String::new());
     let ended = loop {
         let round = match runtime.block_on(lease.prolong()) {
             Ok(false) => bail!("another import has begun to watch {names}"),
-            Ok(true) => next.take().map_or_else(|| import.args.pairs(false), Ok),
+            Ok(true) => args.pairs(&mut layouts),
             Err(error) => Err(error.into()),
         };
         let round = round.and_then(|opened| memory.round(import, opened, &mut events));

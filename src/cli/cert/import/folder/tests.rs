@@ -58,8 +58,9 @@ fn a_source_may_be_a_folder_too_high_or_too_low() {
     let key = "le/live/a.example-0001/privkey.pem";
     let wanted = [format!("a.example: {chain} {key}")];
     for folder in ["le", "le/live", "le/live/a.example-0001"] {
-        let files = some_files(&tree.path().join(folder)).unwrap();
-        assert_eq!(recognise(&files), [(Layout::Certbot, 1)], "{folder}");
+        let at = tree.path().join(folder);
+        let found = recognise(&at, &some_files(&at).unwrap());
+        assert_eq!(found, [(Layout::Certbot, 1)], "{folder}");
         let read = read_as(&tree, folder, Layout::Certbot);
         assert_eq!(read, wanted, "{folder}");
     }

@@ -148,7 +148,7 @@ fn a_flat_file_is_named_after_its_host() {
 
 fn found(files: &[&str]) -> Vec<(Layout, usize)> {
     let files: Vec<_> = files.iter().map(PathBuf::from).collect();
-    recognise(&files)
+    recognise(Path::new("x"), &files)
 }
 
 #[test]
@@ -192,4 +192,13 @@ fn doubt_is_told() {
     assert_eq!(both, [(Layout::Haproxy, 1), (Layout::Flat, 1)]);
     let both = found(&["a.example/fullchain.pem", "b.example/fullchain.cer"]);
     assert_eq!(both, [(Layout::Certbot, 1), (Layout::AcmeSh, 1)]);
+    // Bundles of the folder itself, which are named after hosts, are no files of certbot's.
+    let both = found(&[
+        "x/a.example.pem",
+        "x/b.example.rsa",
+        "x/chain.pem",
+        "x/old/c.example.pem",
+        "x/old/fullchain.pem",
+    ]);
+    assert_eq!(both, [(Layout::Certbot, 1), (Layout::Haproxy, 2)]);
 }
