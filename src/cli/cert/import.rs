@@ -24,11 +24,13 @@ mod target;
 mod watch;
 mod write;
 
+use sekisho_certs::credential::Dates;
 use sekisho_certs::{Clock, Origin, Sealer};
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
-use crate::terminal::failure::{Ended, Result};
+use crate::terminal::failure::{Ended, Interrupted, Result};
 use crate::wiring::open;
 use prune::{Prune, SeenHosts};
 use source::Pair;
@@ -93,21 +95,27 @@ impl Import<'_> {
         mut report: Report,
         rules: Rules,
     ) -> Result<(Report, Result<()>)> {
-        let args = self.args;
+        let (runtime, args) = (self.runtime, self.args);
         report.is_dry_run = args.dry_run;
         report.renewed = rules.renewal.map(|_| 0);
-        let dates = args.dates(Clock::System.now());
-        let check = |pair: Result<Pair, Refusal>| {
-            let pair = pair?;
-            check::checked(pair, dates, &self.roots)
+        let dates = match args.allow_expired {
+            true => Dates::Any,
+            false => Dates::ValidAt(Clock::System.now()),
         };
+        let check = |pair: Result<Pair, Refusal>| check::checked(pair?, dates, &self.roots);
+        let mut interrupt = runtime.block_on(async { signal(SignalKind::interrupt()) })?;
         let target = Target::new(self.sealer, args.dry_run);
-        let mut report = import(self.runtime, target, pairs, check, report, rules)?;
+        let mut report = import(runtime, target, pairs, check, report, rules)?;
         let (Some(sealer), Some(seen)) = (self.sealer, report.seen.take()) else {
             return Ok((report, Ok(())));
         };
         let prune = Prune { sealer, seen, args };
-        let removed = self.runtime.block_on(prune.run(origins, &mut report));
+        let removed = runtime.block_on(async {
+            tokio::select! {
+                removed = prune.run(origins, &mut report) => removed,
+                _ = interrupt.recv() => Err(Interrupted.into()),
+            }
+        });
         Ok((report, removed))
     }
 }

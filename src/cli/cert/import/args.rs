@@ -81,7 +81,7 @@ pub(crate) struct Args {
     pub(super) every: Duration,
     /// Who owns the hosts that are made; hosts of others are left alone
     #[arg(long, value_name = "T", value_parser = Tenant::parse)]
-    tenant: Option<Tenant>,
+    pub(super) tenant: Option<Tenant>,
     /// Answer for the hosts that are made as this JSON document says
     #[arg(long, value_name = "FILE")]
     site: Option<PathBuf>,
@@ -92,11 +92,12 @@ pub(crate) struct Args {
     /// each with the prefix]
     #[arg(long, value_name = "NAME", value_parser = Origin::parse)]
     origin: Option<Origin>,
-    /// Remove the hosts that the source brought and no longer has, one in twenty at most,
-    /// and its certificates from other hosts. What anybody changed since then stays
+    /// Remove the hosts that the source brought and no longer has, and its certificates from other
+    /// hosts: one in twenty at most, or a single one; with --watch, within a day. What anybody
+    /// changed since then stays
     #[arg(long, conflicts_with = "chain")]
     pub(super) prune: bool,
-    /// Remove up to so many, of an empty source too
+    /// Remove up to so many, of an empty source too; with --watch, within a day
     #[arg(long, value_name = "N", requires = "prune")]
     pub(super) prune_at_most: Option<u64>,
     /// Renew the certificates at the configured CAs, as if they were issued there
@@ -161,7 +162,7 @@ impl Args {
             }
             layouts.extend(known.is_none().then_some((layout, depth)));
             let mut pairs = pairs.peekable();
-            if pairs.peek().is_none() && self.prune_at_most.is_none() {
+            if pairs.peek().is_none() && self.prune_at_most.and(self.layout).is_none() {
                 bail!("{name}: has no pairs of the layout {layout}; 'cert import --help' has all");
             }
             let origin = self.origin(&name, layout)?;

@@ -1,6 +1,7 @@
 //! Plans the writes of a batch of pairs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{
@@ -51,6 +52,8 @@ pub(super) struct Plan {
     pub(super) refused: Vec<Refusal>,
     /// Number of certificates that will be renewed.
     pub(super) renewed: u64,
+    /// Source of each host that is made and keeps its name.
+    pub(super) made: Vec<Arc<str>>,
     /// Notes on pairs that were issued before their hosts' certificates, and on
     /// certificates that won't be renewed.
     pub(super) notes: Vec<String>,
@@ -124,6 +127,9 @@ impl Plan {
             false => Vec::new(),
         };
         let hosts = hosts.changed();
+        let made = hosts.iter().filter(|host| host.version == 0);
+        let made = made.filter_map(|host| Some(Arc::clone(&host.origin.as_ref()?.source)));
+        let made = made.collect();
         let mut writes = credentials(batch, &ids, &known, &hosts);
         writes.extend(hosts.into_iter().map(put_host));
         Self {
@@ -131,6 +137,7 @@ impl Plan {
             outcomes,
             refused: Vec::new(),
             renewed: 0,
+            made,
             notes,
             kept,
             ids,

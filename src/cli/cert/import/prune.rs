@@ -32,6 +32,7 @@ pub(super) struct SeenHosts {
 impl SeenHosts {
     /// Notes a pair, whose hosts may keep a certificate that was issued later.
     pub(super) fn add(&mut self, pair: &Checked, id: Option<CredentialId>) {
+        let id = id.filter(|_| self.hosts.len() <= MAX_SEEN);
         self.credentials.extend(id);
         self.note(&pair.hosts, pair.credential.key_type);
     }
@@ -46,11 +47,12 @@ impl SeenHosts {
         }
     }
 
+    /// Notes hosts up to one more than the bound, which tells that it was passed.
     fn note(&mut self, hosts: &[HostPattern], key_type: KeyType) {
-        for host in hosts {
-            let hash = self.hasher.hash_one((host, key_type));
-            self.hosts.insert(hash);
-        }
+        let room = (MAX_SEEN + 1).saturating_sub(self.hosts.len());
+        let noted = hosts.iter().take(room);
+        let hashes = noted.map(|host| self.hasher.hash_one((host, key_type)));
+        self.hosts.extend(hashes);
     }
 
     fn has(&self, host: &HostPattern, key_type: KeyType) -> bool {
@@ -73,10 +75,12 @@ pub(super) struct Prune<'a> {
 }
 
 impl Prune<'_> {
-    /// Removes the hosts that each source made, and its certificates from other hosts.
+    /// Removes the hosts that each source made and no longer has, and its certificates from other
+    /// hosts.
     ///
     /// # Errors
-    /// If a source may still have what is to be removed, or that is too much.
+    /// If a source may still have what is to be removed, or that is too much: compared with what
+    /// the source had before the import and, in a watch, before earlier rounds.
     pub(super) async fn run(&self, origins: &[Origin], report: &mut Report) -> Result<()> {
         if let Some(place) = &self.seen.unknown {
             let place = place.display();
@@ -86,9 +90,12 @@ impl Prune<'_> {
             bail!("nothing is removed: --prune follows at most {MAX_SEEN} hosts");
         }
         for Origin { source, .. } in origins {
+            let [made, removed] = report.changes.get(source).copied().unwrap_or_default();
             let (all, gone) = self.gone(source).await?;
-            let count = gone.len() as u64;
-            if count > self.args.prune_at_most.unwrap_or((all / 20).max(1)) {
+            let all = all.saturating_sub(made) + removed;
+            let count = gone.len() as u64 + removed;
+            let most = self.args.prune_at_most.unwrap_or((all / 20).max(1));
+            if count > most && !gone.is_empty() {
                 bail!(
                     "{source} no longer has {count} of {all} hosts: nothing is removed; \
                      --prune-at-most {count} allows it"
@@ -104,11 +111,13 @@ impl Prune<'_> {
         Ok(())
     }
 
-    /// Lists what a source brought and no longer has. Returns the number of its hosts, too.
+    /// Lists what a source brought and no longer has, but nothing of other tenants than `--tenant`.
+    /// Returns the number of its hosts, or certificates if those are more, too.
     async fn gone(&self, source: &Arc<str>) -> Result<(u64, Vec<GoneHost>)> {
         let catalog = self.sealer.catalog();
-        let (mut all, mut gone) = (0, Vec::new());
+        let (mut all, mut certificates, mut gone) = (0, 0, Vec::new());
         let filter = HostFilter {
+            tenant: self.args.tenant.clone(),
             origin: Some(Arc::clone(source)),
             ..HostFilter::default()
         };
@@ -128,9 +137,10 @@ impl Prune<'_> {
         let mut after = None;
         loop {
             let page = catalog.list_credentials(&filter, after, PAGE).await?;
+            certificates += page.credentials.len() as u64;
             let is_unseen = |id: &CredentialId| !self.seen.credentials.contains(id);
             for one in page.credentials.iter().filter(|one| is_unseen(&one.id)) {
-                // What is beyond a page goes with the next import.
+                // Hosts beyond a page go with the next import.
                 let hosts = catalog.hosts_of(one.id, None, PAGE).await?;
                 let mut records = catalog.hosts(&hosts).await?;
                 records.retain(|record| self.has_left(source, record, one.key_type));
@@ -139,15 +149,17 @@ impl Prune<'_> {
             }
             after = page.next;
             if after.is_none() {
-                return Ok((all, gone));
+                return Ok((all.max(certificates), gone));
             }
         }
     }
 
-    /// Tells whether a host stays, without its certificate of this type.
+    /// Tells whether a host stays, and is to lose its certificate of this type.
     fn has_left(&self, source: &Arc<str>, record: &HostRecord, key_type: KeyType) -> bool {
+        let tenant = self.args.tenant.as_ref();
+        let is_ours = tenant.is_none_or(|tenant| record.tenant == *tenant);
         let stays = self.seen.has_host(&record.pattern) || !is_of(record, source);
-        stays && !self.seen.has(&record.pattern, key_type)
+        is_ours && stays && !self.seen.has(&record.pattern, key_type)
     }
 
     /// Removes a host or, of one that stays, a reference. A host that was changed meanwhile is

@@ -1,11 +1,12 @@
 //! Report of an import, while it runs and at its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 use super::check::Checked;
 use super::plan::Plan;
 use super::prune::SeenHosts;
+use super::settled::Settled;
 use super::source::Refusal;
 use crate::cli::cert::joined;
 use crate::terminal::failure::{Ended, Result};
@@ -42,6 +44,11 @@ pub(crate) struct Report {
     file: Option<(PathBuf, BufWriter<File>)>,
     /// What the sources have, with `--prune`.
     pub(super) seen: Option<SeenHosts>,
+    /// Number of the hosts that were made, and of those that were removed, by their source. What
+    /// earlier rounds of a watch removed within a day counts, too; a dry run makes none.
+    pub(super) changes: HashMap<Arc<str>, [u64; 2]>,
+    /// Hosts that the import gave a certificate.
+    pub(super) settled: Settled,
     /// Refusals that are not told yet, with `--watch`.
     pub(super) held: Option<Vec<Refusal>>,
 }
@@ -84,6 +91,8 @@ impl Report {
             json: None,
             file: None,
             seen: None,
+            changes: HashMap::new(),
+            settled: Settled::default(),
             held: None,
         }
     }
@@ -176,6 +185,9 @@ impl Report {
                 json!({"place": place, "result": outcome, "hosts": hosts, "id": id})
             })?;
         }
+        for source in plan.made.iter().filter(|_| !self.is_dry_run) {
+            self.changes.entry(Arc::clone(source)).or_default()[0] += 1;
+        }
         self.renewed = self.renewed.map(|before| before + plan.renewed);
         self.bar.inc(plan.outcomes.len() as u64);
         Ok(())
@@ -184,7 +196,8 @@ impl Report {
     /// Adds a host that is removed, or a certificate of it.
     pub(super) fn remove(&mut self, host: &HostPattern, source: &Arc<str>) -> Result<()> {
         self.counts.add(Outcome::Removed);
-        let (place, hosts) = (source, [host.as_str()]);
+        self.changes.entry(Arc::clone(source)).or_default()[1] += 1;
+        let (place, hosts) = (&**source, [host.as_str()]);
         self.write_line(|| json!({"place": place, "result": Outcome::Removed, "hosts": hosts}))
     }
 
