@@ -73,7 +73,7 @@ pub(crate) struct Args {
     #[arg(long, hide = true, conflicts_with = "chain")]
     all_names: bool,
     /// Go on, and take what another tool renews as its files change. One import does so
-    /// for a source at a time
+    /// for the same sources at a time
     #[arg(long, conflicts_with_all = ["chain", "renew", "dry_run", "report", "json"])]
     pub(super) watch: bool,
     /// Look at all pairs so often, for changes that the system does not report

@@ -2,6 +2,7 @@
 //! batch. Bounded queues keep the memory of a million pairs at a few batches.
 
 use std::future::poll_fn;
+use std::mem;
 use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -31,7 +32,7 @@ pub(crate) fn import<J: Send>(
 ) -> Result<Report> {
     let jobs = Mutex::new(jobs);
     let checkers = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let mut writer = Writer::new(target, rules);
+    let mut writer = Writer::new(target, rules, mem::take(&mut report.settled));
     let mut interrupted = runtime.block_on(async { signal(SignalKind::interrupt()) })?;
     thread::scope(|scope| {
         let (sender, checked) = sync_channel(BATCH / CHUNK);

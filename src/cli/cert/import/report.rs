@@ -125,7 +125,7 @@ impl Report {
         if let Some(seen) = &mut self.seen {
             seen.refuse(refusal);
         }
-        if let Some(held) = &mut self.held {
+        if let Some(held) = self.held.as_mut().filter(|held| held.len() < MAX_HELD) {
             held.push(refusal.clone());
             return Ok(());
         }
@@ -302,5 +302,7 @@ impl fmt::Display for Counts {
 const KEYS: &str = "imported replaced skipped older without_host removed";
 /// Refusals shown per group: enough to see their cause.
 const SHOWN_PER_GROUP: u64 = 3;
+/// Refusals that are held, some 400 bytes each: 4 MB. Further ones are told at once.
+const MAX_HELD: usize = 10_000;
 /// Notes shown, which bounds the output if every chain is repaired.
 const NOTES_SHOWN: u64 = 100;

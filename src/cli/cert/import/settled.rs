@@ -8,11 +8,16 @@ use sekisho_certs::{HostPattern, KeyType};
 
 use super::check::Checked;
 
-/// Set of the hosts and key types of written pairs. It keeps 64-bit hashes to
+/// Sets of the hosts and key types of written pairs. They keep 64-bit hashes to
 /// save memory: two of 1.8 million collide with probability 10^-7.
 #[derive(Default)]
 pub(super) struct Settled {
-    hashes: HashSet<u64>,
+    /// Hosts that a pair names.
+    named: HashSet<u64>,
+    /// Hosts that a pair covers without naming them.
+    covered: HashSet<u64>,
+    /// Hosts that a pair of an earlier round names, which may be the pair that is renewed.
+    named_before: HashSet<u64>,
     hasher: RandomState,
 }
 
@@ -21,17 +26,24 @@ impl Settled {
     /// first, then the longer valid. Returns none if the certificate is not of this import.
     pub(super) fn outranks(
         &self,
-        (host, key_type): (&HostPattern, KeyType),
+        of_host: (&HostPattern, KeyType),
         is_named: bool,
         is_longer: bool,
     ) -> Option<bool> {
-        let holds = |is_named| self.hashes.contains(&self.hash(host, key_type, is_named));
-        match (holds(true), is_named) {
-            (true, true) => Some(is_longer),
-            (true, false) => Some(true),
-            (false, true) => holds(false).then_some(false),
-            (false, false) => holds(false).then_some(is_longer),
+        let hash = self.hasher.hash_one(of_host);
+        let (has_named, covered) = (self.named.contains(&hash), &self.covered);
+        match is_named {
+            true if has_named => Some(is_longer),
+            true => covered.contains(&hash).then_some(false),
+            false if has_named || self.named_before.contains(&hash) => Some(true),
+            false => covered.contains(&hash).then_some(is_longer),
         }
+    }
+
+    /// Begins a further round of a watch, which has the changed pairs alone.
+    pub(super) fn begin_round(&mut self) {
+        self.named_before.extend(self.named.drain());
+        self.covered.clear();
     }
 
     /// Notes a written batch, without the hosts that kept their certificate. Hosts beyond
@@ -41,20 +53,18 @@ impl Settled {
         for pair in batch {
             let key_type = pair.credential.key_type;
             for host in &pair.hosts {
-                if self.hashes.len() == MAX_SETTLED {
+                if self.named.len() + self.covered.len() == MAX_SETTLED {
                     return;
                 }
                 if kept.is_empty() || !kept.contains(&(host.clone(), key_type)) {
-                    let is_named = pair.named.contains(host);
-                    let hash = self.hash(host, key_type, is_named);
-                    self.hashes.insert(hash);
+                    let hashes = match pair.named.contains(host) {
+                        true => &mut self.named,
+                        false => &mut self.covered,
+                    };
+                    hashes.insert(self.hasher.hash_one((host, key_type)));
                 }
             }
         }
-    }
-
-    fn hash(&self, host: &HostPattern, key_type: KeyType, is_named: bool) -> u64 {
-        self.hasher.hash_one((host, key_type, is_named))
     }
 }
 
@@ -76,16 +86,23 @@ mod tests {
                 assert_eq!(settled.outranks(of_host, is_named, is_longer), None);
             }
         }
-        let hash = settled.hash(&host, KeyType::Rsa, false);
-        settled.hashes.insert(hash);
+        let hash = settled.hasher.hash_one(of_host);
+        settled.covered.insert(hash);
         assert_eq!(settled.outranks(of_host, false, false), Some(false));
         assert_eq!(settled.outranks(of_host, false, true), Some(true));
         assert_eq!(settled.outranks(of_host, true, true), Some(false));
-        let hash = settled.hash(&host, KeyType::Rsa, true);
-        settled.hashes.insert(hash);
+        settled.named.insert(hash);
         assert_eq!(settled.outranks(of_host, false, false), Some(true));
         assert_eq!(settled.outranks(of_host, true, false), Some(false));
         assert_eq!(settled.outranks(of_host, true, true), Some(true));
         assert_eq!(settled.outranks((&host, KeyType::Ecdsa), true, true), None);
+        // Later it may be the pair itself that is renewed, but no pair that covers the host.
+        settled.begin_round();
+        for is_longer in [false, true] {
+            assert_eq!(settled.outranks(of_host, true, is_longer), None);
+            assert_eq!(settled.outranks(of_host, false, is_longer), Some(true));
+        }
+        let other = (&host, KeyType::Ecdsa);
+        assert_eq!(settled.outranks(other, false, true), None);
     }
 }

@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, take};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
@@ -22,6 +23,7 @@ use tokio::time::sleep;
 use super::Import;
 use super::prune::SeenHosts;
 use super::report::Report;
+use super::settled::Settled;
 use super::source::{Half, Pair, Pairs, Refusal};
 use super::sources::LayoutAt;
 use crate::terminal::failure::{self, Ended, Interrupted, Result};
@@ -57,8 +59,8 @@ pub(super) fn run(
             }
             Err(error) if error.is::<Interrupted>() => break Err(error),
             Err(error) => {
-                // What was not stored is tried again, and a source may be another one then.
-                memory.states.clear();
+                // Pairs may not have been stored, and the folders may be others afterwards.
+                memory.whole = None;
                 events.watched.clear();
                 let text = error.to_string();
                 if text != told {
@@ -76,67 +78,99 @@ pub(super) fn run(
     ended
 }
 
-/// Pairs that were tried.
+/// Memory of a watch, from round to round.
 #[derive(Default)]
 struct WatchMemory {
-    /// State in which each pair was tried, by the place of its chain.
-    states: HashMap<u64, u64>,
-    /// Places of the present round.
-    visited: HashSet<u64>,
-    /// Refusals since then, which a tool that is just writing may cause. Each is told later.
-    held: Vec<(Instant, Refusal)>,
+    /// Beginning of the last round that took all pairs; none if the next one has to.
+    whole: Option<Instant>,
+    round: u64,
+    /// State in which each pair was tried, and the last round that had it, by its place and names.
+    states: HashMap<u64, (u64, u64)>,
+    settled: Settled,
+    /// Beginning of the day whose removals count.
+    day: Option<Instant>,
+    changes: HashMap<Arc<str>, [u64; 2]>,
+    /// Refusals by their place, which a tool that is just writing may cause; none once they were
+    /// told.
+    held: HashMap<u64, (Instant, Option<Refusal>)>,
     hasher: RandomState,
 }
 
 impl WatchMemory {
-    /// Imports the pairs that changed. Returns the time until the next round.
+    /// Imports the pairs that changed, or all. Returns the time until the next round.
     fn round(
         &mut self,
         import: &Import<'_>,
         (pairs, origins): (Pairs, Vec<Origin>),
         events: &mut Events,
     ) -> Result<Duration> {
-        let (args, is_whole) = (import.args, self.states.is_empty());
+        let (args, is_whole) = (import.args, self.begin_round());
         let mut report = Report::new(|| None);
         report.held = Some(Vec::new());
+        report.settled = take(&mut self.settled);
+        report.changes = self.changes.clone();
         report.seen = (args.prune && is_whole).then(SeenHosts::default);
-        self.visited.clear();
         let rules = args.rules(import.config, Clock::System.now())?;
-        let changed = pairs.filter(|pair| self.is_changed(pair, events));
+        let changed = pairs.filter(|pair| self.is_changed(pair, events) || is_whole);
         let (mut report, removed) = import.round(changed, &origins, report, rules)?;
-        self.hold(report.held.take().unwrap_or_default());
+        self.settled = take(&mut report.settled);
+        self.changes = take(&mut report.changes);
+        self.hold(&mut report)?;
         if let Some(line) = report.end_if_changed()? {
             println!("{line}");
         }
         if let Err(error) = removed {
-            failure::warn(&error, "the sources are still watched");
+            failure::warn(&error, "what is gone stays until a later round");
+            self.whole = Instant::now().checked_sub(WHOLE.saturating_sub(args.every));
         }
         let before = self.states.len();
-        self.states.retain(|place, _| self.visited.contains(place));
+        self.states.retain(|_, (_, round)| *round == self.round);
         if args.prune && self.states.len() < before {
-            // What is gone is told by a whole round alone.
-            self.states.clear();
+            // A round of changed pairs alone does not know which hosts the lost ones had.
+            self.whole = None;
             return Ok(Duration::ZERO);
         }
         Ok(args.every)
     }
 
+    /// Begins a round. Returns whether it takes all pairs: what was refused or left out may be
+    /// right by now, though no file has changed.
+    fn begin_round(&mut self) -> bool {
+        self.round += 1;
+        let has_passed = |time: Option<Instant>, most| time.is_none_or(|at| at.elapsed() >= most);
+        if has_passed(self.day, DAY) {
+            self.day = Some(Instant::now());
+            self.changes.clear();
+        }
+        // Hosts that earlier rounds made are like others.
+        self.changes.values_mut().for_each(|[made, _]| *made = 0);
+        let is_whole = has_passed(self.whole, WHOLE);
+        if is_whole {
+            self.whole = Some(Instant::now());
+            self.settled = Settled::default();
+        }
+        self.settled.begin_round();
+        is_whole
+    }
+
     /// Tells whether a pair is not as it was when it was tried, and watches its folders then.
     fn is_changed(&mut self, pair: &Result<Pair, Refusal>, events: &mut Events) -> bool {
-        let (place, state) = match pair {
-            Ok(pair) => (pair.chain.place(), self.state(pair)),
-            Err(refusal) => (&*refusal.place, self.hasher.hash_one(&refusal.reason)),
+        let (place, names, state) = match pair {
+            Ok(pair) => (pair.chain.place(), Some(&pair.names), self.state(pair)),
+            Err(Refusal { place, reason, .. }) => (&**place, None, self.hasher.hash_one(reason)),
         };
-        let place = self.hasher.hash_one(place);
-        self.visited.insert(place);
-        if self.states.insert(place, state) == Some(state) {
+        let key = self.hasher.hash_one((place, names)) / 2;
+        // Entries of a file may have one place and the same names.
+        let is_free = |key: &u64| self.states.get(key).is_none_or(|one| one.1 != self.round);
+        let key = (key..).find(is_free).unwrap_or(key);
+        let before = self.states.insert(key, (state, self.round));
+        if before.is_some_and(|(before, _)| before == state) {
             return false;
         }
-        for half in pair.iter().flat_map(halves) {
-            self.held.retain(|(_, told)| told.place != half.place());
-            if let Half::File(path) | Half::Beside(path) = half {
-                events.watch(path);
-            }
+        let key = pair.iter().filter_map(|pair| pair.key.as_ref());
+        for place in key.map(Half::place).chain([place]) {
+            self.held.remove(&self.hasher.hash_one(place));
+            events.watch(place);
         }
         true
     }
@@ -152,24 +186,24 @@ impl WatchMemory {
             }),
             Half::Bytes(_, bytes) => self.hasher.hash_one(&bytes[..]),
         };
-        let states: Vec<_> = halves(pair).map(of).collect();
-        self.hasher.hash_one(states)
+        let key = pair.key.as_ref().map(of);
+        self.hasher.hash_one((of(&pair.chain), key))
     }
 
-    /// Holds refusals, and tells those that have been held long enough.
-    fn hold(&mut self, refusals: Vec<Refusal>) {
-        let now = Instant::now();
-        self.held.extend(refusals.into_iter().map(|one| (now, one)));
-        let is_due = |one: &mut (Instant, Refusal)| one.0.elapsed() >= PATIENCE;
-        for (_, refusal) in self.held.extract_if(.., is_due) {
-            let (place, reason) = (refusal.place.display(), &refusal.reason);
-            eprintln!("refused: {}", printable(&format!("{place}: {reason}")));
+    /// Holds the refusals of a round, and tells those that have been held long enough, once each.
+    fn hold(&mut self, report: &mut Report) -> Result<()> {
+        for refusal in report.held.take().unwrap_or_default() {
+            let place = self.hasher.hash_one(&refusal.place);
+            let held = self.held.entry(place);
+            held.or_insert_with(|| (Instant::now(), Some(refusal)));
         }
+        let held = self.held.values_mut();
+        let due = held.filter(|(since, _)| since.elapsed() >= PATIENCE);
+        for refusal in due.filter_map(|(_, refusal)| refusal.take()) {
+            report.refuse(&refusal)?;
+        }
+        Ok(())
     }
-}
-
-fn halves(pair: &Pair) -> impl Iterator<Item = &Half> {
-    [Some(&pair.chain), pair.key.as_ref()].into_iter().flatten()
 }
 
 /// Changes in the folders of pairs, as the kernel reports them: inotify(7).
@@ -212,8 +246,9 @@ impl Events {
         let real = fs::canonicalize(file).unwrap_or_default();
         for file in [file, &real] {
             for (above, folder) in file.ancestors().skip(1).enumerate() {
-                let in_source = self.sources.iter().any(|one| folder.starts_with(one));
-                if self.watched.contains(folder) || above > 0 && !in_source {
+                let is_ours = above == 0 || self.sources.iter().any(|one| folder.starts_with(one));
+                // An entry of an archive or of Redis has no folder.
+                if self.watched.contains(folder) || !is_ours || !folder.is_dir() {
                     break;
                 }
                 self.watch_folder(folder);
@@ -277,8 +312,12 @@ fn lost() -> ReadFlags {
     ReadFlags::MOVE_SELF | ReadFlags::IGNORED | ReadFlags::UNMOUNT | ReadFlags::QUEUE_OVERFLOW
 }
 
-/// Duration of the lease, which an import of a million pairs does not pass.
+/// Least duration of the lease, which an import of a million pairs does not pass.
 const LEASE: Duration = Duration::from_mins(10);
+/// Time from one round that takes all pairs to the next.
+const WHOLE: Duration = Duration::from_hours(1);
+/// Time within which `--prune` removes one host in twenty at most.
+const DAY: Duration = Duration::from_hours(24);
 /// Pause after an outage.
 const RETRY: Duration = Duration::from_secs(5);
 /// Time after an event in which a tool writes the rest, and least time from one round to the
@@ -290,3 +329,46 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const BUFFER: usize = 4096;
 /// Events that are read in one go: others may write without end.
 const MAX_EVENTS: usize = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ago(time: Duration) -> Option<Instant> {
+        Instant::now().checked_sub(time)
+    }
+
+    #[test]
+    fn all_pairs_are_taken_again_after_an_hour() {
+        let mut memory = WatchMemory::default();
+        assert!(memory.begin_round(), "the first one");
+        assert!(!memory.begin_round());
+        memory.whole = ago(WHOLE);
+        memory.changes.insert("source".into(), [2, 1]);
+        assert!(memory.begin_round());
+        assert_eq!(memory.changes["source"], [0, 1], "a day is longer");
+        assert!(!memory.begin_round());
+        memory.day = ago(DAY);
+        assert!(!memory.begin_round());
+        assert!(memory.changes.is_empty());
+    }
+
+    #[test]
+    fn a_refusal_is_told_once_after_a_minute() {
+        let mut memory = WatchMemory::default();
+        let place = memory.hasher.hash_one(Path::new("a.crt"));
+        let round = |memory: &mut WatchMemory| {
+            let mut report = Report::new(|| None);
+            report.held = Some(vec![Refusal::new("a.crt", "a group", "a reason")]);
+            memory.hold(&mut report).unwrap();
+            let ended = report.end().unwrap().1;
+            let is_held = memory.held[&place].1.is_some();
+            (is_held, ended == Ended::PartlyRefused)
+        };
+        assert_eq!(round(&mut memory), (true, false));
+        assert_eq!(round(&mut memory), (true, false));
+        memory.held.get_mut(&place).unwrap().0 = ago(PATIENCE).unwrap();
+        assert_eq!(round(&mut memory), (false, true));
+        assert_eq!(round(&mut memory), (false, false));
+    }
+}

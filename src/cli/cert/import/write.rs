@@ -22,17 +22,17 @@ pub(super) struct Writer<'a> {
     /// share one credential. Clearing the table at its bound costs at most some
     /// duplicate credentials.
     known_chains: HashMap<Digest, CredentialId>,
-    settled: Settled,
+    pub(super) settled: Settled,
     deferred: DeferredPairs,
     rules: Rules,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(target: Target<'a>, rules: Rules) -> Self {
+    pub(super) fn new(target: Target<'a>, rules: Rules, settled: Settled) -> Self {
         Self {
             target,
             known_chains: HashMap::new(),
-            settled: Settled::default(),
+            settled,
             deferred: DeferredPairs::default(),
             rules,
         }
@@ -182,7 +182,8 @@ mod tests {
             renewal: Some(renewal),
             ..Rules::default()
         };
-        let mut writer = Writer::new(Target::new(Some(&sealer), false), rules);
+        let target = Target::new(Some(&sealer), false);
+        let mut writer = Writer::new(target, rules, Settled::default());
         let written = writer.write(&mut batch()).await;
         let error = written.err().expect("it is claimed");
         let text = format!("{error:?}");
