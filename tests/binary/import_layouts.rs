@@ -1,8 +1,9 @@
 //! Tests imports of other tools' layouts.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::symlink;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use data_encoding::BASE64;
 use sekisho_testkit::{Key, Pair};
@@ -131,6 +132,13 @@ fn doubt_names_what_lies_there() {
     assert!(!sandbox.path("hosts.db").exists(), "a store was made");
     let out = sandbox.ok(&["cert", "import", "pairs", "--layout", "flat"]);
     assert!(out.contains("imported 1,"), "{out}");
+    // A file of a layout with names of its own does not stand for the pairs beside it.
+    fs::remove_file(sandbox.path("pairs/b.example.pem")).expect("a file");
+    sandbox.write("pairs/old/fullchain.pem", "");
+    let ran = sandbox.run(&["cert", "import", "pairs"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.err);
+    let told = "pairs could be certbot (1) or flat (1); name the layout with --layout";
+    assert!(ran.err.contains(told), "{}", ran.err);
 }
 
 #[test]
@@ -202,6 +210,49 @@ fn an_archive_is_read_from_standard_input() {
     fs::write(sandbox.path("cut.tar"), &whole[..1000]).expect("a file");
     let error = sandbox.fails(&[&certbot[..], &["cut.tar"]].concat());
     assert!(error.contains("ends in the middle"), "{error}");
+}
+
+/// Contents that no pair has are skipped as they come, and never kept.
+#[test]
+fn gigabytes_of_zeros_in_an_archive_are_skipped() {
+    const SIZE: usize = 2 << 30;
+    let sandbox = Sandbox::new();
+    let mut import = sandbox.command(&["cert", "import", "-", "--layout", "flat"]);
+    let import = import.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let import = import.stderr(Stdio::piped()).spawn();
+    let mut import = import.expect("the binary runs");
+    let mut input = import.stdin.take().expect("a pipe");
+    let begin = header("a.example.crt", SIZE);
+    input.write_all(&begin).expect("it reads");
+    let zeros = vec![0; 1 << 20];
+    for _ in 0..SIZE / zeros.len() {
+        input.write_all(&zeros).expect("it reads");
+    }
+    let status = format!("/proc/{}/status", import.id());
+    let status = fs::read_to_string(status).expect("it runs");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let peak = peak.and_then(|peak| peak.trim().strip_suffix(" kB"));
+    let peak: usize = peak.expect("a peak").parse().expect("a number");
+    assert!(peak < 128 << 10, "{peak} KiB");
+    input.write_all(&zeros[..1024]).expect("it reads");
+    drop(input);
+    let ran = Ran::of(&import.wait_with_output().expect("it ends"));
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    let told = "a.example.crt: is larger than 256 KiB";
+    assert!(ran.err.contains(told), "{}", ran.err);
+}
+
+/// Makes a header of tar (POSIX, ustar).
+fn header(name: &str, size: usize) -> Vec<u8> {
+    let mut header = vec![0; 512];
+    header[..name.len()].copy_from_slice(name.as_bytes());
+    header[124..135].copy_from_slice(format!("{size:011o}").as_bytes());
+    header[156] = b'0';
+    header[257..263].copy_from_slice(b"ustar\0");
+    header[148..156].fill(b' ');
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    header
 }
 
 #[test]

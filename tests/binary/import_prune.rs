@@ -1,10 +1,15 @@
 //! Tests how an import removes what its source no longer has.
 
 use std::fs;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
+use data_encoding::BASE64;
+use rustix::process::{Pid, Signal, kill_process};
 use sekisho_testkit::Key;
 
-use crate::sandbox::{Sandbox, ca};
+use crate::sandbox::{Ran, SOON, Sandbox, ca, until};
 
 const PRUNE: [&str; 4] = ["cert", "import", "pairs", "--prune"];
 
@@ -158,10 +163,145 @@ fn a_source_without_a_name_is_followed_by_one() {
         .run(&["cert", "import", "-", "--layout", "flat", "--prune"])
         .err;
     assert!(error.contains("--origin NAME"), "{error}");
-    let path = sandbox.path("pairs").canonicalize().expect("a folder");
-    let origin = path.to_str().expect("UTF-8");
+    let shown = sandbox.json(&["host", "show", "a.example", "--json"]);
+    let origin = shown["origin"].as_str().expect("a name");
     remove(&sandbox, "a.example");
     sandbox.pair("other/b.example", &["b.example"], Key::P256);
     sandbox.ok(&["cert", "import", "other", "--prune", "--origin", origin]);
     assert_eq!(hosts(&sandbox), ["b.example"]);
+}
+
+/// Hosts that an import makes do not raise the number of those that it may remove.
+#[test]
+fn the_bound_is_of_the_hosts_before_and_the_dry_run_says_the_same() {
+    let before: Vec<_> = (0..10).map(|number| format!("h{number}.example")).collect();
+    let before: Vec<_> = before.iter().map(String::as_str).collect();
+    let sandbox = imported(&before);
+    for host in &before[..2] {
+        remove(&sandbox, host);
+    }
+    for number in 0..50 {
+        let host = format!("new{number}.example");
+        sandbox.pair(&format!("pairs/{host}"), &[&host], Key::P256);
+    }
+    let told = "no longer has 2 of 10 hosts: nothing is removed; --prune-at-most 2 allows it";
+    let error = sandbox.fails(&[&PRUNE[..], &["--dry-run"]].concat());
+    assert!(error.contains(told), "{error}");
+    let error = sandbox.fails(&PRUNE);
+    assert!(error.contains(told), "{error}");
+    assert_eq!(hosts(&sandbox).len(), 60);
+}
+
+#[test]
+fn hosts_that_the_source_did_not_make_count_for_the_bound() {
+    let sandbox = Sandbox::new();
+    for number in 0..40 {
+        let host = format!("h{number}.example");
+        sandbox.ok(&["host", "set", &host]);
+        sandbox.pair(&format!("pairs/{host}"), &[&host], Key::P256);
+    }
+    let prune = [&PRUNE[..], &["--only-existing"]].concat();
+    sandbox.ok(&prune);
+    remove(&sandbox, "h0.example");
+    remove(&sandbox, "h1.example");
+    let out = sandbox.ok(&prune);
+    assert!(out.contains("removed 2"), "{out}");
+    assert_eq!(hosts(&sandbox).len(), 40);
+}
+
+/// Two tenants with one folder are two sources, and so are two layouts of one folder.
+#[test]
+fn what_another_tenant_or_layout_brought_stays() {
+    let sandbox = Sandbox::new();
+    let bundle = |host: &str| {
+        let pair = ca().issue(&[host], Key::P256);
+        pair.key_pem() + &pair.chain_pem()
+    };
+    sandbox.pair("pairs/a.example", &["a.example"], Key::P256);
+    sandbox.write("pairs/b.example.pem", &bundle("b.example"));
+    sandbox.ok(&["cert", "import", "pairs", "--layout", "flat"]);
+    sandbox.ok(&["cert", "import", "pairs", "--layout", "haproxy"]);
+    assert_eq!(hosts(&sandbox), ["a.example", "b.example"]);
+    let flat = [&PRUNE[..], &["--layout", "flat"]].concat();
+    assert!(!sandbox.ok(&flat).contains("removed"));
+
+    let of = |tenant| [&PRUNE[..], &["--layout", "flat", "--tenant", tenant]].concat();
+    let sandbox = Sandbox::new();
+    sandbox.pair("pairs/a.example", &["a.example"], Key::P256);
+    sandbox.ok(&of("anna"));
+    remove(&sandbox, "a.example");
+    sandbox.pair("pairs/b.example", &["b.example"], Key::P256);
+    let out = sandbox.ok(&of("bert"));
+    assert!(!out.contains("removed"), "{out}");
+    assert_eq!(hosts(&sandbox), ["a.example", "b.example"]);
+    let ran = sandbox.run(&of("anna"));
+    assert!(ran.out.contains("removed 1, refused 1"), "{}", ran.out);
+    assert_eq!(hosts(&sandbox), ["b.example"]);
+}
+
+#[test]
+fn a_cut_document_or_archive_prunes_nothing() {
+    let sandbox = Sandbox::new();
+    let pairs = ["a.example", "b.example"].map(|host| ca().issue(&[host], Key::P256));
+    let encoded = |text: String| BASE64.encode(text.as_bytes());
+    let entries = pairs.each_ref().map(|pair| {
+        let (chain, key) = (encoded(pair.chain_pem()), encoded(pair.key_pem()));
+        format!(r#"{{"certificate":"{chain}","key":"{key}"}}"#)
+    });
+    let document = format!(r#"{{"le":{{"Certificates":[{}]}}}}"#, entries.join(","));
+    let cut = &document[..document.len() - 100];
+    for (pair, host) in pairs.iter().zip(["a.example", "b.example"]) {
+        let bundle = pair.key_pem() + &pair.chain_pem();
+        sandbox.write(&format!("tls/{host}/combined"), &bundle);
+    }
+    let mut tar = Command::new("tar");
+    tar.args(["-cf", "whole.tar", "--sort=name", "tls"]);
+    let status = tar.current_dir(sandbox.root()).status();
+    assert!(status.expect("tar runs").success());
+    let archive = fs::read(sandbox.path("whole.tar")).expect("an archive");
+    // Two blocks before the second file, of the first one.
+    let second = archive.windows(11).position(|name| name == b"tls/b.examp");
+    let second = second.expect("the second folder");
+
+    for (file, layout, whole, cut) in [
+        ("acme.json", "traefik", document.as_bytes(), cut.as_bytes()),
+        ("tls.tar", "cpanel", &archive[..], &archive[..second]),
+    ] {
+        let sandbox = Sandbox::new();
+        let import = ["cert", "import", file, "--layout", layout, "--prune"];
+        fs::write(sandbox.path(file), whole).expect("a file");
+        sandbox.ok(&import);
+        fs::write(sandbox.path(file), cut).expect("a file");
+        let error = sandbox.fails(&import);
+        assert!(error.contains("nothing is removed: the hosts of"), "{error}");
+        assert_eq!(hosts(&sandbox), ["a.example", "b.example"], "{file}");
+    }
+}
+
+/// SIGINT ends a removal, and what was removed is told.
+#[test]
+fn an_interrupted_removal_ends() {
+    let sandbox = imported(&["a.example", "b.example"]);
+    remove(&sandbox, "b.example");
+    let store = rusqlite::Connection::open(sandbox.path("hosts.db")).expect("a store");
+    store.execute_batch("BEGIN IMMEDIATE").expect("a writer");
+    let mut import = sandbox.command(&PRUNE);
+    let import = import.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let import = import.spawn().expect("the binary runs");
+    let status = format!("/proc/{}/status", import.id());
+    until("SIGINT is caught", SOON, || {
+        let status = fs::read_to_string(&status).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        caught.is_some_and(|mask| mask & 1 << (Signal::INT.as_raw() - 1) != 0)
+    });
+    // Nothing is to be imported: the removal waits for the writer.
+    thread::sleep(Duration::from_millis(500));
+    kill_process(Pid::from_child(&import), Signal::INT).expect("it runs");
+    let ran = Ran::of(&import.wait_with_output().expect("it ends"));
+    store.execute_batch("ROLLBACK").expect("a writer");
+    assert_eq!(ran.code, Some(130), "{}{}", ran.out, ran.err);
+    let told = ran.out + &ran.err;
+    assert!(told.contains("interrupted"), "{told}");
+    assert!(told.contains("skipped 1 (the same)"), "{told}");
 }

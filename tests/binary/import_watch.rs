@@ -12,8 +12,6 @@ use serde_json::Value;
 
 use crate::sandbox::{Ran, SOON, Sandbox, ca, until};
 
-const WATCH: [&str; 4] = ["cert", "import", "pairs", "--watch"];
-
 /// Issues a certificate that is valid until a year.
 fn until_year(host: &str, year: i32) -> Pair {
     ca().issue_valid(&[host], Key::P256, (2020, 1, 1), (year, 1, 1))
@@ -24,8 +22,9 @@ fn write(sandbox: &Sandbox, stem: &str, pair: &Pair) {
     sandbox.write(&format!("{stem}.key"), &pair.key_pem());
 }
 
-fn watch(sandbox: &Sandbox, more: &[&str]) -> Child {
-    let mut command = sandbox.command(&[&WATCH[..], more].concat());
+fn watch(sandbox: &Sandbox, source: &str, more: &[&str]) -> Child {
+    let import = ["cert", "import", source, "--watch"];
+    let mut command = sandbox.command(&[&import[..], more].concat());
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("the binary runs")
 }
@@ -55,7 +54,7 @@ fn renewals_are_taken_however_they_are_written() {
         let link = sandbox.path(&format!("pairs/b.example.{ending}"));
         symlink(sandbox.path(&format!("real/1.{ending}")), link).expect("a link");
     }
-    let watcher = watch(&sandbox, &[]);
+    let watcher = watch(&sandbox, "pairs", &[]);
     has(&sandbox, "b.example", 2080);
     // In place.
     write(&sandbox, "pairs/a.example", &until_year("a.example", 2081));
@@ -124,15 +123,28 @@ fn changes_that_are_not_reported_are_found_by_a_scan() {
 fn one_watcher_at_a_time() {
     let sandbox = Sandbox::new();
     write(&sandbox, "pairs/a.example", &until_year("a.example", 2080));
-    let watcher = watch(&sandbox, &[]);
+    let watcher = watch(&sandbox, "pairs", &[]);
     has(&sandbox, "a.example", 2080);
-    let error = sandbox.fails(&WATCH);
-    assert!(error.contains("another import watches"), "{error}");
+    let is_refused = || {
+        let error = sandbox.fails(&["cert", "import", "pairs", "--watch"]);
+        assert!(error.contains("another import watches"), "{error}");
+    };
+    is_refused();
     assert_eq!(end(watcher).code, Some(0));
-    let watcher = watch(&sandbox, &[]);
+    let mut watcher = watch(&sandbox, "pairs", &[]);
     write(&sandbox, "pairs/a.example", &until_year("a.example", 2081));
     has(&sandbox, "a.example", 2081);
-    end(watcher);
+    // The lease of one that is killed ends by itself.
+    watcher.kill().expect("it runs");
+    watcher.wait().expect("it ends");
+    is_refused();
+    let store = rusqlite::Connection::open(sandbox.path("hosts.db")).expect("a store");
+    let expire = "UPDATE documents SET expires = 1 WHERE key LIKE 'import-watch/%'";
+    assert_eq!(store.execute(expire, []).expect("a lease"), 1);
+    let watcher = watch(&sandbox, "pairs", &[]);
+    write(&sandbox, "pairs/a.example", &until_year("a.example", 2082));
+    has(&sandbox, "a.example", 2082);
+    assert_eq!(end(watcher).code, Some(0));
 }
 
 #[test]
@@ -141,15 +153,10 @@ fn what_is_gone_is_removed() {
     for host in ["a.example", "b.example"] {
         write(&sandbox, &format!("pairs/{host}"), &until_year(host, 2080));
     }
-    let watcher = watch(&sandbox, &["--prune"]);
+    let watcher = watch(&sandbox, "pairs", &["--prune"]);
     has(&sandbox, "b.example", 2080);
-    for ending in ["crt", "key"] {
-        let file = sandbox.path(&format!("pairs/b.example.{ending}"));
-        fs::remove_file(file).expect("a file");
-    }
-    until("b.example is removed", SOON, || {
-        !sandbox.ok(&["host", "list"]).contains("b.example")
-    });
+    remove(&sandbox, "b.example");
+    is_removed(&sandbox, "b.example");
     // A mount that is gone removes nothing.
     fs::rename(sandbox.path("pairs"), sandbox.path("gone")).expect("a folder");
     fs::create_dir(sandbox.path("pairs")).expect("a folder");
@@ -158,8 +165,119 @@ fn what_is_gone_is_removed() {
     let ran = end(watcher);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     assert!(
-        ran.err.contains("nothing to import among 0 files"),
+        ran.err.contains("has no pairs of the layout flat"),
         "{}",
         ran.err
     );
+}
+
+#[test]
+fn a_line_of_a_list_may_get_names() {
+    let sandbox = Sandbox::new();
+    let pair = until_year("*.a.example", 2080);
+    sandbox.write("all.pem", &(pair.key_pem() + &pair.chain_pem()));
+    // Both lines have one file.
+    let lines = "all.pem [alpn h2] one.a.example\nall.pem two.a.example";
+    sandbox.write("list", &format!("{lines}\n"));
+    sandbox.ok(&["cert", "import", "list"]);
+    let watcher = watch(&sandbox, "list", &["--prune"]);
+    sandbox.write("list", &format!("{lines} three.a.example\n"));
+    has(&sandbox, "three.a.example", 2080);
+    let ran = end(watcher);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(!ran.out.contains("removed"), "{}", ran.out);
+    has(&sandbox, "one.a.example", 2080);
+    has(&sandbox, "two.a.example", 2080);
+}
+
+#[test]
+fn a_renewed_pair_leaves_hosts_to_the_pair_that_is_named_for_them() {
+    let sandbox = Sandbox::new();
+    let both = |year: i32| {
+        let names = ["a.example", "b.example"];
+        let pair = ca().issue_valid(&names, Key::P256, (2020, 1, 1), (year, 1, 1));
+        write(&sandbox, "pairs/both", &pair);
+    };
+    write(&sandbox, "pairs/a.example", &until_year("a.example", 2080));
+    both(2090);
+    let watcher = watch(&sandbox, "pairs", &[]);
+    has(&sandbox, "b.example", 2090);
+    for year in [2091, 2092] {
+        both(year);
+        has(&sandbox, "b.example", year);
+        let shown = sandbox.json(&["cert", "show", "a.example", "--json"]);
+        assert_eq!(shown[0]["not_after"], "2080-01-01T00:00:00Z");
+    }
+    // Its own pair is renewed.
+    write(&sandbox, "pairs/a.example", &until_year("a.example", 2081));
+    has(&sandbox, "a.example", 2081);
+    assert_eq!(end(watcher).code, Some(0));
+}
+
+#[test]
+fn what_is_gone_is_removed_once_a_refusal_is_over() {
+    let sandbox = Sandbox::new();
+    for host in ["a.example", "b.example"] {
+        write(&sandbox, &format!("pairs/{host}"), &until_year(host, 2080));
+    }
+    let watcher = watch(&sandbox, "pairs", &["--prune", "--every", "1s"]);
+    has(&sandbox, "b.example", 2080);
+    // Nobody knows the hosts of half a pair.
+    sandbox.write("pairs/half.example.crt", "");
+    remove(&sandbox, "b.example");
+    thread::sleep(Duration::from_secs(3));
+    assert!(sandbox.ok(&["host", "list"]).contains("b.example"));
+    fs::remove_file(sandbox.path("pairs/half.example.crt")).expect("a file");
+    is_removed(&sandbox, "b.example");
+    let ran = end(watcher);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let told = "half.example.key, which was refused, are unknown";
+    assert!(ran.err.contains(told), "{}", ran.err);
+}
+
+/// The bound of `--prune` is that of a day.
+#[test]
+fn a_source_that_vanishes_slowly_is_not_followed() {
+    let sandbox = Sandbox::new();
+    for host in ["a.example", "b.example", "c.example"] {
+        write(&sandbox, &format!("pairs/{host}"), &until_year(host, 2080));
+    }
+    let watcher = watch(&sandbox, "pairs", &["--prune"]);
+    has(&sandbox, "c.example", 2080);
+    remove(&sandbox, "c.example");
+    is_removed(&sandbox, "c.example");
+    remove(&sandbox, "b.example");
+    thread::sleep(Duration::from_secs(4));
+    assert!(sandbox.ok(&["host", "list"]).contains("b.example"));
+    let ran = end(watcher);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let told = "no longer has 2 of 3 hosts: nothing is removed";
+    assert!(ran.err.contains(told), "{}", ran.err);
+}
+
+/// A watcher keeps the layout of its first round.
+#[test]
+fn a_file_of_another_layout_stops_no_renewal() {
+    let sandbox = Sandbox::new();
+    write(&sandbox, "pairs/a.example", &until_year("a.example", 2080));
+    let watcher = watch(&sandbox, "pairs", &[]);
+    has(&sandbox, "a.example", 2080);
+    sandbox.write("pairs/old/fullchain.pem", "");
+    sandbox.write("pairs/b.example.pem", "");
+    write(&sandbox, "pairs/a.example", &until_year("a.example", 2081));
+    has(&sandbox, "a.example", 2081);
+    assert_eq!(end(watcher).code, Some(0));
+}
+
+fn remove(sandbox: &Sandbox, host: &str) {
+    for ending in ["crt", "key"] {
+        let file = sandbox.path(&format!("pairs/{host}.{ending}"));
+        fs::remove_file(file).expect("a file");
+    }
+}
+
+fn is_removed(sandbox: &Sandbox, host: &str) {
+    until(&format!("{host} is removed"), SOON, || {
+        !sandbox.ok(&["host", "list"]).contains(host)
+    });
 }
