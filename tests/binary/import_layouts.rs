@@ -169,6 +169,26 @@ fn the_named_pair_wins_then_the_longest() {
 }
 
 #[test]
+fn a_named_pair_wins_though_it_was_issued_earlier() {
+    let sandbox = Sandbox::new();
+    let names = ["a.example", "b.example"];
+    let both = ca().issue_valid(&names, Key::P256, (2021, 1, 1), (2099, 1, 1));
+    write(&sandbox, &both, "pairs/both.crt", "pairs/both.key");
+    sandbox.ok(&["cert", "import", "pairs"]);
+    let own = ca().issue_valid(&["a.example"], Key::P256, (2020, 1, 1), (2090, 1, 1));
+    write(&sandbox, &own, "pairs/a.example.crt", "pairs/a.example.key");
+    for result in ["replaced 1", "skipped 2"] {
+        let out = sandbox.ok(&["cert", "import", "pairs"]);
+        assert!(out.contains(result), "{out}");
+        for (host, year) in [("a.example", 2090), ("b.example", 2099)] {
+            let shown = sandbox.json(&["cert", "show", host, "--json"]);
+            let until = format!("{year}-01-01T00:00:00Z");
+            assert_eq!(shown[0]["not_after"], until, "{host}");
+        }
+    }
+}
+
+#[test]
 fn an_archive_is_read_from_standard_input() {
     let sandbox = Sandbox::new();
     let pair = ca().issue(&["a.example"], Key::P256);

@@ -104,7 +104,7 @@ pub(crate) struct Args {
     ///
     /// Without this option nothing imported is ever renewed, and the renewal of a certificate that
     /// it replaces for all hosts ends. With it each certificate gets a lineage for the hosts that
-    /// refer to it, and servers with [acme] renew it when it is due; imported again, the lineage is
+    /// refer to it, and servers with a CA renew it when it is due; imported again, the lineage is
     /// brought up to date. Names that no CA issues for, Ed25519 keys, and certificates with more
     /// than 100 hosts are reported and not renewed.
     #[arg(long)]

@@ -75,6 +75,7 @@ impl Plan {
     /// repeat. Later pairs of the batch win, but replace a `settled` one only
     /// if that does not outrank them. A pair that is stored takes no host with a
     /// certificate that is valid `now` unless it is named for it: the other may still come.
+    /// A pair that is named for a host takes it from others of the batch that were issued later.
     /// `rules` say what becomes of hosts, and whether to list what is to be renewed.
     pub(super) fn new(
         records: Vec<HostRecord>,
@@ -89,6 +90,7 @@ impl Plan {
         let known: HashSet<_> = ids.values().copied().collect();
         number(&mut ids, batch);
         let by_id: HashMap<_, _> = stored.iter().map(|one| (one.id, one)).collect();
+        let of_batch: HashSet<_> = batch.iter().map(|pair| pair.digest).collect();
         let mut hosts = Hosts::new(records);
         let (mut notes, mut kept) = (Vec::new(), HashSet::new());
         // The last pair wins: those that name a host follow those that cover it.
@@ -102,7 +104,9 @@ impl Plan {
                     let is_longer = (stored.not_after, stored.not_before) > validity(credential);
                     match settled.outranks(of_host, is_named, is_longer) {
                         Some(true) => continue,
-                        None if rules.skips(credential, stored) => {
+                        None if rules.skips(credential, stored)
+                            && !(is_named && of_batch.contains(&stored.digest)) =>
+                        {
                             notes.push(keeps(host, stored.not_before));
                             kept.insert((host.clone(), credential.key_type));
                             continue;
