@@ -119,9 +119,10 @@ impl Field {
         command
     }
 
-    /// Imports an archive by standard input.
-    pub(super) async fn import(&self, archive: &Path) -> Result<Imported> {
-        let mut command = self.command(&["cert", "import", "--layout", "flat", "--json", "-"]);
+    /// Imports an archive by standard input, with more options.
+    pub(super) async fn import(&self, archive: &Path, more: &[&str]) -> Result<Imported> {
+        let import = ["cert", "import", "--layout", "flat", "--json", "-"];
+        let mut command = self.command(&[&import[..], more].concat());
         command.stdin(File::open(archive)?).stdout(Stdio::piped());
         let begun = Instant::now();
         let child = command.spawn()?;
