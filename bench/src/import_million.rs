@@ -143,7 +143,7 @@ async fn import(name: &'static str, field: &Field, archive: &Path, pairs: u64) -
         "{name}: {} of {pairs} were skipped the second time",
         again.skipped
     );
-    // What these options keep in memory counts, too.
+    // The memory of --prune and --report counts, too.
     let pruned = field.import(archive, &PRUNE).await?;
     again.memory = again.memory.max(pruned.memory);
     Ok(Figures {
