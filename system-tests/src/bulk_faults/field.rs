@@ -93,7 +93,8 @@ impl Field {
         let log = File::create(self.log())?;
         let mut command = Command::new(&self.binary);
         command
-            .args(["cert", "import", PAIRS, "--layout", "flat", "--origin", PAIRS])
+            .args(["cert", "import", PAIRS, "--layout", "flat"])
+            .args(["--origin", PAIRS])
             .args(more)
             .current_dir(self.folder.path())
             .stdin(Stdio::null())

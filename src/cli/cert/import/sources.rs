@@ -232,7 +232,8 @@ mod tests {
         add("a.example.crt");
         add("a.example.key");
         let error = opened().unwrap_err().to_string();
-        assert!(error.contains("could be certbot (1) or flat (1);"), "{error}");
+        let told = "could be certbot (1) or flat (1);";
+        assert!(error.contains(told), "{error}");
     }
 
     #[test]
