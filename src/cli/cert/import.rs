@@ -60,7 +60,7 @@ pub(super) fn run(runtime: &Runtime, config: &Config, args: &Args) -> Result<End
         roots: Roots::load(args.ca.as_deref())?,
     };
     if let Some(sealer) = sealer.as_ref().filter(|_| args.watch) {
-        return watch::run(&import, sealer, &origins, layouts);
+        return watch::run(&import, sealer, &origins, &mut layouts);
     }
     let mut report = Report::new(|| None);
     if args.json {

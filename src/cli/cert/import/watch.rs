@@ -33,7 +33,7 @@ pub(super) fn run(
     import: &Import<'_>,
     sealer: &Sealer,
     origins: &[Origin],
-    mut layouts: Vec<LayoutAt>,
+    layouts: &mut Vec<LayoutAt>,
 ) -> Result<Ended> {
     let (runtime, args) = (import.runtime, import.args);
     let names = origins.iter().map(|origin| &*origin.source);
@@ -48,7 +48,7 @@ pub(super) fn run(
     let ended = loop {
         let round = match runtime.block_on(lease.prolong()) {
             Ok(false) => bail!("another import has begun to watch {names}"),
-            Ok(true) => args.pairs(&mut layouts),
+            Ok(true) => args.pairs(layouts),
             Err(error) => Err(error.into()),
         };
         let round = round.and_then(|opened| memory.round(import, opened, &mut events));
