@@ -104,3 +104,41 @@ fn next_batch(checked: &Receiver<Chunk>, report: &mut Report) -> Result<Option<V
 const BATCH: usize = 1000;
 /// Jobs that a thread takes at once, to limit wake-ups between threads.
 const CHUNK: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+    use std::path::Path;
+
+    use sekisho_certs::credential::Dates;
+    use sekisho_testkit::{Key, TestCa};
+
+    use super::super::check::pair;
+    use super::super::roots::Roots;
+    use super::super::source::Names;
+    use super::*;
+
+    #[test]
+    fn a_batch_ends_by_its_hosts() {
+        let names: Vec<_> = (0..50).map(|number| format!("h{number}.example")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let made = TestCa::new().issue(&names, Key::P256);
+        let (chain, key) = (made.chain_pem(), made.key_pem());
+        let checked = |_| {
+            let (at, roots) = (Path::new("a"), Roots::none());
+            let (chain, key) = ((at, chain.as_bytes()), (at, key.as_bytes()));
+            pair(chain, key, Names::Leaf, Dates::Any, &roots)
+        };
+        let (sender, receiver) = sync_channel(3);
+        for _ in 0..3 {
+            let chunk: Chunk = (0..CHUNK).map(checked).collect();
+            sender.send(chunk).expect("there is room");
+        }
+        drop(sender);
+        let mut report = Report::new(|| None);
+        let next = || next_batch(&receiver, &mut report).expect("it is read");
+        let sizes = iter::from_fn(next).map(|batch| batch.len());
+        // The hosts of each chunk are more than a batch has.
+        assert_eq!(sizes.collect::<Vec<_>>(), [CHUNK; 3]);
+    }
+}
