@@ -115,3 +115,21 @@ fn a_connection_lost_in_scan_ends_the_import_and_removes_nothing() {
     let hosts = sandbox.ok(&["host", "list"]).lines().count();
     assert_eq!(hosts, HOSTS + 1);
 }
+
+/// Keys with another prefix are another source.
+#[test]
+fn what_another_prefix_brought_stays() {
+    let redis = RedisServer::start();
+    let url = format!("redis://127.0.0.1:{}", redis.port());
+    for (prefix, host) in [("a:", "a.example"), ("b:", "b.example")] {
+        let pair = ca().issue(&[host], Key::P256);
+        redis.set(&format!("{prefix}{host}.crt"), &pair.chain_pem());
+        redis.set(&format!("{prefix}{host}.key"), &pair.key_pem());
+    }
+    let sandbox = Sandbox::new();
+    for prefix in ["a:", "b:", "a:"] {
+        let out = sandbox.ok(&["cert", "import", &url, "--prefix", prefix, "--prune"]);
+        assert!(!out.contains("removed"), "{out}");
+    }
+    assert_eq!(sandbox.ok(&["host", "list"]).lines().count(), 2);
+}
