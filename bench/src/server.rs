@@ -47,7 +47,7 @@ impl Server {
     }
 
     /// Returns the address of plain HTTP.
-    pub(crate) fn plain(&self) -> Option<SocketAddr> {
+    pub fn plain(&self) -> Option<SocketAddr> {
         self.http.get()
     }
 
