@@ -110,7 +110,7 @@ impl Layout {
     }
 
     /// Returns whether a file tells this layout from others.
-    pub(super) fn is_told_by(self, path: &Path) -> bool {
+    pub(super) fn is_recognised_by(self, path: &Path) -> bool {
         let (file, ending) = (text(path.file_name()), text(path.extension()));
         match self {
             Self::Lego => file.ends_with(ISSUERS),
@@ -147,7 +147,10 @@ impl Part {
 /// itself.
 pub(super) fn recognise(folder: &Path, files: &[PathBuf]) -> Vec<(Layout, usize)> {
     let count = |layouts: &[Layout], files: &[&PathBuf]| -> Vec<_> {
-        let of = |layout: Layout| files.iter().filter(|path| layout.is_told_by(path)).count();
+        let of = |layout: Layout| {
+            let files = files.iter();
+            files.filter(|path| layout.is_recognised_by(path)).count()
+        };
         let counted = layouts.iter().map(|layout| (*layout, of(*layout)));
         counted.filter(|(_, count)| *count > 0).collect()
     };

@@ -55,8 +55,8 @@ fn open_folder(path: &Path, known: Option<LayoutAt>) -> Result<Source> {
         None => {
             let files = folder::some_files(path).with_context(|| shown.clone())?;
             let layout = the_one(path, &files)?;
-            let lies_here = |one: &PathBuf| one.parent() == Some(path) && layout.is_told_by(one);
-            let is_too_high = !files.iter().any(lies_here);
+            let mut here = files.iter().filter(|file| file.parent() == Some(path));
+            let is_too_high = !here.any(|file| layout.is_recognised_by(file));
             (layout, layout.depth() + usize::from(is_too_high))
         }
     };
