@@ -91,7 +91,7 @@ fn issue(authority: &Authority, number: u32) -> Result<Checked, Refusal> {
     let at = Path::new(&host);
     let (chain, key) = ((at, chain.as_bytes()), (at, key.as_bytes()));
     let names = Names::Exactly(vec![named]);
-    import::pair(chain, key, names, Dates::Any, &Roots::none())
+    import::check_pair(chain, key, names, Dates::Any, &Roots::none())
 }
 
 /// Most hosts, for the disk: each takes about 2 KB.

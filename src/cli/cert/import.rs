@@ -36,7 +36,7 @@ use prune::{Prune, SeenHosts};
 use source::Pair;
 
 pub(crate) use args::Args;
-pub(crate) use check::{Checked, pair};
+pub(crate) use check::{Checked, check_pair};
 pub(crate) use pipeline::import;
 pub(crate) use report::Report;
 pub(crate) use roots::Roots;

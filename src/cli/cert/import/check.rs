@@ -48,7 +48,7 @@ pub(super) fn checked(read: Pair, dates: Dates, roots: &Roots) -> Result<Checked
         Some((place, key)) => (place.as_path(), key.as_slice()),
         None => chain,
     };
-    let checked = pair(chain, key, read.names.clone(), dates, roots);
+    let checked = check_pair(chain, key, read.names.clone(), dates, roots);
     let mut checked = checked.map_err(|refusal| Refusal {
         hosts: hosts_of(chain.1, key.1, read.names),
         ..refusal
@@ -70,7 +70,7 @@ fn hosts_of(chain: &[u8], key: &[u8], names: Names) -> Vec<HostPattern> {
 }
 
 /// Checks both halves of a pair, each with its place, as a client would.
-pub(crate) fn pair(
+pub(crate) fn check_pair(
     (chain_path, chain): (&Path, &[u8]),
     (key_path, key): (&Path, &[u8]),
     names: Names,

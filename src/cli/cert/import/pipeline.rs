@@ -113,7 +113,7 @@ mod tests {
     use sekisho_certs::credential::Dates;
     use sekisho_testkit::{Key, TestCa};
 
-    use super::super::check::pair;
+    use super::super::check::check_pair;
     use super::super::roots::Roots;
     use super::super::source::Names;
     use super::*;
@@ -127,7 +127,7 @@ mod tests {
         let checked = |_| {
             let (at, roots) = (Path::new("a"), Roots::none());
             let (chain, key) = ((at, chain.as_bytes()), (at, key.as_bytes()));
-            pair(chain, key, Names::Leaf, Dates::Any, &roots)
+            check_pair(chain, key, Names::Leaf, Dates::Any, &roots)
         };
         let (sender, receiver) = sync_channel(3);
         for _ in 0..3 {

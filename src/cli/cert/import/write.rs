@@ -153,7 +153,7 @@ mod tests {
     use sekisho_testkit::{Key, TestCa};
     use tokio::time::sleep;
 
-    use super::super::check::pair;
+    use super::super::check::check_pair;
     use super::super::renew::Renewal;
     use super::super::roots::Roots;
     use super::super::source::Names;
@@ -171,7 +171,7 @@ mod tests {
         let batch = || {
             let (at, roots) = (Path::new("a"), Roots::none());
             let (chain, key) = ((at, chain.as_bytes()), (at, key.as_bytes()));
-            let checked = pair(chain, key, Names::Leaf, Dates::Any, &roots);
+            let checked = check_pair(chain, key, Names::Leaf, Dates::Any, &roots);
             vec![checked.unwrap_or_else(|refused| panic!("{refused:?}"))]
         };
         let renewal = Renewal {
