@@ -20,7 +20,7 @@ pub(crate) struct Checked {
     /// Place of the chain.
     pub(super) place: PathBuf,
     /// Name of the source, if it is to be noted.
-    pub(super) origin: Option<Arc<str>>,
+    pub(super) source_name: Option<Arc<str>>,
     pub(super) credential: StoredCredential<Secret>,
     /// Hosts of the pair, each covered by the certificate.
     pub(super) hosts: Vec<HostPattern>,
@@ -53,7 +53,7 @@ pub(super) fn checked(read: Pair, dates: Dates, roots: &Roots) -> Result<Checked
         hosts: hosts_of(chain.1, key.1, read.names),
         ..refusal
     })?;
-    checked.origin = read.origin;
+    checked.source_name = read.source_name;
     Ok(checked)
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn check_pair(
     let credential = credential.into_sealable();
     Ok(Checked {
         place: chain_path.to_owned(),
-        origin: None,
+        source_name: None,
         digest: digest(&credential),
         credential,
         hosts,

@@ -204,16 +204,16 @@ impl Hosts {
         self.0.get(pattern)?.before.of(key_type)
     }
 
-    /// Points a host at a pair. The record keeps the pair's origin if this import makes it, or
-    /// has brought it before.
+    /// Points a host at a pair. The record keeps the name of the pair's source if this import
+    /// makes it, or has brought it before.
     fn refer(&mut self, pattern: &HostPattern, pair: &Checked, id: CredentialId, rules: &Rules) {
         let host = self.0.entry(pattern.clone());
         let host = host.or_insert_with(|| Host::of(rules.make(pattern)));
         let after = &mut host.after;
         after.references.set(pair.credential.key_type, Some(id));
         let before = after.origin.as_ref().map(|origin| &origin.source);
-        if after.version == 0 || before.is_some() && before == pair.origin.as_ref() {
-            after.origin = pair.origin.clone().map(Origin::new);
+        if after.version == 0 || before.is_some() && before == pair.source_name.as_ref() {
+            after.origin = pair.source_name.clone().map(Origin::new);
         }
     }
 
@@ -319,7 +319,7 @@ fn credentials(
         if wanted.remove(&id) {
             let credential = StoredCredential {
                 id,
-                origin: pair.origin.clone().map(Origin::new),
+                origin: pair.source_name.clone().map(Origin::new),
                 ..pair.credential.clone()
             };
             writes.push(Write::PutCredential(credential, Precondition::Absent));

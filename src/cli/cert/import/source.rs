@@ -13,7 +13,7 @@ pub(super) struct Pair {
     /// Half of the key; none if the chain's half holds both.
     pub(super) key: Option<Half>,
     /// Name of the source, which its records keep.
-    pub(super) origin: Option<Arc<str>>,
+    pub(super) source_name: Option<Arc<str>>,
 }
 
 /// Half of a pair, which is read by whoever checks the pair.
@@ -59,13 +59,13 @@ impl Pair {
             names,
             chain,
             key,
-            origin: None,
+            source_name: None,
         }
     }
 
     /// Notes the source. With `named_only`, leaves only the hosts that the source names.
     pub(super) fn of(mut self, from: Option<Arc<str>>, named_only: bool) -> Result<Self, Refusal> {
-        self.origin = from;
+        self.source_name = from;
         if named_only && let Names::OfLeaf(named) | Names::WithLeaf(named) = self.names {
             if named.is_empty() {
                 let reason = "the source names no host for it";
