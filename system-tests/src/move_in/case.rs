@@ -9,7 +9,7 @@ use sekisho_testkit::RedisServer;
 use tokio::time::{Instant, sleep};
 
 use super::commands::{Commands, below};
-use super::fill::{By, Filled, Issued, Layout};
+use super::fill::{By, Filled, Filling, Issued};
 use super::old::{Old, Pair};
 use super::tools::{DEHYDRATED, Tools, Wanted, run};
 use crate::leaf;
@@ -17,7 +17,8 @@ use crate::leaf;
 /// Layout that is imported.
 pub(super) struct Case {
     pub(super) name: &'static str,
-    /// Sections of docs/moving.md, and the number of a command in each.
+    /// Sections of docs/moving.md, and the number of a command in each, from 0 on: each line of
+    /// a block of `sh` is one.
     commands: Numbers,
     pub(super) made: Made,
 }
@@ -30,7 +31,7 @@ pub(super) enum Made {
     Lego,
     Caddy,
     /// This program, with certificates that dehydrated has got
-    Filled(Layout),
+    Filled(Filling),
 }
 
 /// Host of a case, and its leaf as the old server shows it.
@@ -123,9 +124,9 @@ impl Case {
                 let (by, redis) = (By::Caddy, None);
                 return Ok(Filled { names, by, redis });
             }
-            Made::Filled(layout) => {
+            Made::Filled(filling) => {
                 let issued = wanted.iter().map(|one| Issued::read(filler, one));
-                return layout.fill(root, &issued.collect::<Result<Vec<_>>>()?);
+                return filling.fill(root, &issued.collect::<Result<Vec<_>>>()?);
             }
         };
         let pair = |one: &Wanted| {
@@ -213,8 +214,8 @@ fn case(name: &'static str, commands: Numbers, made: Made) -> Case {
     }
 }
 
-fn filled(name: &'static str, commands: Numbers, layout: Layout) -> Case {
-    case(name, commands, Made::Filled(layout))
+fn filled(name: &'static str, commands: Numbers, filling: Filling) -> Case {
+    case(name, commands, Made::Filled(filling))
 }
 
 /// Returns the cases. Without Caddy's binary, its layout is filled, and nothing is exported.
@@ -229,31 +230,31 @@ pub(super) fn all(has_caddy: bool) -> Vec<Case> {
         case("tar", &[("Moving in", 1)], Made::Certbot),
         case("dehydrated", &[("From dehydrated", 0)], Made::Dehydrated),
         case("lego", &[("From lego", 0)], Made::Lego),
-        filled("lego5", &[("From lego", 0)], Layout::Lego5),
-        filled("acmesh", &[("From acme.sh", 0)], Layout::AcmeSh),
-        filled("traefik", &[("From Traefik", 0)], Layout::Traefik),
-        filled("haproxy", &[("From HAProxy", 0)], Layout::Haproxy),
-        filled("crt-list", &[("From HAProxy", 1)], Layout::CrtList),
-        filled("flat", &[("From nginx and Apache", 0)], Layout::Flat),
-        filled("list", &[("From nginx and Apache", 1)], Layout::List),
-        filled("cpanel", &[("From cPanel", 0)], Layout::Cpanel),
+        filled("lego5", &[("From lego", 0)], Filling::Lego5),
+        filled("acmesh", &[("From acme.sh", 0)], Filling::AcmeSh),
+        filled("traefik", &[("From Traefik", 0)], Filling::Traefik),
+        filled("haproxy", &[("From HAProxy", 0)], Filling::Haproxy),
+        filled("crt-list", &[("From HAProxy", 1)], Filling::CrtList),
+        filled("flat", &[("From nginx and Apache", 0)], Filling::Flat),
+        filled("list", &[("From nginx and Apache", 1)], Filling::List),
+        filled("cpanel", &[("From cPanel", 0)], Filling::Cpanel),
         filled(
             "auto-ssl",
             &[("From lua-resty-auto-ssl", 0)],
-            Layout::AutoSsl,
+            Filling::AutoSsl,
         ),
         filled(
             "resty-acme",
             &[("From lua-resty-acme", 0)],
-            Layout::RestyAcme,
+            Filling::RestyAcme,
         ),
-        filled("redis", &[("From Redis of the papers", 0)], Layout::Redis),
+        filled("redis", &[("From Redis of the papers", 0)], Filling::Redis),
     ];
     if has_caddy {
         cases.push(case("caddy", caddy, Made::Caddy));
         cases.push(case("caddy-export", &[("From Caddy", 1)], Made::Caddy));
     } else {
-        cases.push(filled("caddy", caddy, Layout::Caddy));
+        cases.push(filled("caddy", caddy, Filling::Caddy));
     }
     cases
 }

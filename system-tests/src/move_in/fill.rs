@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::old::{CADDY, Pair};
 use super::tools::{DEHYDRATED, Wanted};
 
-/// Layout of files, or of keys in Redis.
+/// Layout that this program fills: files, or keys in Redis.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Layout {
+pub(super) enum Filling {
     AcmeSh,
     /// Of version 5: any id names the files
     Lego5,
@@ -91,7 +91,7 @@ impl Issued {
     }
 }
 
-impl Layout {
+impl Filling {
     /// Fills the layout below `root`.
     pub(super) fn fill(self, root: &Path, issued: &[Issued]) -> Result<Filled> {
         let names = issued.iter().flat_map(Issued::names).cloned().collect();
