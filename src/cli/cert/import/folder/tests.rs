@@ -66,73 +66,76 @@ fn a_source_may_be_a_folder_too_high_or_too_low() {
     }
 }
 
+const ACMESH: [&str; 4] = [
+    "*.a.example_ecc/fullchain.cer",
+    "*.a.example_ecc/*.a.example.key",
+    "failed.example/failed.example.key",
+    "ca/directory/account.key",
+];
+const LEGO: [&str; 5] = [
+    "accounts/ca/me@a.example/keys/me@a.example.key",
+    "certificates/_.a.example.crt",
+    "certificates/_.a.example.issuer.crt",
+    "certificates/_.a.example.json",
+    "certificates/_.a.example.key",
+];
+const CADDY: [&str; 6] = [
+    "acme/le/users/default/default.key",
+    "certificates/le/a.example/a.example.crt",
+    "certificates/le/a.example/a.example.json",
+    "certificates/le/a.example/a.example.key",
+    "pki/authorities/local/root.crt",
+    "pki/authorities/local/root.key",
+];
+const CPANEL: [&str; 3] = [
+    "a.b/certificates",
+    "a.b/combined",
+    ".pending_delete/b/combined",
+];
+/// Files of a folder, and the one pair among them.
+const PAIRS: [(Layout, &[&str], &str); 8] = [
+    (
+        Layout::AcmeSh,
+        &ACMESH,
+        "*.a.example: *.a.example_ecc/fullchain.cer *.a.example_ecc/*.a.example.key",
+    ),
+    (
+        Layout::Lego,
+        &LEGO,
+        "*.a.example: certificates/_.a.example.crt certificates/_.a.example.key",
+    ),
+    (
+        Layout::Caddy,
+        &CADDY,
+        "a.example: certificates/le/a.example/a.example.crt \
+         certificates/le/a.example/a.example.key",
+    ),
+    (
+        Layout::Haproxy,
+        &["a.example.pem", "a.example.key", "a.example.pem.ocsp"],
+        "a.example: a.example.pem a.example.key",
+    ),
+    (
+        Layout::Haproxy,
+        &["a.example.pem", "a.example.pem.key"],
+        "a.example: a.example.pem a.example.pem.key",
+    ),
+    (
+        Layout::Haproxy,
+        &["a.rsa", "deeper/b.pem"],
+        "a: a.rsa inside",
+    ),
+    (Layout::Cpanel, &CPANEL, "a.b: a.b/combined inside"),
+    (
+        Layout::Flat,
+        &["a.example.crt", "a.example.key", "README", "deeper/b.crt"],
+        "a.example: a.example.crt a.example.key",
+    ),
+];
+
 #[test]
 fn halves_are_found_beside_each_other() {
-    let acmesh = [
-        "*.a.example_ecc/fullchain.cer",
-        "*.a.example_ecc/*.a.example.key",
-        "failed.example/failed.example.key",
-        "ca/directory/account.key",
-    ];
-    let lego = [
-        "accounts/ca/me@a.example/keys/me@a.example.key",
-        "certificates/_.a.example.crt",
-        "certificates/_.a.example.issuer.crt",
-        "certificates/_.a.example.json",
-        "certificates/_.a.example.key",
-    ];
-    let caddy = [
-        "acme/le/users/default/default.key",
-        "certificates/le/a.example/a.example.crt",
-        "certificates/le/a.example/a.example.json",
-        "certificates/le/a.example/a.example.key",
-        "pki/authorities/local/root.crt",
-        "pki/authorities/local/root.key",
-    ];
-    let cpanel = [
-        "a.b/certificates",
-        "a.b/combined",
-        ".pending_delete/b/combined",
-    ];
-    for (layout, files, wanted) in [
-        (
-            Layout::AcmeSh,
-            &acmesh[..],
-            "*.a.example: *.a.example_ecc/fullchain.cer *.a.example_ecc/*.a.example.key",
-        ),
-        (
-            Layout::Lego,
-            &lego,
-            "*.a.example: certificates/_.a.example.crt certificates/_.a.example.key",
-        ),
-        (
-            Layout::Caddy,
-            &caddy,
-            "a.example: certificates/le/a.example/a.example.crt \
-             certificates/le/a.example/a.example.key",
-        ),
-        (
-            Layout::Haproxy,
-            &["a.example.pem", "a.example.key", "a.example.pem.ocsp"],
-            "a.example: a.example.pem a.example.key",
-        ),
-        (
-            Layout::Haproxy,
-            &["a.example.pem", "a.example.pem.key"],
-            "a.example: a.example.pem a.example.pem.key",
-        ),
-        (
-            Layout::Haproxy,
-            &["a.rsa", "deeper/b.pem"],
-            "a: a.rsa inside",
-        ),
-        (Layout::Cpanel, &cpanel, "a.b: a.b/combined inside"),
-        (
-            Layout::Flat,
-            &["a.example.crt", "a.example.key", "README", "deeper/b.crt"],
-            "a.example: a.example.crt a.example.key",
-        ),
-    ] {
+    for (layout, files, wanted) in PAIRS {
         let tree = tree(files);
         assert_eq!(read_as(&tree, "", layout), [wanted], "{layout}");
     }

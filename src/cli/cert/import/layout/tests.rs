@@ -1,3 +1,4 @@
+use super::Layout::{AcmeSh, Caddy, Certbot, Cpanel, Dehydrated, Flat, Haproxy, Lego};
 use super::*;
 
 /// Shows the part that a file is: its role, the file of the other half, and its hosts.
@@ -15,75 +16,77 @@ fn part(layout: Layout, path: &str) -> Option<(Role, String, String)> {
     Some((part.role, other.into_owned(), named.join(" ")))
 }
 
+/// Pairs: the folder, the files of chain and key, and the host that the names tell.
+const PAIRS: [(Layout, &str, &str, &str, &str); 16] = [
+    (Certbot, "live/a.example", CHAIN, KEY, "a.example"),
+    (Certbot, "a.example-0002", CHAIN, KEY, "a.example"),
+    (Certbot, "live/my shop", CHAIN, KEY, ""),
+    (Dehydrated, "certs/_dmarc.b", CHAIN, KEY, "_dmarc.b"),
+    (
+        AcmeSh,
+        "x/a.example",
+        "fullchain.cer",
+        "a.example.key",
+        "a.example",
+    ),
+    (
+        AcmeSh,
+        "a.example_ecc",
+        "fullchain.cer",
+        "a.example.key",
+        "a.example",
+    ),
+    (AcmeSh, "*.a.b_ecc", "fullchain.cer", "*.a.b.key", "*.a.b"),
+    (
+        Caddy,
+        "le/a.example",
+        "a.example.crt",
+        "a.example.key",
+        "a.example",
+    ),
+    (
+        Caddy,
+        "wildcard_.b",
+        "wildcard_.b.crt",
+        "wildcard_.b.key",
+        "*.b",
+    ),
+    (
+        Cpanel,
+        "domain_tls/a.example",
+        "combined",
+        "inside",
+        "a.example",
+    ),
+    (
+        Cpanel,
+        "domain_tls/*.a.example",
+        "combined",
+        "inside",
+        "*.a.example",
+    ),
+    (
+        Lego,
+        "certificates",
+        "_.a.example.crt",
+        "_.a.example.key",
+        "*.a.example",
+    ),
+    (Haproxy, "certs", "a.example.pem", "inside", "a.example"),
+    (
+        Haproxy,
+        "certs",
+        "a.example.pem.rsa",
+        "inside",
+        "a.example.pem",
+    ),
+    (Haproxy, "certs", "any", "inside", "any"),
+    (Flat, "x", "a.example.crt", "a.example.key", "a.example"),
+];
+
 #[test]
 fn pairs_are_found_by_the_end_of_their_paths() {
-    use Layout::{AcmeSh, Caddy, Certbot, Cpanel, Dehydrated, Flat, Haproxy, Lego};
-    for (layout, folder, chain, key, named) in [
-        (Certbot, "live/a.example", CHAIN, KEY, "a.example"),
-        (Certbot, "a.example-0002", CHAIN, KEY, "a.example"),
-        (Certbot, "live/my shop", CHAIN, KEY, ""),
-        (Dehydrated, "certs/_dmarc.b", CHAIN, KEY, "_dmarc.b"),
-        (
-            AcmeSh,
-            "x/a.example",
-            "fullchain.cer",
-            "a.example.key",
-            "a.example",
-        ),
-        (
-            AcmeSh,
-            "a.example_ecc",
-            "fullchain.cer",
-            "a.example.key",
-            "a.example",
-        ),
-        (AcmeSh, "*.a.b_ecc", "fullchain.cer", "*.a.b.key", "*.a.b"),
-        (
-            Caddy,
-            "le/a.example",
-            "a.example.crt",
-            "a.example.key",
-            "a.example",
-        ),
-        (
-            Caddy,
-            "wildcard_.b",
-            "wildcard_.b.crt",
-            "wildcard_.b.key",
-            "*.b",
-        ),
-        (
-            Cpanel,
-            "domain_tls/a.example",
-            "combined",
-            "inside",
-            "a.example",
-        ),
-        (
-            Cpanel,
-            "domain_tls/*.a.example",
-            "combined",
-            "inside",
-            "*.a.example",
-        ),
-        (
-            Lego,
-            "certificates",
-            "_.a.example.crt",
-            "_.a.example.key",
-            "*.a.example",
-        ),
-        (Haproxy, "certs", "a.example.pem", "inside", "a.example"),
-        (
-            Haproxy,
-            "certs",
-            "a.example.pem.rsa",
-            "inside",
-            "a.example.pem",
-        ),
-        (Haproxy, "certs", "any", "inside", "any"),
-        (Flat, "x", "a.example.crt", "a.example.key", "a.example"),
-    ] {
+    for (layout, folder, chain, key, named) in PAIRS {
         let found = part(layout, &format!("{folder}/{chain}"));
         let wanted = (Role::Chain, key.to_owned(), named.to_owned());
         assert_eq!(found, Some(wanted), "{layout} {folder}");
@@ -97,7 +100,6 @@ fn pairs_are_found_by_the_end_of_their_paths() {
 
 #[test]
 fn other_files_of_the_tools_are_no_pairs() {
-    use Layout::{AcmeSh, Caddy, Certbot, Cpanel, Dehydrated, Flat, Haproxy, Lego};
     for (layout, path) in [
         (Certbot, "live/README"),
         (Certbot, "live/a.example/cert.pem"),
