@@ -161,8 +161,9 @@ impl Args {
                 eprintln!("reading the layout of {layout} in {}", printable(&name));
             }
             layouts.extend(known.is_none().then_some((layout, depth)));
+            let may_be_empty = self.prune_at_most.is_some() && self.layout.is_some();
             let mut pairs = pairs.peekable();
-            if pairs.peek().is_none() && self.prune_at_most.and(self.layout).is_none() {
+            if pairs.peek().is_none() && !may_be_empty {
                 bail!("{name}: has no pairs of the layout {layout}; 'cert import --help' has all");
             }
             let origin = self.origin(&name, layout)?;
