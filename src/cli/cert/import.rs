@@ -1,4 +1,11 @@
-//! `sekisho cert import`
+//! `sekisho cert import`, in the order of its data:
+//!
+//! 1. `args` names the sources. `sources` opens each one and recognises its `layout`.
+//! 2. `folder`, `archive` (over `tar`), `list`, `acme_json` or `redis` reads a `Pair` (`source`).
+//! 3. `pipeline` has pairs checked on all cores: `check`, with `roots`, makes each one `Checked`.
+//! 4. `write` stores a batch of them in `target` by its `plan`, to which `rules`, `settled`,
+//!    `deferred` and `renew` contribute. `report` counts what became of each.
+//! 5. `prune` removes what the sources no longer have. `watch` begins again with the first step.
 
 mod acme_json;
 mod archive;

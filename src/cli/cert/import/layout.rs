@@ -1,7 +1,8 @@
-//! Layouts of sources: which file is which half of which pair, by its path alone.
+//! Layouts of sources: which file is which half of which pair.
 //!
-//! The end of a path decides, never the whole: a source may be given one folder too high or
-//! too low, and an archive may have any folders around it.
+//! `Layout::part` decides by the path alone, and by its end, never the whole: a source may be given
+//! one folder too high or too low, and an archive may have any folders around it. `recognise` also
+//! looks whether a key lies beside a `.crt`.
 
 #[cfg(test)]
 mod tests;
@@ -80,6 +81,7 @@ impl Layout {
                 let name = folder.strip_suffix("_ecc").unwrap_or(folder);
                 two("fullchain.cer", &format!("{name}.key"), name)
             }
+            // ISSUER is not looked at: a source may begin below it.
             Self::Caddy => two(&format!("{folder}.crt"), &format!("{folder}.key"), folder),
             Self::Lego if folder == "archives" || file.ends_with(ISSUERS) => None,
             // The files are named after the first domain, since version 5 after any id.
@@ -102,9 +104,9 @@ impl Layout {
         }
     }
 
-    /// Returns whether a key without its chain is a lost pair. acme.sh leaves keys of orders
-    /// that failed; lego has those of accounts, and Caddy too, as `users/default/default.key`
-    /// of an account without an address.
+    /// Returns whether a key without its chain is a lost pair, which stops every removal of
+    /// `--prune`. acme.sh leaves keys of orders that failed; lego has those of accounts, and Caddy
+    /// too, as `users/default/default.key` of an account without an address.
     pub(super) fn refuses_lonely_keys(self) -> bool {
         !matches!(self, Self::AcmeSh | Self::Lego | Self::Caddy)
     }

@@ -49,7 +49,8 @@ pub(crate) struct Refusal {
     /// Group of the refusal, for the summary.
     pub(super) group: &'static str,
     pub(super) reason: String,
-    /// Hosts of the pair; none if they are unknown.
+    /// Hosts of the pair; none if they are unknown. `--prune` keeps these hosts, and removes
+    /// nothing after a refusal without hosts. It removes the hosts of what a layout passes over.
     pub(super) hosts: Vec<HostPattern>,
 }
 
