@@ -34,11 +34,11 @@ mod write;
 use sekisho_certs::credential::Dates;
 use sekisho_certs::{Clock, Origin, Sealer};
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
 use crate::terminal::failure::{Ended, Interrupted, Result};
 use crate::wiring::open;
+use pipeline::ending;
 use prune::{Prune, SeenHosts};
 use source::Pair;
 
@@ -110,7 +110,7 @@ impl Import<'_> {
             false => Dates::ValidAt(Clock::System.now()),
         };
         let check = |pair: Result<Pair, Refusal>| check::checked(pair?, dates, &self.roots);
-        let mut interrupt = runtime.block_on(async { signal(SignalKind::interrupt()) })?;
+        let mut ending = runtime.block_on(async { ending() })?;
         let target = Target::new(self.sealer, args.dry_run);
         let mut report = import(runtime, target, pairs, check, report, rules)?;
         let (Some(sealer), Some(seen)) = (self.sealer, report.seen.take()) else {
@@ -120,7 +120,7 @@ impl Import<'_> {
         let removed = runtime.block_on(async {
             tokio::select! {
                 removed = prune.run(origins, &mut report) => removed,
-                _ = interrupt.recv() => Err(Interrupted.into()),
+                () = &mut ending => Err(Interrupted.into()),
             }
         });
         Ok((report, removed))

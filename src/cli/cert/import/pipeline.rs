@@ -1,16 +1,18 @@
 //! Import pipeline: checks pairs on all cores, and writes one transaction per
 //! batch. Bounded queues keep the memory of a million pairs at a few batches.
 
-use std::future::poll_fn;
+use std::io;
 use std::mem;
 use std::num::NonZeroUsize;
+use std::pin::Pin;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
-use std::task::Poll;
 use std::thread;
+use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 
 use super::check::Checked;
 use super::report::Report;
@@ -33,7 +35,7 @@ pub(crate) fn import<J: Send>(
     let jobs = Mutex::new(jobs);
     let checkers = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let mut writer = Writer::new(target, rules, mem::take(&mut report.settled));
-    let mut interrupted = runtime.block_on(async { signal(SignalKind::interrupt()) })?;
+    let mut ending = runtime.block_on(async { ending() })?;
     thread::scope(|scope| {
         let (sender, checked) = sync_channel(BATCH / CHUNK);
         for _ in 0..checkers {
@@ -52,12 +54,27 @@ pub(crate) fn import<J: Send>(
                 Ok(plan) => report.add(&batch, &plan)?,
                 Err(error) => return Err(error.context(report.stop())),
             }
-            let interrupted = poll_fn(|cx| Poll::Ready(interrupted.poll_recv(cx).is_ready()));
-            if runtime.block_on(interrupted) {
+            let has_come = async { timeout(Duration::ZERO, &mut ending).await.is_ok() };
+            if runtime.block_on(has_come) {
                 return Err(anyhow::Error::new(Interrupted).context(report.stop()));
             }
         }
     })
+}
+
+/// End that a signal asks for: SIGINT of terminals, SIGTERM of service managers.
+pub(super) type Ending = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Begins to listen for such a signal. Needs a runtime.
+pub(super) fn ending() -> io::Result<Ending> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(Box::pin(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    }))
 }
 
 /// Results of some jobs.

@@ -90,10 +90,9 @@ impl Prune<'_> {
             bail!("nothing is removed: --prune follows at most {MAX_SEEN} hosts");
         }
         for Origin { source, .. } in origins {
-            let [made, removed] = report.changes.get(source).copied().unwrap_or_default();
-            let (all, gone) = self.gone(source).await?;
-            let all = all.saturating_sub(made) + removed;
-            let count = gone.len() as u64 + removed;
+            let [made @ .., removed] = report.changes.get(source).copied().unwrap_or_default();
+            let (all, gone) = self.gone(source, made).await?;
+            let (all, count) = (all + removed, gone.len() as u64 + removed);
             let most = self.args.prune_at_most.unwrap_or((all / 20).max(1));
             if count > most && !gone.is_empty() {
                 bail!(
@@ -112,8 +111,8 @@ impl Prune<'_> {
     }
 
     /// Lists what a source brought and no longer has, but nothing of other tenants than `--tenant`.
-    /// Returns the number of its hosts, or certificates if those are more, too.
-    async fn gone(&self, source: &Arc<str>) -> Result<(u64, Vec<GoneHost>)> {
+    /// Returns the number of its hosts, or certificates if those are more, without what was `made`.
+    async fn gone(&self, source: &Arc<str>, made: [u64; 2]) -> Result<(u64, Vec<GoneHost>)> {
         let catalog = self.sealer.catalog();
         let (mut all, mut certificates, mut gone) = (0, 0, Vec::new());
         let filter = HostFilter {
@@ -149,7 +148,8 @@ impl Prune<'_> {
             }
             after = page.next;
             if after.is_none() {
-                return Ok((all.max(certificates), gone));
+                let before = all.saturating_sub(made[0]);
+                return Ok((before.max(certificates.saturating_sub(made[1])), gone));
             }
         }
     }

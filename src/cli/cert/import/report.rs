@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use indicatif::{HumanCount, ProgressBar};
+use rustix::fs::OFlags;
 use sekisho_certs::{HostPattern, printable};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -44,9 +45,10 @@ pub(crate) struct Report {
     file: Option<(PathBuf, BufWriter<File>)>,
     /// What the sources have, with `--prune`.
     pub(super) seen: Option<SeenHosts>,
-    /// Number of the hosts that were made, and of those that were removed, by their source. What
-    /// earlier rounds of a watch removed within a day counts, too; a dry run makes none.
-    pub(super) changes: HashMap<Arc<str>, [u64; 2]>,
+    /// Numbers of the hosts that were made, of certificates where there were none, and of what was
+    /// removed, by the source. Earlier rounds of a watch count, too: the first two since the last
+    /// one that pruned, the third within a day. A dry run makes nothing.
+    pub(super) changes: HashMap<Arc<str>, [u64; 3]>,
     /// Hosts that the import gave a certificate.
     pub(super) settled: Settled,
     /// Refusals that are not told yet, with `--watch`.
@@ -98,12 +100,17 @@ impl Report {
     }
 
     /// Begins the file of `--report`, whose lines hold places and names, never keys. It may be a
-    /// device, as `/dev/stdout`, in whose place no other file must come.
+    /// device or a pipe, as `/dev/stdout`, in whose place no other file must come. A link to a file
+    /// is not followed: a tenant may have made it, and standard output writes at its own place.
     pub(super) fn begin_file(&mut self, path: &Path) -> Result<()> {
+        let is_stream = fs::metadata(path).is_ok_and(|file| !file.is_file());
+        let follows = is_stream && path.starts_with("/dev");
+        let flags = [OFlags::NOFOLLOW, OFlags::empty()][usize::from(follows)];
         let mut options = File::options();
         options.write(true).create(true).truncate(true).mode(0o600);
-        let file = options.open(path);
-        let file = file.with_context(|| path.display().to_string())?;
+        options.custom_flags(flags.bits().cast_signed());
+        let what = || format!("{}, where no link to a file is followed", path.display());
+        let file = options.open(path).with_context(what)?;
         self.file = Some((path.to_owned(), BufWriter::new(file)));
         Ok(())
     }
@@ -177,6 +184,10 @@ impl Report {
             let is_written = matches!(outcome, Outcome::Imported | Outcome::Replaced);
             // The ids of a dry run are others in the end.
             let has_id = is_written && !self.is_dry_run;
+            let is_first = *outcome == Outcome::Imported && has_id;
+            if let Some(source) = pair.source_name.as_ref().filter(|_| is_first) {
+                self.changes.entry(Arc::clone(source)).or_default()[1] += 1;
+            }
             self.write_line(|| {
                 let id = plan.ids.get(&pair.digest).copied();
                 let id = id.filter(|id| has_id || plan.known.contains(id));
@@ -196,7 +207,7 @@ impl Report {
     /// Adds a host that is removed, or a certificate of it.
     pub(super) fn remove(&mut self, host: &HostPattern, source: &Arc<str>) -> Result<()> {
         self.counts.add(Outcome::Removed);
-        self.changes.entry(Arc::clone(source)).or_default()[1] += 1;
+        self.changes.entry(Arc::clone(source)).or_default()[2] += 1;
         let (place, hosts) = (&**source, [host.as_str()]);
         self.write_line(|| json!({"place": place, "result": Outcome::Removed, "hosts": hosts}))
     }

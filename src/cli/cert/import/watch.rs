@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::mem::{MaybeUninit, take};
+use std::mem::{MaybeUninit, replace, take};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use rustix::io::Errno;
 use sekisho_certs::{Clock, Lease, Origin, Sealer, printable};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
 use super::Import;
+use super::pipeline::{Ending, ending};
 use super::prune::SeenHosts;
 use super::report::Report;
 use super::settled::Settled;
@@ -61,6 +61,7 @@ pub(super) fn run(
             Err(error) => {
                 // Pairs may not have been stored, and the folders may be others afterwards.
                 memory.whole = None;
+                memory.states.clear();
                 events.watched.clear();
                 let text = error.to_string();
                 if text != told {
@@ -89,7 +90,9 @@ struct WatchMemory {
     settled: Settled,
     /// Beginning of the day whose removals count.
     day: Option<Instant>,
-    changes: HashMap<Arc<str>, [u64; 2]>,
+    changes: HashMap<Arc<str>, [u64; 3]>,
+    /// True if the last removal was refused.
+    is_refused: bool,
     /// Refusals by their place, which a tool that is just writing may cause; none once they were
     /// told.
     held: HashMap<u64, (Instant, Option<Refusal>)>,
@@ -121,7 +124,14 @@ impl WatchMemory {
         }
         if let Err(error) = removed {
             failure::warn(&error, "what is gone stays until a later round");
-            self.whole = Instant::now().checked_sub(WHOLE.saturating_sub(args.every));
+            if !replace(&mut self.is_refused, true) {
+                // The next one takes all pairs, too: the tool may have been just writing.
+                self.whole = Instant::now().checked_sub(WHOLE.saturating_sub(args.every));
+            }
+        } else if is_whole {
+            self.is_refused = false;
+            // What earlier rounds made is like what was there before.
+            self.changes.values_mut().for_each(|of| of[..2].fill(0));
         }
         let before = self.states.len();
         self.states.retain(|_, (_, round)| *round == self.round);
@@ -140,10 +150,8 @@ impl WatchMemory {
         let has_passed = |time: Option<Instant>, most| time.is_none_or(|at| at.elapsed() >= most);
         if has_passed(self.day, DAY) {
             self.day = Some(Instant::now());
-            self.changes.clear();
+            self.changes.values_mut().for_each(|of| of[2] = 0);
         }
-        // Hosts that earlier rounds made are like others.
-        self.changes.values_mut().for_each(|[made, _]| *made = 0);
         let is_whole = has_passed(self.whole, WHOLE);
         if is_whole {
             self.whole = Some(Instant::now());
@@ -155,13 +163,14 @@ impl WatchMemory {
 
     /// Tells whether a pair is not as it was when it was tried, and watches its folders then.
     fn is_changed(&mut self, pair: &Result<Pair, Refusal>, events: &mut Events) -> bool {
-        let (place, names, state) = match pair {
-            Ok(pair) => (pair.chain.place(), Some(&pair.names), self.state(pair)),
-            Err(Refusal { place, reason, .. }) => (&**place, None, self.hasher.hash_one(reason)),
+        let (place, what, state) = match pair {
+            Ok(pair) => (pair.chain.place(), Ok(&pair.names), self.state(pair)),
+            Err(Refusal { place, reason, .. }) => (&**place, Err(reason), 0),
         };
-        let key = self.hasher.hash_one((place, names)) / 2;
-        // Entries of a file may have one place and the same names.
-        let is_free = |key: &u64| self.states.get(key).is_none_or(|one| one.1 != self.round);
+        let key = self.hasher.hash_one((place, what)) / 2;
+        // Pairs of a file may have one place and the same names; the same refusals are one.
+        let is_old = |(_, round): &(u64, u64)| *round != self.round || what.is_err();
+        let is_free = |key: &u64| self.states.get(key).is_none_or(is_old);
         let key = (key..).find(is_free).unwrap_or(key);
         let before = self.states.insert(key, (state, self.round));
         if before.is_some_and(|(before, _)| before == state) {
@@ -215,8 +224,7 @@ struct Events {
     watched: HashSet<PathBuf>,
     /// True once it was told that a folder can't be watched.
     is_told: bool,
-    interrupt: Signal,
-    terminate: Signal,
+    ending: Ending,
 }
 
 impl Events {
@@ -233,8 +241,7 @@ impl Events {
             sources: sources.to_vec(),
             watched: HashSet::new(),
             is_told: false,
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
+            ending: ending()?,
         };
         sources.iter().for_each(|one| events.watch_folder(one));
         Ok(events)
@@ -260,7 +267,7 @@ impl Events {
         let watched = inotify::add_watch(self.queue.get_ref(), folder, wanted());
         self.watched.insert(folder.to_owned());
         if let Err(error) = watched
-            && !std::mem::replace(&mut self.is_told, true)
+            && !replace(&mut self.is_told, true)
         {
             let text = format!("{} can't be watched: {error}", folder.display());
             eprintln!("note: {}; changes are found with --every", printable(&text));
@@ -270,8 +277,9 @@ impl Events {
     /// Waits for a change, or for a time. Returns false if a signal ends the command.
     async fn wait(&mut self, most: Duration) -> io::Result<bool> {
         let has_ended = tokio::select! {
-            _ = self.interrupt.recv() => true,
-            _ = self.terminate.recv() => true,
+            // One that came during a round counts, though changes have come, too.
+            biased;
+            () = &mut self.ending => true,
             () = sleep(most) => false,
             ready = self.queue.readable() => {
                 ready?.clear_ready();
@@ -344,13 +352,13 @@ mod tests {
         assert!(memory.begin_round(), "the first one");
         assert!(!memory.begin_round());
         memory.whole = ago(WHOLE);
-        memory.changes.insert("source".into(), [2, 1]);
+        memory.changes.insert("source".into(), [3, 2, 1]);
         assert!(memory.begin_round());
-        assert_eq!(memory.changes["source"], [0, 1], "a day is longer");
+        assert_eq!(memory.changes["source"], [3, 2, 1], "a day is longer");
         assert!(!memory.begin_round());
         memory.day = ago(DAY);
         assert!(!memory.begin_round());
-        assert!(memory.changes.is_empty());
+        assert_eq!(memory.changes["source"], [3, 2, 0], "nothing was counted");
     }
 
     #[test]
