@@ -165,7 +165,10 @@ pub(super) fn recognise(folder: &Path, files: &[PathBuf]) -> Vec<(Layout, usize)
     if !found.is_empty() {
         files.retain(|path| {
             let is_left_out = found.iter().all(|(one, _)| one.part(path).is_none());
-            let is_whole = text(path.extension()) != "crt" || path.with_extension("key").exists();
+            let is_crt = text(path.extension()) == "crt";
+            // Bundles beside a .crt hold what that does, as lego's with --pem.
+            let beside = path.with_extension(if is_crt { "key" } else { "crt" });
+            let is_whole = is_crt == beside.exists();
             // Certbot's own ones, as chain.pem, are not named after hosts.
             let is_pair = is_whole && text(path.file_stem()).contains('.');
             is_left_out && is_pair && path.parent() == Some(folder)
