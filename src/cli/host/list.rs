@@ -21,7 +21,11 @@ pub(crate) struct Args {
     /// Only those that are suspended
     #[arg(long)]
     suspended: bool,
-    /// Begin behind this name
+    /// Begin after this name
+    ///
+    /// Names come in the order of their bytes, with --under but without --tenant in that of the
+    /// domains, and with --expiring or --expired in the order in which certificates end, unless
+    /// --tenant, --under or --suspended is beside it.
     #[arg(
         long,
         value_name = "NAME",
@@ -52,8 +56,12 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
         listing: Listing::of_rows(args.json, &view::COLUMNS, args.filter.count),
     };
     let ends = args.filter.ends(Clock::System.now());
+    // A source may have brought all hosts, and most have no tenant.
+    let (filter, tenant) = (&list.filter, list.filter.tenant.as_ref());
+    let is_of_tenant = tenant.is_some_and(|tenant| !tenant.as_str().is_empty());
+    let has_few = is_of_tenant || filter.under.is_some() || filter.suspended;
     match &ends {
-        Some(ends) if list.filter == HostFilter::default() => list.by_end(ends).await?,
+        Some(ends) if !has_few => list.by_end(ends).await?,
         None if args.filter.failing => list.failing().await?,
         _ => list.all(ends.as_ref(), args.after.clone()).await?,
     }
@@ -176,10 +184,8 @@ impl List<'_> {
 }
 
 const EXAMPLES: &str = "\
-Names come in the order of their bytes, with --under in that of the domains, with
---expiring and --expired alone in the order in which certificates end. A terminal
-gets a table, a pipe tabs between the columns. --json gives one array with one host
-per line, written as it is read, so that a list of any length is a stream.
+A terminal gets a table, a pipe tabs between the columns. --json gives one array
+with one host per line, written as it is read: a list of any length is a stream.
 
 Examples:
   sekisho host list
