@@ -6,7 +6,7 @@ use sekisho_certs::{HostPattern, LastError};
 use super::attempt::Attempt;
 use super::failure::Failure;
 use super::working::Outcome;
-use crate::schedule::{Seed, Validity, cname_look};
+use crate::schedule::{Seed, Validity, cname_look, renewal_turn};
 use crate::solver::{Delegation, dns01};
 
 impl Attempt<'_> {
@@ -26,7 +26,7 @@ impl Attempt<'_> {
             Err(Failure::Dns(missing)) if now < until => {
                 let text = format!("waits until {}: {}", Date(until), missing.fault);
                 let due = cname_look(now, Seed::of(self.lineage.name.as_str()));
-                self.lineage.turn = now + LAST;
+                self.lineage.turn = now + BEHIND_ORDERS;
                 Some(self.postponed(due, Some(LastError { at: now, text })).await)
             }
             Ok(_) | Err(Failure::Dns(_)) => {
@@ -37,11 +37,13 @@ impl Attempt<'_> {
         }
     }
 
-    /// Ends the wait: the order has a turn among those of its tenant from then on.
+    /// Ends the wait: the order has a turn among those of its tenant from then on, or as a renewal.
     pub(super) fn end_wait(&mut self) {
         if self.state.awaits_cname_until.take().is_some() {
-            let now = self.now();
-            self.lineage.turn = self.issuer.turns.next(&self.lineage.tenant, now);
+            let (now, turns) = (self.now(), &self.issuer.turns);
+            let renewal = self.validity().map(renewal_turn);
+            let first = || turns.next(&self.lineage.tenant, now);
+            self.lineage.turn = renewal.unwrap_or_else(first);
         }
     }
 
@@ -70,5 +72,5 @@ impl Attempt<'_> {
     }
 }
 
-/// Seconds by which a look stands behind all orders: 100 years.
-const LAST: i64 = 100 * 365 * 24 * 3600;
+/// Seconds by which the turn of a look comes after those of all orders: 100 years.
+const BEHIND_ORDERS: i64 = 100 * 365 * 24 * 3600;
