@@ -69,6 +69,9 @@ enum Command {
     #[command(subcommand)]
     Host(host::Command),
     /// List tenants, suspend and resume their hosts
+    ///
+    /// A tenant is a name that host records have ('sekisho host set --tenant'); it needs no record
+    /// of its own.
     #[command(subcommand)]
     Tenant(tenant::Command),
     /// Import, order, renew, show, list, revoke, remove and export certificates

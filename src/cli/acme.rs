@@ -12,7 +12,10 @@ use crate::terminal::failure::{Ended, Result};
 #[derive(Debug, Subcommand)]
 #[command(after_help = EXAMPLES)]
 pub(crate) enum Command {
-    /// Show, rotate and deactivate the accounts at the CAs
+    /// Show, import, rotate and deactivate the accounts at the CAs
+    ///
+    /// All servers of a store share one account per CA. The first order makes it; its private key
+    /// lies sealed in the store.
     #[command(subcommand)]
     Account(account::Command),
 }

@@ -34,6 +34,10 @@ pub(crate) enum Command {
     /// List hosts, all or those that meet conditions
     List(list::Args),
     /// Answer requests to a host with a page, and keep its site
+    ///
+    /// Requests get the page, also on connections that are open; the site stays in the record, its
+    /// certificate is served and renewed. Nothing that a tenant may write, and no 'host set', lifts
+    /// it. Servers of an older version serve the site on: upgrade them first.
     Suspend(suspend::Args),
     /// Answer requests to a host by its site again
     #[command(after_help = suspend::RESUME)]

@@ -19,6 +19,11 @@ pub(crate) enum Command {
     /// Write a consistent copy into a file, while the store is served
     Backup(backup::Args),
     /// Build what lists need in a store of an older version, while it is served
+    ///
+    /// Lists that filter need indexes, and the names of hosts with their labels reversed. Servers
+    /// read and write meanwhile; writers to a sqlite: store wait for some seconds an index if there
+    /// are millions of hosts. PostgreSQL waits for transactions that began before an index, such as
+    /// a dump. If it is stopped or killed, run it again.
     #[command(after_help = upgrade::EXAMPLES)]
     Upgrade,
 }

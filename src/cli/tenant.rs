@@ -16,10 +16,17 @@ use crate::wiring::open;
 #[command(after_help = EXAMPLES)]
 pub(crate) enum Command {
     /// List the tenants that have hosts
+    ///
+    /// They come in the order of the bytes of their names; '-' is the operator, whose name is empty.
     List(list::Args),
     /// Answer requests to all hosts of a tenant with a page, and keep their sites
+    ///
+    /// Does to each host of the tenant what 'sekisho host suspend' does to one. Hosts that are made
+    /// later are not suspended. If it is stopped or killed, run it again.
     Suspend(suspend::Args),
     /// Answer requests to the hosts of a tenant by their sites again
+    ///
+    /// Lifts suspensions of single hosts of the tenant, too.
     #[command(after_help = suspend::RESUME)]
     Resume {
         /// The tenant; '' is the operator
@@ -39,9 +46,6 @@ pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
 }
 
 const EXAMPLES: &str = "\
-A tenant is a name that host records have ('sekisho host set --tenant'); it needs
-no record of its own.
-
 Examples:
   sekisho tenant list
   sekisho host list --tenant anna --count

@@ -25,6 +25,10 @@ pub(crate) enum Command {
     /// Show the accounts, and ask the CAs whether they are valid
     Show(show::Args),
     /// Take over an account that another tool has
+    ///
+    /// The CA is asked for the account of the key first. The account keeps its contact until the
+    /// next order, which tells the CA that of [acme]. Limits that the CA has raised belong to the
+    /// account: write them into quotas of [acme.ca.NAME].
     Import(import::Args),
     /// Replace the private key of an account
     Rotate(rotate::Args),
@@ -112,9 +116,6 @@ impl AtCas {
 }
 
 const EXAMPLES: &str = "\
-All servers of a store share one account per CA. The first order makes it; its
-private key lies sealed in the store.
-
 Examples:
   sekisho acme account show
   sekisho acme account import private_key.json

@@ -28,6 +28,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     wishes: WishArgs,
     /// Print the CNAMEs to set and end: servers order once they are there, within this time
+    ///
+    /// Servers look every 5 minutes whether they lead into the zone of [acme.dns] serve. Names are
+    /// then proved wherever their addresses lead.
     #[arg(long, value_name = "TIME", value_parser = wait, conflicts_with = "solver")]
     wait_for_cname: Option<i64>,
     /// Who owns the hosts that are made; '' is the operator
@@ -161,10 +164,6 @@ least one must serve ports 80 and 443 of the names; a wildcard is validated by
 DNS, [acme.dns.\"ZONE\"]. A name that has a certificate gets a new one. Servers
 with [acme] renew it with the same options, and go on with orders that failed or
 were left. What failed is listed at the end (exit code 1).
-
-With --wait-for-cname, nothing is ordered now: servers look every 5 minutes
-whether the printed CNAMEs lead into the zone of [acme.dns] serve. Names are
-then proved wherever their addresses lead.
 
 Examples:
   sekisho cert issue shop.example www.shop.example

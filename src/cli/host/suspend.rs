@@ -84,11 +84,6 @@ const TEXT: &str = "This site is suspended.\n";
 const MAX_TEXT: u64 = 4096;
 
 const SUSPEND: &str = "\
-Requests get the page, also on connections that are open; the site stays in the
-record, its certificate is served and renewed. Nothing that a tenant may write, and
-no 'host set', lifts it. Servers of an older version serve the site on: upgrade
-them first.
-
 Examples:
   sekisho host suspend shop.example
   sekisho host suspend shop.example --status 451 --text blocked.txt";

@@ -16,11 +16,5 @@ pub(super) fn run(config: Option<&Path>) -> Result<Ended> {
 }
 
 pub(super) const EXAMPLES: &str = "\
-Completes a store that an older version made: lists that filter need indexes, and
-the names of hosts with their labels reversed. Servers read and write meanwhile;
-writers to a sqlite: store wait for some seconds an index if there are millions
-of hosts. PostgreSQL waits for transactions that began before an index, such as a
-dump. If it is stopped or killed, run it again.
-
 Example:
   sekisho store upgrade";

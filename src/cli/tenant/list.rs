@@ -32,9 +32,6 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
 }
 
 const EXAMPLES: &str = "\
-Lists each tenant that has a host, in the order of the bytes of their names; '-'
-is the operator, whose name is empty.
-
 Examples:
   sekisho tenant list
   sekisho tenant list --json | jq -r '.[].name'";

@@ -84,16 +84,11 @@ const AT_ONCE: usize = 500;
 const MAX_CONFLICTS: usize = 100;
 
 const SUSPEND: &str = "\
-Does to each host of the tenant what 'sekisho host suspend' does to one. Hosts that
-are made later are not suspended. If it is stopped or killed, run it again.
-
 Examples:
   sekisho tenant suspend anna
   sekisho tenant suspend anna --status 402 --text unpaid.txt
   sekisho host list --suspended --tenant anna";
 
 pub(super) const RESUME: &str = "\
-Lifts suspensions of single hosts of the tenant, too.
-
 Examples:
   sekisho tenant resume anna";

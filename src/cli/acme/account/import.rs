@@ -22,6 +22,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     resolver: Option<String>,
     /// Take the account from the tool that has it
+    ///
+    /// A key on P-256, as Caddy and lego have it, is taken as it is. An RSA key, as certbot has it,
+    /// is replaced by one on P-256: the new one is in the store before the CA is asked, and this can
+    /// be repeated after a kill.
     #[arg(long)]
     yes: bool,
     /// Put it in the place of the account that the store has
@@ -54,14 +58,6 @@ const TAKES: &str = "this gives the account a new key, which takes it from the t
 const LARGEST: usize = 64 << 20;
 
 const EXAMPLES: &str = "\
-Limits that a CA has raised belong to an account. The CA is asked for the account
-of the key first. A key on P-256, as Caddy and lego have it, is taken as it is.
-An RSA key, as certbot has it, is replaced by one on P-256: the new one is in the
-store before the CA is asked, and this can be repeated after a kill.
-
-The account keeps its contact until the next order, which tells the CA that of
-[acme]. Its raised limits are to be written into quotas of [acme.ca.NAME].
-
 Examples:
   sekisho acme account import /etc/letsencrypt/accounts/SERVER/directory/ID/private_key.json
   sekisho acme account import account.key --ca letsencrypt
