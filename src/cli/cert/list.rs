@@ -105,7 +105,7 @@ fn write(
     let is_shown =
         |one: &&StoredCredential<SealedBytes>| filters.iter().all(|filter| filter.admits(one));
     for credential in credentials.iter().filter(is_shown) {
-        // Also one whose leaf can't be read.
+        // A certificate whose leaf can't be read is counted, too.
         if listing.only_counts() {
             continue;
         }

@@ -16,7 +16,7 @@ pub(super) struct Settled {
     named: HashSet<u64>,
     /// Hosts that a pair covers without naming them.
     covered: HashSet<u64>,
-    /// Hosts that a pair of an earlier round names, which may be the pair that is renewed.
+    /// Hosts that a pair of an earlier round names: the renewed pair may be the same one.
     named_before: HashSet<u64>,
     hasher: RandomState,
 }
