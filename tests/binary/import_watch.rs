@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::sandbox::{Ran, SOON, Sandbox, ca, until};
 
 /// Issues a certificate that is valid until a year.
-fn until_year(host: &str, year: i32) -> Pair {
+pub(crate) fn until_year(host: &str, year: i32) -> Pair {
     ca().issue_valid(&[host], Key::P256, (2020, 1, 1), (year, 1, 1))
 }
 
@@ -22,7 +22,8 @@ fn write(sandbox: &Sandbox, stem: &str, pair: &Pair) {
     sandbox.write(&format!("{stem}.key"), &pair.key_pem());
 }
 
-fn watch(sandbox: &Sandbox, source: &str, more: &[&str]) -> Child {
+/// Starts a watcher of a source.
+pub(crate) fn watch(sandbox: &Sandbox, source: &str, more: &[&str]) -> Child {
     let import = ["cert", "import", source, "--watch"];
     let mut command = sandbox.command(&[&import[..], more].concat());
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -30,7 +31,7 @@ fn watch(sandbox: &Sandbox, source: &str, more: &[&str]) -> Child {
 }
 
 /// Waits until the certificate of a host is the one that is valid until a year.
-fn has(sandbox: &Sandbox, host: &str, year: i32) {
+pub(crate) fn has(sandbox: &Sandbox, host: &str, year: i32) {
     until(&format!("{host} of {year}"), SOON, || {
         let ran = sandbox.run(&["cert", "show", host, "--json"]);
         let shown = serde_json::from_str::<Value>(&ran.out).unwrap_or_default();
@@ -38,8 +39,9 @@ fn has(sandbox: &Sandbox, host: &str, year: i32) {
     });
 }
 
-/// Ends a watcher as systemd does.
-fn end(watcher: Child) -> Ran {
+/// Ends a watcher as systemd does, between two rounds: what was stored is seen in a round.
+pub(crate) fn end(watcher: Child) -> Ran {
+    thread::sleep(Duration::from_millis(200));
     let pid = Pid::from_child(&watcher);
     kill_process(pid, Signal::TERM).expect("it runs");
     Ran::of(&watcher.wait_with_output().expect("it ends"))

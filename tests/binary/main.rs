@@ -22,6 +22,7 @@ mod host;
 mod host_shown;
 mod https_store;
 mod import;
+mod import_bounds;
 mod import_folders;
 mod import_layouts;
 mod import_prune;
