@@ -28,55 +28,95 @@ fn imported(sources: &Sandbox, source: &str, options: &[&str]) -> Vec<String> {
     hosts.map(name).collect()
 }
 
-#[test]
-fn each_layout_is_recognised_and_imported() {
-    let sandbox = Sandbox::new();
-    let names = ["*.a.example", "a.example"];
-    let pair = ca().issue(&names, Key::P256);
-    for (folder, chain, key) in [
-        (
-            "le",
-            "live/a.example/fullchain.pem",
-            "live/a.example/privkey.pem",
-        ),
-        (
-            "acme",
-            "a.example_ecc/fullchain.cer",
-            "a.example_ecc/a.example.key",
-        ),
-        (
-            "lego",
-            "certificates/a.example.crt",
-            "certificates/a.example.key",
-        ),
-        (
-            "caddy",
-            "certificates/le/a.example/a.example.crt",
-            "certificates/le/a.example/a.example.key",
-        ),
-        ("flat", "a.example.crt", "a.example.key"),
-    ] {
-        let at = |file: &str| format!("{folder}/{file}");
-        write(&sandbox, &pair, &at(chain), &at(key));
-        if folder == "lego" {
-            sandbox.write(&at("certificates/a.example.issuer.crt"), "");
-        }
-        assert_eq!(imported(&sandbox, folder, &[]), names, "{folder}");
+/// Files of chain and key in layouts that have two.
+const PAIRS: [[&str; 2]; 6] = [
+    [
+        "le/live/a.example/fullchain.pem",
+        "le/live/a.example/privkey.pem",
+    ],
+    [
+        "dehydrated/a.example/fullchain.pem",
+        "dehydrated/a.example/privkey.pem",
+    ],
+    [
+        "acme/a.example_ecc/fullchain.cer",
+        "acme/a.example_ecc/a.example.key",
+    ],
+    [
+        "lego/certificates/a.example.crt",
+        "lego/certificates/a.example.key",
+    ],
+    [
+        "caddy/certificates/le/a.example/a.example.crt",
+        "caddy/certificates/le/a.example/a.example.key",
+    ],
+    ["flat/a.example.crt", "flat/a.example.key"],
+];
+
+/// Writes a pair in each layout of files. Returns the sources.
+pub(crate) fn fill(sandbox: &Sandbox, chain: &str, key: &str) -> [&'static str; 11] {
+    for [chain_file, key_file] in PAIRS {
+        sandbox.write(chain_file, chain);
+        sandbox.write(key_file, key);
     }
-    let bundle = pair.key_pem() + &pair.chain_pem();
+    sandbox.write("dehydrated/a.example/cert-1700000000.pem", "");
+    sandbox.write("lego/certificates/a.example.issuer.crt", "");
+    let bundle = format!("{key}{chain}");
     sandbox.write("haproxy/shop.pem", &bundle);
     sandbox.write("cpanel/a.example/combined", &bundle);
     sandbox.write("list.csv", "chain,key\nhaproxy/shop.pem,\n");
-    for source in ["haproxy", "haproxy/shop.pem", "cpanel", "list.csv"] {
-        assert_eq!(imported(&sandbox, source, &[]), names, "{source}");
-    }
-    let (chain, key) = (pair.chain_pem(), pair.key_pem());
     let [chain, key] = [chain, key].map(|half| BASE64.encode(half.as_bytes()));
     let domain = r#"{"main":"a.example","sans":["*.a.example"]}"#;
     let entry = format!(r#"{{"domain":{domain},"certificate":"{chain}","key":"{key}"}}"#);
     let file = format!(r#"{{"le":{{"Account":{{}},"Certificates":[{entry}]}}}}"#);
     sandbox.write("acme.json", &file);
-    assert_eq!(imported(&sandbox, "acme.json", &[]), names);
+    [
+        "le",
+        "dehydrated",
+        "acme",
+        "lego",
+        "caddy",
+        "flat",
+        "haproxy",
+        "haproxy/shop.pem",
+        "cpanel",
+        "list.csv",
+        "acme.json",
+    ]
+}
+
+#[test]
+fn each_layout_is_recognised_and_imported() {
+    let sandbox = Sandbox::new();
+    let names = ["*.a.example", "a.example"];
+    let pair = ca().issue(&names, Key::P256);
+    for source in fill(&sandbox, &pair.chain_pem(), &pair.key_pem()) {
+        assert_eq!(imported(&sandbox, source, &[]), names, "{source}");
+    }
+}
+
+/// Lego's `--pem` writes each pair as a bundle, too.
+#[test]
+fn bundles_beside_the_pairs_of_lego_are_no_doubt() {
+    let sandbox = Sandbox::new();
+    let pair = ca().issue(&["a.example"], Key::P256);
+    let folder = "lego/certificates";
+    for (ending, text) in [
+        ("crt", pair.chain_pem()),
+        ("issuer.crt", String::new()),
+        ("key", pair.key_pem()),
+        ("pem", pair.key_pem() + &pair.chain_pem()),
+    ] {
+        sandbox.write(&format!("{folder}/a.example.{ending}"), &text);
+    }
+    for source in ["lego", folder] {
+        assert_eq!(imported(&sandbox, source, &[]), ["a.example"]);
+    }
+    sandbox.write(&format!("{folder}/b.example.pem"), "");
+    let ran = sandbox.run(&["cert", "import", folder]);
+    assert_eq!(ran.code, Some(2), "{}", ran.err);
+    let told = "could be lego (1) or haproxy (1); name the layout with --layout";
+    assert!(ran.err.contains(told), "{}", ran.err);
 }
 
 #[test]

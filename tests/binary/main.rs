@@ -29,6 +29,7 @@ mod import_prune;
 mod import_redis;
 mod import_renewal;
 mod import_rules;
+mod import_secrets;
 mod import_watch;
 mod init;
 mod issuance_outages;
