@@ -31,6 +31,7 @@ mod import_renewal;
 mod import_rules;
 mod import_secrets;
 mod import_watch;
+mod import_watch_faults;
 mod init;
 mod issuance_outages;
 mod issue;
