@@ -1,13 +1,13 @@
 //! Tests what an import does to hosts: tenants, sites, origins, dry runs and reports.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, symlink};
 
 use rustix::system::uname;
 use sekisho_testkit::Key;
 use serde_json::{Value, json};
 
-use crate::sandbox::{Sandbox, ca};
+use crate::sandbox::{Ran, Sandbox, ca};
 
 const IMPORT: [&str; 3] = ["cert", "import", "pairs"];
 
@@ -202,17 +202,44 @@ fn reports_hold_places_and_no_keys() {
     }
 }
 
-/// No other file comes in the place of a device or a link.
 #[test]
-fn a_report_may_be_a_link_to_a_device() {
+fn a_report_may_be_a_pipe_or_a_device() {
     let sandbox = Sandbox::new();
     sandbox.pair("pairs/a.example", &["a.example"], Key::P256);
-    let link = sandbox.path("report");
-    symlink("/dev/stdout", &link).expect("a link");
-    let out = sandbox.ok(&[&IMPORT[..], &["--report", "report"]].concat());
+    let out = sandbox.ok(&[&IMPORT[..], &["--report", "/dev/stdout"]].concat());
     assert!(out.contains("\"result\":\"imported\""), "{out}");
     assert!(out.contains("imported 1,"), "{out}");
-    assert!(link.is_symlink(), "the link was replaced");
+    sandbox.ok(&[&IMPORT[..], &["--report", "/dev/null"]].concat());
+}
+
+/// A tenant may have made the link, and standard output has its own place in its file.
+#[test]
+fn a_report_follows_no_link_to_a_file() {
+    let sandbox = Sandbox::new();
+    sandbox.pair("pairs/a.example", &["a.example"], Key::P256);
+    sandbox.write("precious", "before");
+    symlink("precious", sandbox.path("report")).expect("a link");
+    symlink("made", sandbox.path("dangling")).expect("a link");
+    let import = |report| [&IMPORT[..], &["--report", report]].concat();
+    for report in ["report", "dangling"] {
+        let error = sandbox.fails(&import(report));
+        assert!(error.contains(report), "{error}");
+    }
+    let precious = sandbox.path("precious");
+    let out = File::options().append(true).open(&precious);
+    let mut to_file = sandbox.command(&import("/dev/stdout"));
+    let to_file = to_file.stdout(out.expect("a file")).output();
+    let ran = Ran::of(&to_file.expect("it runs"));
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("/dev/stdout"), "{}", ran.err);
+    let text = fs::read_to_string(&precious).expect("a file");
+    assert_eq!(text, "before");
+    assert!(!sandbox.path("made").exists(), "a file was made");
+    // A file of an earlier import is replaced.
+    sandbox.write("report.jsonl", "before");
+    sandbox.ok(&import("report.jsonl"));
+    let report = fs::read_to_string(sandbox.path("report.jsonl")).expect("a report");
+    assert!(report.starts_with('{'), "{report}");
 }
 
 #[test]
