@@ -1,4 +1,4 @@
-//! Archive of pairs, as `tar -ch --sort=name` makes it of a folder with `NAME.crt` and
+//! Archive of pairs, as `tar -ch --hard-dereference --sort=name` makes it of a folder with `NAME.crt` and
 //! `NAME.key`. It is written without that folder: two million files take longer.
 
 use std::fs::{self, File};

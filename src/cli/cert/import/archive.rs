@@ -126,7 +126,7 @@ impl<R: Read> Archive<R> {
     /// Tells of links, once the archive has ended.
     fn end(&self) -> Option<Result<Pair, Refusal>> {
         let reason = format!(
-            "{} links were passed over; make the archive with 'tar -ch' (--dereference)",
+            "{} links were passed over; make the archive with 'tar -ch --hard-dereference'",
             self.links
         );
         let refusal = Refusal::new(&self.place, "links are not followed", reason);

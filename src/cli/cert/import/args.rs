@@ -56,7 +56,7 @@ pub(crate) struct Args {
     ///
     /// The layout of a folder is told also if SOURCE is the folder above or below. Where several
     /// fit, and for archives, name it. Names that begin with a dot are passed over. An archive is
-    /// made with 'tar -ch --sort=name': links in it are not followed.
+    /// made with 'tar -ch --hard-dereference --sort=name': links in it are not followed.
     #[arg(long, value_enum, conflicts_with = "chain")]
     layout: Option<Layout>,
     /// What the keys of Redis begin with, or the folder in which the paths of a crt-list
