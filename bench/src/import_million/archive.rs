@@ -1,5 +1,5 @@
-//! Archive of pairs, as `tar -ch --hard-dereference --sort=name` makes it of a folder with `NAME.crt` and
-//! `NAME.key`. It is written without that folder: two million files take longer.
+//! Archive of pairs, as `tar -ch --hard-dereference --sort=name` makes it of a folder with
+//! `NAME.crt` and `NAME.key`. It is written without that folder: two million files take longer.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
