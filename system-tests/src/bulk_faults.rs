@@ -56,7 +56,7 @@ struct Counts {
     /// repetition.
     lost: usize,
     /// Hosts that were served with what the source never had for them, or, after the
-    /// repetition, with anything but its newest.
+    /// repetition and while a watcher is judged, with anything but its newest.
     wrong: usize,
 }
 
@@ -106,7 +106,7 @@ impl Kind {
         match self {
             Self::Import => &[],
             Self::Prune => &PRUNE,
-            // Changes are found by their events alone.
+            // Changes are found by their events alone: `judge_watched`.
             Self::Watch => &[
                 "--watch",
                 "--every",
@@ -151,7 +151,7 @@ impl<'a> Run<'a> {
         loop {
             self.change(kind)?;
             let before = stored(&self.sealer).await?;
-            let is_killed = self.run_and_kill(kind).await?;
+            let is_killed = self.run_and_kill(kind, counts).await?;
             self.judge_killed(&before, counts).await?;
             self.field.import(&PRUNE).await?;
             self.judge_whole(counts).await?;
@@ -174,16 +174,26 @@ impl<'a> Run<'a> {
     }
 
     /// Starts an import and kills it at a random moment. While it watches, the source changes
-    /// again. Tells whether it was killed.
-    async fn run_and_kill(&mut self, kind: Kind) -> Result<bool> {
+    /// again, and one watcher in two is judged by what it makes of that before it is killed. Tells
+    /// whether it was killed.
+    async fn run_and_kill(&mut self, kind: Kind, counts: &mut Counts) -> Result<bool> {
         let mut child = self.field.begin(kind.options())?;
         let begun = Instant::now();
         let moment = self.whole.mul_f64(self.tree.draw());
         let said = || self.field.said();
         let mut runs = runs_for(&mut child, moment).await.with_context(said)?;
         if let Kind::Watch = kind {
+            let mut moment = WATCHED.mul_f64(self.tree.draw());
+            let is_judged = counts.kills.is_multiple_of(2);
+            if is_judged {
+                // Its first round is over then: events alone tell it of the change.
+                self.judge_watched(counts).await?;
+                moment = Duration::ZERO;
+            }
             self.change(kind)?;
-            let moment = WATCHED.mul_f64(self.tree.draw());
+            if is_judged {
+                self.judge_watched(counts).await?;
+            }
             runs = runs && runs_for(&mut child, moment).await?;
             ensure!(runs, "the watcher ended: {}", self.field.said());
         }
@@ -197,6 +207,30 @@ impl<'a> Run<'a> {
             self.field.end_lease(&self.sealer).await?;
         }
         Ok(runs)
+    }
+
+    /// Judges what a watcher stores: each host must be served with the newest certificate in time.
+    async fn judge_watched(&self, counts: &mut Counts) -> Result<()> {
+        let deadline = Instant::now() + self.whole + NOTICED;
+        for host in self.tree.hosts() {
+            loop {
+                // A new host is refused until it is stored.
+                let shown = leaf::shown(&self.client, host).await;
+                if shown
+                    .as_ref()
+                    .is_ok_and(|leaf| self.tree.is_newest(host, leaf))
+                {
+                    break;
+                }
+                if Instant::now() > deadline {
+                    println!("not stored by a watcher: {host}: {shown:?}");
+                    counts.wrong += 1;
+                    break;
+                }
+                sleep(PAUSE).await;
+            }
+        }
+        Ok(())
     }
 
     /// Judges the store after a kill.
@@ -272,7 +306,8 @@ const REPORT_EVERY: u32 = 10;
 pub(crate) const EXAMPLES: &str = "\
 Starts a PostgreSQL of its own. A host is lost if the source has it and the store does not: after
 a kill, if it was stored before, and after the import is repeated. It is wrong if the server shows
-what the source never had for it, and after the repetition, anything but the newest.
+what the source never had for it, and after the repetition, anything but the newest; so is one that
+a watcher, half of which are judged before their kill, does not renew within seconds of a change.
 
 Examples:
   sekisho-system-tests bulk-faults
