@@ -15,12 +15,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use futures_util::future::try_join_all;
 use tokio::runtime;
 use tokio::time::Instant;
 
-use self::case::{CERTBOT, Case, Made, Shown};
+use self::case::{CERTBOT, Shown};
 use self::commands::Commands;
-use self::tools::{Tools, Wanted};
+use self::tools::Tools;
 use crate::acme::Setting;
 use crate::chaos::interrupted;
 use crate::leaf;
@@ -73,8 +74,8 @@ async fn move_in(options: &Options) -> Result<()> {
     fs::write(store.join("sekisho.toml"), CONFIG)?;
     let cases = case::all(!options.without_caddy);
     let filler = setting.folder.path().join("filler");
-    fs::create_dir(&filler)?;
-    tools.dehydrated(&filler, &filled(&cases)).await?;
+    // Each order waits for a second several times: all layouts together take as long as one.
+    try_join_all(cases.iter().map(|case| case.issue(&tools, &filler))).await?;
     let mut shown = Vec::new();
     for case in &cases {
         let names = case.run(&tools, &mut commands, &filler, &store).await;
@@ -96,14 +97,6 @@ async fn move_in(options: &Options) -> Result<()> {
     println!("{layouts} layouts, {names} names, {differ} differ");
     ensure!(differ == 0, "{differ} names differ, see above");
     Ok(())
-}
-
-/// Returns the certificates of the cases that are filled: dehydrated gets them in one run.
-fn filled(cases: &[Case]) -> Vec<Wanted> {
-    let filled = cases
-        .iter()
-        .filter(|case| matches!(case.made, Made::Filled(_)));
-    filled.flat_map(Case::wanted).collect()
 }
 
 /// Asks our server for each name. Returns how many leaves are others than those of the servers

@@ -20,12 +20,12 @@ pub(super) struct Case {
     /// Sections of docs/moving.md, and the number of a command in each, from 0 on: each line of
     /// a block of `sh` is one.
     commands: Numbers,
-    pub(super) made: Made,
+    made: Made,
 }
 
 /// Maker of a layout.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Made {
+enum Made {
     Certbot,
     Dehydrated,
     Lego,
@@ -43,7 +43,7 @@ pub(super) struct Shown {
 
 impl Case {
     /// Returns the certificates of the case: for two names, for a wildcard, and with RSA.
-    pub(super) fn wanted(&self) -> Vec<Wanted> {
+    fn wanted(&self) -> Vec<Wanted> {
         let domain = format!("{}.example", self.name);
         let all = [
             (
@@ -65,6 +65,17 @@ impl Case {
         wanted
     }
 
+    /// Lets dehydrated get the certificates of a layout that is filled, in a folder of its own.
+    pub(super) async fn issue(&self, tools: &Tools<'_>, filler: &Path) -> Result<()> {
+        match self.made {
+            Made::Filled(_) => {
+                let root = filler.join(self.name);
+                tools.dehydrated(&root, &self.wanted()).await
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Makes the layout below `root`, asks the old server for its names, and imports it into
     /// the store of the configuration in the folder `store`. `filler` is where dehydrated got
     /// the certificates of other layouts.
@@ -78,7 +89,8 @@ impl Case {
         let root = tools.setting.folder.path().join(self.name);
         fs::create_dir(&root)?;
         let wanted = self.wanted();
-        let filled = self.make(tools, &root, filler, &wanted).await?;
+        let filler = filler.join(self.name);
+        let filled = self.make(tools, &root, &filler, &wanted).await?;
         let (shown, old) = self.ask(tools, &root, &filled).await?;
         for (heading, number) in self.commands {
             let command = commands.command(heading, *number);
