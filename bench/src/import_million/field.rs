@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -123,14 +123,9 @@ impl Field {
     pub(super) async fn import(&self, archive: &Path, more: &[&str]) -> Result<Imported> {
         let import = ["cert", "import", "--layout", "flat", "--json", "-"];
         let mut command = self.command(&[&import[..], more].concat());
-        command.stdin(File::open(archive)?).stdout(Stdio::piped());
+        command.stdin(File::open(archive)?);
         let begun = Instant::now();
-        let child = command.spawn()?;
-        let (pid, memory) = (child.id().context("it runs")?, Cell::new(0));
-        let output = tokio::select! {
-            output = child.wait_with_output() => output?,
-            never = watch_memory(pid, &memory) => match never {},
-        };
+        let (output, memory) = run(command).await?;
         let took = begun.elapsed();
         ensure!(
             output.status.success(),
@@ -141,7 +136,7 @@ impl Field {
         let count = |key: &str| counts[key].as_u64().with_context(|| format!("no {key}"));
         Ok(Imported {
             took,
-            memory: memory.get(),
+            memory,
             imported: count("imported")?,
             skipped: count("skipped")?,
         })
@@ -157,6 +152,17 @@ impl Field {
         let keys = KeySource::parse("file:master.key", self.folder.path())?.load()?;
         Ok(Sealer::open(self.catalog()?, keys).await?)
     }
+}
+
+/// Runs a command. Returns its output, and the most bytes that it had resident.
+pub(super) async fn run(mut command: Command) -> Result<(Output, u64)> {
+    let child = command.stdout(Stdio::piped()).spawn()?;
+    let (pid, memory) = (child.id().context("it runs")?, Cell::new(0));
+    let output = tokio::select! {
+        output = child.wait_with_output() => output?,
+        never = watch_memory(pid, &memory) => match never {},
+    };
+    Ok((output, memory.get()))
 }
 
 /// Makes a folder below `target`, since the one for temporary files may be in memory.
