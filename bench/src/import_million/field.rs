@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 use std::convert::Infallible;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::Arc;
@@ -82,7 +83,10 @@ impl Field {
         let server = |name: &str| {
             let folder = path.join(name);
             fs::create_dir(&folder)?;
-            fs::write(folder.join("sekisho.toml"), &config)?;
+            let file = folder.join("sekisho.toml");
+            fs::write(&file, &config)?;
+            // It holds a password.
+            fs::set_permissions(&file, Permissions::from_mode(0o600))?;
             anyhow::Ok(Server::new(&binary, folder))
         };
         Ok(Self {

@@ -94,8 +94,9 @@ pub(super) async fn change(field: &Field, has_ended: &Cell<bool>) -> Result<Dura
     for status in [503, 451].into_iter().cycle() {
         let text = status.to_string();
         let mut command = field.command(&["host", "set", &name, "--status", &text]);
-        let set = command.status().await?;
-        ensure!(set.success(), "host set ended with {set}");
+        let set = command.output().await?;
+        let said = String::from_utf8_lossy(&set.stderr);
+        ensure!(set.status.success(), "host set: {}: {said}", set.status);
         let begun = Instant::now();
         for client in &clients {
             while !shows(client, &name, status).await? {
