@@ -204,13 +204,13 @@ fn signals_end_a_round() {
 
 #[test]
 fn signals_end_a_removal() {
-    const HOSTS: u32 = 3000;
+    const HOSTS: u32 = 10_000;
     for signal in [Signal::INT, Signal::TERM] {
         let sandbox = listed(HOSTS);
         sandbox.ok(&["cert", "import", LIST]);
         assert_eq!(stored(&sandbox), HOSTS);
         put(&sandbox, LIST, &line(0));
-        let watcher = watch(&sandbox, LIST, &["--prune", "--prune-at-most", "3000"]);
+        let watcher = watch(&sandbox, LIST, &["--prune", "--prune-at-most", "10000"]);
         until("the first removal", SOON, || stored(&sandbox) < HOSTS);
         let ran = ends_by(&sandbox, watcher, signal);
         let stored = stored(&sandbox);
