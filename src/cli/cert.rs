@@ -39,6 +39,11 @@ pub(crate) enum Command {
     /// Show the certificates of a host, or one by its id
     Show(show::Args),
     /// List credentials, all or those that meet conditions
+    ///
+    /// Ids grow with time: what was stored first is listed first, with --expiring and --expired what
+    /// ends first, with --tenant and --under by the hosts. --failing and --no-cert list by name what
+    /// could not be issued or renewed, and what has no certificate yet: state, next attempt, and the
+    /// last error with its time. A terminal gets a table, a pipe tabs between the columns.
     List(list::Args),
     /// Drop a host's references; what no host refers to is deleted
     Remove(remove::Args),

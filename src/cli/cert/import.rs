@@ -31,6 +31,7 @@ mod target;
 mod watch;
 mod write;
 
+use rustix::process::nice;
 use sekisho_certs::credential::Dates;
 use sekisho_certs::{Clock, Origin, Sealer};
 use tokio::runtime::Runtime;
@@ -52,6 +53,8 @@ pub(crate) use source::{Names, Refusal};
 pub(crate) use target::Target;
 
 pub(super) fn run(runtime: &Runtime, config: &Config, args: &Args) -> Result<Ended> {
+    // Servers beside it come first.
+    nice(19)?;
     let mut layouts = Vec::new();
     let (pairs, origins) = args.pairs(&mut layouts)?;
     let rules = args.rules(config, Clock::System.now())?;

@@ -155,12 +155,6 @@ async fn lineages(
 const MAX_SEEN: usize = 2_000_000;
 
 const EXAMPLES: &str = "\
-Ids grow with time: what was stored first is listed first, with --expiring and
---expired what ends first, with --tenant and --under by the hosts. --failing and
---no-cert list by name what could not be issued or renewed, and what has no
-certificate yet: state, next attempt, and the last error with its time. A terminal
-gets a table, a pipe tabs between the columns.
-
 Examples:
   sekisho cert list
   sekisho cert list --failing

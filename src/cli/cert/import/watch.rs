@@ -195,8 +195,11 @@ impl WatchMemory {
             }),
             Half::Bytes(_, bytes) => self.hasher.hash_one(&bytes[..]),
         };
-        let key = pair.key.as_ref().map(of);
-        self.hasher.hash_one((of(&pair.chain), key))
+        // A renewed pair has another chain. A key alone makes only those right that were refused.
+        let is_held = |half: &Half| self.held.contains_key(&self.hasher.hash_one(half.place()));
+        let key = pair.key.as_ref().filter(|_| !self.held.is_empty());
+        let key = key.filter(|key| is_held(key) || is_held(&pair.chain));
+        self.hasher.hash_one((of(&pair.chain), key.map(of)))
     }
 
     /// Holds the refusals of a round, and tells those that have been held long enough, once each.
