@@ -27,8 +27,8 @@ pub(crate) enum Command {
     /// Take over an account that another tool has
     ///
     /// The CA is asked for the account of the key first. The account keeps its contact until the
-    /// next order, which tells the CA that of [acme]. Limits that the CA has raised belong to the
-    /// account: write them into quotas of [acme.ca.NAME].
+    /// next order, which tells the CA the configured one. Limits that the CA has raised belong to
+    /// the account: write them into quotas of [acme.ca.NAME].
     Import(import::Args),
     /// Replace the private key of an account
     Rotate(rotate::Args),
