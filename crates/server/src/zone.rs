@@ -92,7 +92,7 @@ impl NameServer {
         registry.register("dns_reads", help, self.shared.reader.reads.clone());
     }
 
-    /// Answers until `stopped` resolves, and then what was taken by then, for [`LAST`] at
+    /// Answers until `stopped` resolves, and then what was taken by then, for 4 s at
     /// most.
     ///
     /// # Errors
