@@ -38,14 +38,11 @@ impl Head {
         let from = self.searched.saturating_sub(2);
         let bytes = &self.received[..];
         let mut ends = memchr::memchr_iter(b'\n', &bytes[from..]).map(|at| from + at);
-        let is_end = |at: &usize| match bytes.get(at + 1..) {
-            Some([b'\n', ..] | [b'\r', b'\n', ..]) => true,
-            _ => *at == 0 || bytes.starts_with(b"\r\n") && *at == 1,
-        };
-        let end = ends.find(is_end).map(|at| match bytes.get(at + 1) {
-            Some(b'\n') => at + 2,
-            Some(b'\r') => at + 3,
-            _ => at + 1,
+        let end = ends.find_map(|at| match bytes.get(at + 1..) {
+            Some([b'\n', ..]) => Some(at + 2),
+            Some([b'\r', b'\n', ..]) => Some(at + 3),
+            // An empty line at the beginning.
+            _ => (at == 0 || bytes.starts_with(b"\r\n") && at == 1).then_some(at + 1),
         });
         self.searched = bytes.len();
         end
@@ -179,6 +176,9 @@ mod tests {
         for (text, why) in [
             ("\r\nbody", "no head"),
             ("\nbody", "no head"),
+            // The CR could begin a second end of line, which has not come.
+            ("\n\r", "no head"),
+            ("\r\n\r", "no head"),
             ("<html>\n\n", "no field"),
             ("A : b\n\n", "no field"),
             ("HTTP/1.1 200 OK\r\nA: b\r\n\r\n", "no field"),
