@@ -85,7 +85,7 @@ impl Field {
             fs::create_dir(&folder)?;
             let file = folder.join("sekisho.toml");
             fs::write(&file, &config)?;
-            // It holds a password.
+            // The configuration holds a password.
             fs::set_permissions(&file, Permissions::from_mode(0o600))?;
             anyhow::Ok(Server::new(&binary, folder))
         };

@@ -1,4 +1,4 @@
-//! What goes on beside an import: visits of hot hosts at a constant rate, and changes of a host
+//! Load beside an import: visits of hot hosts at a constant rate, and changes of a host
 //! that both servers must show.
 
 use std::cell::{Cell, RefCell};

@@ -80,7 +80,7 @@ impl ChallengeSource for Sealer {
                                 of_name.push(text.to_owned());
                             }
                         }
-                        // It must not keep the others from being answered.
+                        // An unreadable text must not keep the others from being answered.
                         Err(StoreError::Corrupt(why)) => tracing::debug!(%why, "text left out"),
                         Err(error) => return Err(error),
                     }

@@ -171,7 +171,7 @@ async fn texts_of_served_zones_are_listed_until_they_end() {
 async fn texts_are_listed_page_by_page_up_to_a_bound() {
     let (_, _, sealer, _) = servers().await;
     let write = |number: usize| text(&format!("a.example. {number}"), START + 60);
-    // One page, and more than ten.
+    // The texts fill one page, and more than ten.
     for (numbers, listed_at_most) in [(0..10_000, 10_000), (10_000..100_001, 100_000)] {
         let writes = numbers.map(write).collect();
         sealer.write(writes).await.unwrap();
@@ -179,7 +179,7 @@ async fn texts_are_listed_page_by_page_up_to_a_bound() {
     }
 }
 
-/// Nobody asks for texts by their keys: they must not take the room of tokens.
+/// Texts must not take the room of tokens: nobody asks for texts by their keys.
 #[tokio::test]
 async fn a_server_remembers_no_texts() {
     let (server, _, sealer, _) = servers().await;

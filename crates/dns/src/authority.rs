@@ -47,10 +47,10 @@ pub enum Transport {
     Tcp,
 }
 
-/// What an answer says.
+/// Kind of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It has records.
+    /// The answer has records.
     Answered,
     /// The name has no such records.
     Empty,

@@ -46,7 +46,7 @@ pub struct NameServer {
     sockets: Vec<ZoneSockets>,
 }
 
-/// What all sockets share.
+/// State that all sockets share.
 #[derive(Debug)]
 struct Shared {
     zone: Zone,

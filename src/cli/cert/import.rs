@@ -86,7 +86,7 @@ pub(super) fn run(runtime: &Runtime, config: &Config, args: &Args) -> Result<End
     removed.map(|()| ended)
 }
 
-/// What the rounds of an import share.
+/// Parts that all rounds of an import share.
 struct Import<'a> {
     runtime: &'a Runtime,
     config: &'a Config,

@@ -20,7 +20,7 @@ pub(super) struct Reader {
 #[derive(Debug)]
 struct Last {
     began: Instant,
-    /// What it found; none if it failed.
+    /// Texts that the last read found; none if it failed.
     texts: Option<Arc<Texts>>,
     /// When the next one may begin.
     next: Instant,

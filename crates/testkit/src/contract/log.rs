@@ -128,7 +128,7 @@ pub async fn a_bulk_run_is_caught_up(catalog: &dyn Catalog, batches: u64) {
     let mut at = catalog.head().await.unwrap();
     let end = at.number + batches * 5000;
     for _ in 0..batches {
-        // One host: only the log grows.
+        // The writes are of one host: only the log grows.
         let batch = vec![put_host(record("a.example", &[])); 5000];
         catalog.write(Batch::unchecked(batch)).await.unwrap();
     }

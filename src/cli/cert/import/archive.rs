@@ -30,7 +30,7 @@ pub(super) fn pairs(place: &Path, reader: impl Read + Send + 'static, layout: La
 
 struct Archive<R> {
     place: PathBuf,
-    /// None once its end was reached.
+    /// Archive; none once its end was reached.
     tar: Option<Tar<R>>,
     layout: Layout,
     /// Halves by the path of their pair's chain.
