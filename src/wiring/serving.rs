@@ -124,8 +124,7 @@ impl Serving {
         own_addresses.bind(bound(&server, admin.as_ref()));
         let listener = admin.as_ref().map(|(listener, _)| listener);
         succession.keep_sockets(config, &server, listener)?;
-        // The workers, which handle clients' bytes, start after this: they
-        // inherit no right to bind.
+        // The workers, which handle clients' bytes, start after this without the right to bind.
         process::give_up_binding();
         let start_up = begun.elapsed();
         metrics.listening(start_up);

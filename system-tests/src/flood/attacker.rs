@@ -63,8 +63,7 @@ pub(crate) enum Kind {
     Crowds,
     /// Idle connections of one prefix; each comes again 500 ms after its end
     Connections,
-    /// More connections of HTTP/2 than the server takes, without a request, each with a
-    /// PING now and then
+    /// More connections of HTTP/2 than the server takes, without requests, with rare PINGs
     PingingConnections,
     /// More connections than the server takes, which send nothing and come again
     SilentConnections,
