@@ -8,6 +8,7 @@ results is not drawn, and a picture without any results is left out by name.
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 import matplotlib
@@ -37,6 +38,7 @@ STYLES = {
     "HAProxy": ("#8250df", "#bc8cff", "D"),
     "Caddy": ("#9a6700", "#d29922", "v"),
     "papers": ("#57606a", "#8b949e", "x"),
+    "simulated": ("#57606a", "#8b949e", ""),
 }
 
 
@@ -77,13 +79,33 @@ def median(case, name):
     return found[0] if found and case["error"] is None else None
 
 
+def server_of(label):
+    """Returns the server that a case is of: its label begins so."""
+    for server in STYLES:
+        if label.startswith(server):
+            return server
+    sys.exit(f"{label!r} begins as no server of STYLES: add it there")
+
+
 def style(label, theme):
     """Returns colour, marker and dashes of a case: those of its server."""
-    server = next((name for name in STYLES if label.startswith(name)), "papers")
+    server = server_of(label)
     light, dark, marker = STYLES[server]
-    # Cases of one server differ by their dashes.
     dashes = "-" if label == server or label.endswith("(trained)") else "--"
     return {"color": dark if theme == "dark" else light, "marker": marker, "linestyle": dashes}
+
+
+def styles(labels, theme):
+    """Yields the style of each case: those of one server differ by dashes and filled markers."""
+    turns = Counter()
+    for label in labels:
+        look = style(label, theme)
+        if look["linestyle"] != "-":
+            server = server_of(label)
+            look["linestyle"] = ("--", ":", "-.")[turns[server] % 3]
+            look["markerfacecolor"] = "none" if turns[server] % 2 else look["color"]
+            turns[server] += 1
+        yield look
 
 
 def plain(value, _position=None):
@@ -106,8 +128,8 @@ def frame(title, x, y, logarithmic="both"):
 
 
 def draw_lines(axes, lines, theme):
-    for label, points in lines.items():
-        axes.plot(*zip(*points), label=label, markersize=5, **style(label, theme))
+    for (label, points), look in zip(lines.items(), styles(lines, theme)):
+        axes.plot(*zip(*points), label=label, markersize=5, **look)
 
 
 def against_hosts(part, prefix, name, title, y, papers):
@@ -154,6 +176,7 @@ def bars(part, prefix, name, title, y):
         names = [f"{number(row):,} connections" for row in rows]
         axes.set_xticks([place + middle for place in range(len(rows))], names)
         axes.tick_params(axis="x", labelsize=8)
+        axes.yaxis.set_major_formatter(FuncFormatter(plain))
         axes.grid(False, axis="x")
         axes.legend(frameon=False, fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.1))
         return figure
