@@ -126,6 +126,8 @@ async fn compare(options: &Options) -> Result<()> {
         date,
         command: std::env::args().collect::<Vec<_>>().join(" "),
         facts: machine::facts(options, &support),
+        // From bench/results.
+        guide: "../README.md",
         rows: Vec::new(),
     };
     for row in rows {

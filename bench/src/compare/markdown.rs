@@ -7,7 +7,13 @@ use super::mark;
 use super::report::{CaseResult, Figure, Grade, Report, RowResult, Verdict};
 
 pub(crate) fn render(report: &Report) -> String {
-    let mut text = format!("# Comparison of {}\n\n{METHOD}\n## Where\n\n", report.date);
+    let Report { date, guide, .. } = report;
+    let mut text = format!("# Comparison of {date}\n\n{METHOD}");
+    let _ = writeln!(
+        text,
+        "[bench/README.md]({guide}) says what the rows of the stores and some others do.\n"
+    );
+    text.push_str("## Where\n\n");
     for (name, value) in &report.facts {
         let _ = writeln!(text, "- {name}: {value}");
     }
@@ -151,7 +157,7 @@ Start-up is the time from before the fork to the first answered request, with ab
 `setpriv`.\n\n\
 Redis and PostgreSQL run on the client's core; what they use themselves stands beside the server \
 as Redis CPU and PostgreSQL CPU. A bound that depends on other figures of the row stands there as it came out. \
-[bench/README.md](../README.md) says what the rows of the stores and some others do.\n";
+";
 
 #[cfg(test)]
 mod tests {
@@ -179,6 +185,7 @@ mod tests {
             date: "2026-01-02".to_owned(),
             command: "sekisho-bench compare".to_owned(),
             facts: vec![("CPU".to_owned(), "fast".to_owned())],
+            guide: "../README.md",
             rows: vec![RowResult {
                 id: "cached".into(),
                 title: "handshakes".into(),

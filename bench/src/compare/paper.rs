@@ -68,7 +68,8 @@ pub(crate) struct PaperOptions {
     #[arg(long, value_name = "PEERS", value_delimiter = ',')]
     without: Vec<PeerKind>,
 
-    /// Compare the results of --out with those of another run, and measure nothing
+    /// Compare the results of --out, of these parts and rows, with those of another run, and
+    /// measure nothing
     #[arg(long, value_name = "DIR")]
     against: Option<PathBuf>,
 
@@ -101,11 +102,11 @@ pub(crate) fn run(options: &PaperOptions) -> Result<()> {
         }
         return Ok(());
     }
-    if let Some(other) = &options.against {
-        return against::compare(&options.out, other);
-    }
     let parts = options.selected()?;
     only::check(&options.rows, &parts, options.quick)?;
+    if let Some(other) = &options.against {
+        return against::compare(&options.out, other, &parts, &options.rows);
+    }
     super::block_on(evaluate(options, &parts))
 }
 
@@ -297,14 +298,16 @@ const ROUNDS: usize = 3;
 /// Text below `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  All parts, small, in some minutes:
-    sekisho-bench paper --quick
+  All parts, small, in some minutes, without the peers that would be built first:
+    sekisho-bench paper --quick --without caddy,nginx-1.28
   Start-up and memory against the number of hosts, without Caddy:
     sekisho-bench paper preload --without caddy
   One row again, in a folder of its own:
     sekisho-bench paper preload --rows ecdsa-1000 --out target/paper-again
   What differs by more than 10 % from an earlier run:
     sekisho-bench paper --out target/paper --against target/paper-before
+  One part beside the results of the project:
+    sekisho-bench paper stuck --against bench/results/paper
 
 The exit code is 1 if a case failed, or if a peer is missing that --without does not name. A run
 that was ended goes on where it stopped, if it is given the same folder.

@@ -20,6 +20,8 @@ pub(crate) struct Report {
     pub(crate) command: String,
     /// Hardware and versions, each a name and a value.
     pub(crate) facts: Vec<(String, String)>,
+    /// Path of the benchmark's README from where the report is kept.
+    pub(crate) guide: &'static str,
     pub(crate) rows: Vec<RowResult>,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Results {
 /// Machine, versions and size that all results of a part share.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Run {
-    quick: bool,
+    pub(super) quick: bool,
     rounds: usize,
     /// Hardware, versions and hashes of builds, each a name and a value.
     pub(super) facts: Vec<(String, String)>,
@@ -98,6 +98,8 @@ impl Results {
             date: part.title.to_owned(),
             command: format!("sekisho-bench paper {}", part.id),
             facts: self.run.facts.clone(),
+            // From bench/results/paper.
+            guide: "../../README.md",
             rows: kept.into_iter().map(|kept| kept.result).collect(),
         };
         let file = self.folder.join(format!("{}.md", part.id));
@@ -137,7 +139,7 @@ impl Run {
     }
 
     /// Returns the names of what differs.
-    fn differs(&self, other: &Self) -> String {
+    pub(super) fn differs(&self, other: &Self) -> String {
         let only = |one: &Self, other: &Self| -> Vec<String> {
             let facts = one.facts.iter().filter(|fact| !other.facts.contains(fact));
             let names = facts.map(|(name, _)| name.clone());
