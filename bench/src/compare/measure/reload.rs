@@ -26,6 +26,7 @@ impl Subject<'_> {
         let change = self.change()?;
         let server = self.start(&change.before).await?;
         let before = server.memory()?;
+        sleep(LINGERING).await;
         self.write(&change)?;
         let peak = Peak::start(server.pid());
         let begin = Instant::now();
@@ -49,6 +50,7 @@ impl Subject<'_> {
             false => {
                 let change = self.change()?;
                 let server = self.start(&change.before).await?;
+                sleep(LINGERING).await;
                 let begin = Instant::now();
                 self.write(&change)?;
                 self.signal(&server)?;
@@ -228,7 +230,8 @@ impl Peak {
 
 /// Host that is in no fixture.
 const NEW: &str = "new.example.test";
-/// Old processes go on for a while after the new one serves.
+/// Old processes go on for a while after the new one serves. HAProxy's master loses a signal
+/// that comes right after its worker's first page.
 const LINGERING: Duration = Duration::from_secs(1);
 const LEAST_REST: Duration = Duration::from_millis(5);
 

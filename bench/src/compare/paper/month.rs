@@ -24,7 +24,7 @@ pub(super) const MONTH: Part = Part {
         },
     ],
     tests: &[],
-    minutes: [70, 1],
+    minutes: [50, 1],
     disk: [14 * GIB, GIB / 2],
     memory: [8 * GIB, GIB],
 };
