@@ -49,3 +49,22 @@ impl Table {
         fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
     }
 }
+
+/// Formats a count with commas between thousands. It is not negative.
+pub fn thousands(value: i64) -> String {
+    match value {
+        0..1_000 => value.to_string(),
+        _ => format!("{},{:03}", thousands(value / 1_000), value % 1_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_stand_between_thousands() {
+        let texts = [0, 999, 1_000, 2_025_005].map(thousands);
+        assert_eq!(texts, ["0", "999", "1,000", "2,025,005"]);
+    }
+}

@@ -2,6 +2,7 @@ use std::fmt::Write as _;
 
 use super::year::{NEW_NAMES, OUTAGE, TAKEN_OVER};
 use super::{DAY, Outcome};
+use sekisho_bench::table::thousands;
 
 /// Draws the busiest hour of each day over the year. `years` are pairs, with ARI
 /// and without, and each pair is a panel.
@@ -107,13 +108,6 @@ fn nice(most: u32) -> u32 {
     fits.unwrap_or(10) * unit
 }
 
-fn thousands(value: i64) -> String {
-    match value {
-        0..1_000 => value.to_string(),
-        _ => format!("{},{:03}", thousands(value / 1_000), value % 1_000),
-    }
-}
-
 const WIDTH: i64 = 900;
 const LEFT: i64 = 64;
 const RIGHT: i64 = 16;
@@ -146,9 +140,5 @@ mod tests {
         ] {
             assert_eq!(nice(most), end, "{most}");
         }
-        assert_eq!(
-            [999, 1_000, 2_025_005].map(thousands),
-            ["999", "1,000", "2,025,005"]
-        );
     }
 }

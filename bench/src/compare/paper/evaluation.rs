@@ -90,11 +90,13 @@ pub(crate) const EXAMPLES: &str = "\
 Names of figures in the text:
   {{PART/ROW | CASE | FIGURE}}                  the median
   {{PART/ROW | CASE | FIGURE | ratio}}          its ratio to the row's first case
-  {{table FIGURE | PART/ROW PART/ROW …}}        a line for each row, a column for each case
+  {{table FIGURE | PART/ROW PART/ROW …}}        a line for each row, a column for each case; turned
+                                                if there are more cases than rows
   {{cases FIGURE; FIGURE … | PART/ROW}}         a line for each case, a column for each figure
   {{fit CASE | FIGURE | PART/ROW PART/ROW …}}   a + b n, over the numbers of hosts
   {{at N / UNIT | CASE | FIGURE | PART/ROW …}}  this line at N hosts, divided by UNIT
   {{fact NAME | PART}}                          of the machine or the versions of a part
+Rows, cases, figures and facts have the names of the part's report, bench/results/paper/PART.md.
 Examples:
   Write docs/evaluation.md from the results:
     sekisho-bench evaluation

@@ -12,6 +12,7 @@ use super::super::super::report::{CaseResult, Figure};
 use super::super::SPREAD;
 use super::super::kept::{Kept, Run, read};
 use super::super::part::PARTS;
+use sekisho_bench::table::thousands;
 
 #[derive(Debug, Default)]
 pub(super) struct Figures {
@@ -50,7 +51,7 @@ impl Figures {
             [at, case, figure, rows] if at.starts_with("at ") => {
                 self.at(&at[3..], case, figure, rows)
             }
-            [row, case, name] => Ok(number(figure(self.case(row, case)?, name)?.median)),
+            [row, case, name] => Ok(shown(figure(self.case(row, case)?, name)?.median)),
             [row, case, name, "ratio"] => {
                 let ratio = figure(self.case(row, case)?, name)?.ratio;
                 Ok(format!("{:.2}", ratio.context("it has no ratio")?))
@@ -107,7 +108,7 @@ impl Figures {
     /// Returns the line by least squares through a figure of all rows that have it.
     fn fit(&self, case: &str, name: &str, rows: &str) -> Result<String> {
         let (start, slope) = line(&self.points(case, name, rows)?)?;
-        Ok(format!("{} + {} n", number(start), significant(slope)))
+        Ok(format!("{} + {} n", shown(start), significant(slope)))
     }
 
     /// Returns where that line is at a number of hosts, in another unit: `2000000 / 1024`.
@@ -115,7 +116,7 @@ impl Figures {
         let (hosts, unit) = place.split_once('/').unwrap_or((place, "1"));
         let (start, slope) = line(&self.points(case, name, rows)?)?;
         let at = start + slope * hosts.trim().parse::<f64>()?;
-        Ok(number(at / unit.trim().parse::<f64>()?))
+        Ok(shown(at / unit.trim().parse::<f64>()?))
     }
 
     fn points(&self, case: &str, name: &str, rows: &str) -> Result<Vec<(f64, f64)>> {
@@ -176,7 +177,7 @@ fn lines_below<'a>(
 }
 
 /// Returns a cell of a table: the median, with marks if the rounds differ too much, if the
-/// client was the slower one, and if the server had ended before.
+/// client was the slower one, if the server had ended before, and if a test found fault with it.
 fn cell(row: &Kept, label: &str, name: &str) -> String {
     let Some(case) = row.result.cases.iter().find(|case| case.label == label) else {
         return String::new();
@@ -188,15 +189,25 @@ fn cell(row: &Kept, label: &str, name: &str) -> String {
         (differs, " ±"),
         (mark::is_of_client(case, name), " ᶜ"),
         (case.series.ended.is_some(), " †"),
+        (case.error.is_some(), " ‡"),
     ];
     let marks: String = marks
         .iter()
         .filter_map(|(is_marked, mark)| is_marked.then_some(*mark))
         .collect();
     match (case.figure(name), &case.error) {
-        (_, Some(_)) => "failed".to_owned(),
-        (Some(figure), None) => format!("{}{marks}", number(figure.median)),
+        (Some(figure), _) => format!("{}{marks}", shown(figure.median)),
+        (None, Some(_)) => "failed".to_owned(),
         (None, None) => marks.trim_start().to_owned(),
+    }
+}
+
+/// Formats a figure: counts without a fraction, and commas between thousands.
+fn shown(value: f64) -> String {
+    let is_count = value.fract() == 0.0 && value >= 0.0;
+    match is_count || value >= 999.5 {
+        true => thousands(value.round() as i64),
+        false => number(value),
     }
 }
 
@@ -216,7 +227,7 @@ fn line(points: &[(f64, f64)]) -> Result<(f64, f64)> {
 /// Formats a slope, which may be far below 1, with two digits.
 fn significant(value: f64) -> String {
     match value.abs() {
-        size if size >= 1.0 => number(value),
+        size if size >= 1.0 => shown(value),
         0.0 => "0".to_owned(),
         size => {
             let digits = (1.0 - size.log10().floor()) as usize;
@@ -265,7 +276,7 @@ mod tests {
     #[test]
     fn names_stand_for_medians_ratios_and_facts() {
         let value = |name| figures().value(name).unwrap();
-        assert_eq!(value("p/one | sekisho | start ms"), "5.00");
+        assert_eq!(value("p/one | sekisho | start ms"), "5");
         assert_eq!(value("p/one | sekisho | start ms | ratio"), "0.50");
         assert_eq!(value("fact CPU | p"), "fast");
         assert_eq!(
@@ -292,19 +303,27 @@ mod tests {
     fn tables_mark_unsteady_figures_and_leave_others_empty() {
         let table = figures().value("table start ms | p/one p/many").unwrap();
         let wanted = "| start ms | nginx | sekisho |\n| --- | --- | --- |\n\
-                      | `one` | 10.0 | 5.00 |\n| `many` | 260 ± |  |";
+                      | `one` | 10 | 5 |\n| `many` | 260 ± |  |";
         assert_eq!(table, wanted);
         let turned = figures().value("table start ms | p/one").unwrap();
-        let wanted = "| start ms | `one` |\n| --- | --- |\n| nginx | 10.0 |\n| sekisho | 5.00 |";
+        let wanted = "| start ms | `one` |\n| --- | --- |\n| nginx | 10 |\n| sekisho | 5 |";
         assert_eq!(turned, wanted);
     }
 
     #[test]
     fn cases_of_a_row_stand_below_each_other() {
         let table = figures().value("cases start ms | p/one").unwrap();
-        let wanted = "|  | start ms |\n| --- | --- |\n| nginx | 10.0 |\n| sekisho | 5.00 |";
+        let wanted = "|  | start ms |\n| --- | --- |\n| nginx | 10 |\n| sekisho | 5 |";
         assert_eq!(table, wanted);
         assert!(figures().value("cases start ms; none | p/one").is_err());
+    }
+
+    #[test]
+    fn counts_have_no_fraction_and_thousands_a_comma() {
+        let values = [0.0, 12.0, 12.34, 999.6, 1_234.5, 600_031.0, 1_000_000.0];
+        let texts = values.map(shown);
+        let wanted = ["0", "12", "12.3", "1,000", "1,235", "600,031", "1,000,000"];
+        assert_eq!(texts, wanted);
     }
 
     #[test]
