@@ -22,7 +22,7 @@ pub(crate) enum Certificates {
     /// A `server` block that asks Redis on this port from Lua with LuaSocket,
     /// which blocks.
     Blocking(u16),
-    /// Such a block with files by variable, and a cache of them; nginx 1.27.4 or later.
+    /// As `Variable`, with nginx's cache of certificates; nginx 1.27.4 or later.
     CachedVariable,
     /// A `server` block that asks Redis on this port from Lua with cosockets, which do not
     /// block; whether the worker caches the pairs.

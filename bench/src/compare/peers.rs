@@ -1,4 +1,5 @@
-//! Configurations of peers beside nginx and Apache. They stand in files of their own, with names in braces for what differs.
+//! Configurations of HAProxy and Caddy, and the templates of nginx. They stand in files of their
+//! own, with names in braces for what differs; `apache` writes those of Apache.
 
 use std::fs;
 use std::net::SocketAddr;

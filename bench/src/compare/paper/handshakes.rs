@@ -79,7 +79,7 @@ pub(super) const HANDSHAKES: Part = Part {
     memory: [10 * GIB, 2 * GIB],
 };
 
-/// All servers hold the certificates of a hundred hosts, which are asked for in turn.
+/// Returns a row that asks for a hundred hosts in turn. Cases without a cache read each certificate.
 const fn held(id: &'static str, key: KeyKind, version: Version) -> Row {
     Row {
         id,
@@ -93,7 +93,8 @@ const fn held(id: &'static str, key: KeyKind, version: Version) -> Row {
     }
 }
 
-/// No server holds the certificate of the next host.
+/// No server holds the certificate of the next host, but for the first case: it has a hundred hosts
+/// preloaded, and is asked for these alone.
 const fn read(id: &'static str, key: KeyKind, version: Version) -> Row {
     Row {
         id,

@@ -98,6 +98,27 @@ mod tests {
     }
 
     #[test]
+    fn cases_have_labels_of_their_own_within_a_row() {
+        for row in PARTS.iter().flat_map(|part| part.rows) {
+            let labels: Vec<_> = row.cases.iter().map(|case| case.label).collect();
+            let is_twice = |(index, label)| labels[..index].contains(label);
+            let twice = labels.iter().enumerate().find(|place| is_twice(*place));
+            assert_eq!(twice, None, "{}", row.id);
+        }
+    }
+
+    #[test]
+    fn hosts_are_all_asked_for_where_certificates_are_read() {
+        let rows = HANDSHAKES.rows.iter();
+        for row in rows.filter(|row| row.id.starts_with("read-")) {
+            // The first one has a hundred hosts, and stands for a handshake without a look-up.
+            let others = row.cases[1..].iter();
+            let few: Vec<_> = others.filter(|case| case.asked != Asked::All).collect();
+            assert!(few.is_empty(), "{few:?}");
+        }
+    }
+
+    #[test]
     fn a_part_is_refused_if_its_memory_is_not_free() {
         assert!(PRELOAD.check_memory(true, GIB).is_ok());
         let refused = PRELOAD

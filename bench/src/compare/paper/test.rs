@@ -24,7 +24,7 @@ pub(crate) struct Test {
     pub(crate) quick: Option<&'static [&'static str]>,
 }
 
-/// This program, which needs no server for the tests that it has.
+/// This program: its tests start no sekisho.
 pub(crate) const BENCH: &str = "sekisho-bench";
 /// Tests of a server.
 pub(crate) const SYSTEM: &str = "sekisho-system-tests";

@@ -1,5 +1,5 @@
 //! Part 2: requests on connections that stay open, dynamic beside preloaded (JIP 2019, table
-//! 3): 600,000 for each case. The paper had 5,000,000; with ten servers that takes hours.
+//! 3): 600,000 for each case. The paper had 5,000,000; with nine cases that takes hours.
 
 use super::super::rows::{Case, Hosts, Loaded, Measure, Row, Setup};
 use super::super::sekisho::{Copies, Store};
