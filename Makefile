@@ -367,20 +367,24 @@ bench-stores: trained ## Measure Redis and PostgreSQL as stores; writes such a r
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench compare --stores --sekisho target/release/sekisho $(WITH_TRAINED) --out bench/results
 
+# Debian keeps servers where the PATH of a user does not lead.
+paper paper-quick bench bench-stores: export PATH := $(PATH):/usr/sbin:/sbin
+
 # The trained build is measured; TRAINED= and QUICK=1 measure the plain one. PART=… runs some
 # parts alone, QUICK=1 a small evaluation; WITHOUT=… names peers that may be missing, and are
-# not built.
+# not built; OUT=… is another folder for the results.
 .PHONY: paper
+paper: OUT ?= target/paper$(if $(QUICK),-quick)
 paper: WITHOUT ?=
 paper: $(if $(QUICK),,trained) ## Repeat the papers' evaluation; PART=…, QUICK=1, WITHOUT=caddy,nginx-1.28
 	@tools/need build nginx nginx-lua openssl redis postgresql apache haproxy php siege wrk go patch
-	@tools/pebble
+	$(if $(PART),$(if $(filter others,$(PART)),@tools/pebble),@tools/pebble)
 	$(if $(findstring caddy,$(WITHOUT)),,@tools/caddy)
 	$(if $(findstring nginx-1.28,$(WITHOUT)),,@tools/nginx-1.28)
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench paper $(PART) $(if $(QUICK),--quick) \
 		--sekisho target/$(if $(or $(QUICK),$(if $(TRAINED),,none)),release,trained/$(TRAINED))/sekisho \
-		$(if $(WITHOUT),--without $(WITHOUT)) --out target/paper$(if $(QUICK),-quick)
+		$(if $(WITHOUT),--without $(WITHOUT)) --out $(OUT)
 
 # Peers that would be built first may be missing, and the clients siege and wrk, whose
 # namespaces a container may forbid.
@@ -395,10 +399,13 @@ paper-quick: # The small evaluation, unoptimized, in eight minutes
 # RESULTS=… takes another folder than the one that is committed.
 .PHONY: evaluation
 evaluation: RESULTS ?= bench/results/paper
+# The page of other results than those of the project lies beside them.
+evaluation: INTO = $(if $(filter bench/results/paper,$(RESULTS:/=)),docs,$(RESULTS))
 evaluation: ## Write docs/evaluation.md and its pictures from RESULTS=bench/results/paper
 	@tools/need build pictures
-	$(CARGO) run --release --locked --package sekisho-bench -- evaluation --results $(RESULTS)
-	tools/pictures $(RESULTS) docs/evaluation
+	$(CARGO) run --release --locked --package sekisho-bench -- \
+		evaluation --results $(RESULTS) --out $(INTO)/evaluation.md
+	tools/pictures $(RESULTS) $(INTO)/evaluation
 
 # Least glibc that packages start on, and the CPU of the trained build to pack, if any.
 PACKAGE_GLIBC ?= 2.28
