@@ -378,7 +378,7 @@ paper: OUT ?= target/paper$(if $(QUICK),-quick)
 paper: WITHOUT ?=
 paper: $(if $(QUICK),,trained) ## Repeat the papers' evaluation; PART=…, QUICK=1, WITHOUT=caddy,nginx-1.28
 	@tools/need build nginx nginx-lua openssl redis postgresql apache haproxy php siege wrk go patch
-	$(if $(PART),$(if $(filter others,$(PART)),@tools/pebble),@tools/pebble)
+	$(if $(filter others,$(or $(PART),others)),@tools/pebble)
 	$(if $(findstring caddy,$(WITHOUT)),,@tools/caddy)
 	$(if $(findstring nginx-1.28,$(WITHOUT)),,@tools/nginx-1.28)
 	$(CARGO) build --release --locked --workspace

@@ -29,7 +29,7 @@ fn a_figure_that_the_results_do_not_have_is_named() {
     let errors = String::from_utf8(checked.stderr).unwrap();
     let named = format!("line {}, which would be: {}", changed + 1, lines[changed]);
     assert!(errors.contains(&named), "{errors}");
-    // It is checked, not written.
+    // A check writes nothing.
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
 }
 
