@@ -1,7 +1,7 @@
 use std::ops::Range;
 
 use sekisho_issuance::quota::{Bucket, RetryAt, Share};
-use sekisho_issuance::schedule::{Failure, Validity, after_failure, first_turn};
+use sekisho_issuance::schedule::{Validity, after_failure, first_turn, outage};
 
 use super::figures::Figures;
 use super::host::{Charged, Host};
@@ -116,13 +116,8 @@ impl Year {
             let host = &mut self.hosts[number as usize];
             host.due = host.due.max(now);
             while host.due < now + HOUR {
-                let next = after_failure(
-                    host.due,
-                    Failure::Authority,
-                    host.attempts,
-                    host.valid,
-                    host.seed,
-                );
+                let failure = outage(host.due, host.due + PASSED_OVER, host.valid);
+                let next = after_failure(host.due, failure, host.attempts, host.valid, host.seed);
                 (host.due, host.attempts) = (next.due, next.attempts);
                 self.figures.failed += 1;
             }
@@ -194,6 +189,8 @@ impl Year {
     }
 }
 
+/// Longest pause of a CA that fails, in seconds.
+const PASSED_OVER: i64 = 600;
 const HOURS: usize = 365 * 24;
 pub(super) const NEW_NAMES: i64 = 30 * DAY;
 pub(super) const TAKEN_OVER: i64 = 120 * DAY;

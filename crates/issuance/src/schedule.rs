@@ -18,7 +18,7 @@
 mod failure;
 mod seed;
 
-pub use failure::{Failure, Next, after_failure, failed_turn, is_suspended, turn_after};
+pub use failure::{Failure, Next, after_failure, failed_turn, is_suspended, outage, turn_after};
 pub use seed::Seed;
 
 /// Validity of a certificate, in Unix seconds.

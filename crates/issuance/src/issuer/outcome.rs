@@ -14,7 +14,7 @@ use super::working::Outcome;
 use super::{Issued, NoCertificate};
 use crate::authorities::Authority;
 use crate::schedule::{
-    self, Seed, Validity, after_failure, first_again, renewal_due, renewal_turn, turn_after,
+    self, Seed, Validity, after_failure, first_again, outage, renewal_due, renewal_turn, turn_after,
 };
 
 impl Attempt<'_> {
@@ -287,10 +287,9 @@ impl Attempt<'_> {
         (put, Some(next.due))
     }
 
-    /// Returns what the schedule makes of a failure, in the store's time `now`. After a
-    /// failure of the CA it is worth trying once the CA is asked again. What this server's
-    /// configuration lacks, another's may have: that one takes it at once, unless nobody
-    /// has for long.
+    /// Returns what the schedule makes of a failure, in the store's time `now`. What this
+    /// server's configuration lacks, another's may have: that one takes it at once, unless
+    /// nobody has for long.
     fn kind(&self, failure: &Failure, now: i64) -> schedule::Failure {
         use schedule::Failure::{Authority, Closed, Names, PassedOver};
         if let Failure::Lacking(_) = failure {
@@ -300,16 +299,23 @@ impl Attempt<'_> {
         }
         let here = self.issuer.clock.now();
         let wish = self.lineage.wishes.ca.as_deref();
+        let is_wanted = self.state.wanted || self.state.revoked;
+        let calm = self.validity().filter(|_| !is_wanted);
         match failure.kind(here) {
             Names => Names,
             Authority => match self.issuer.authorities.opens_in(wish) {
                 None => Authority,
-                Some(pause) => PassedOver {
-                    until: now.saturating_add_unsigned(pause.as_secs() + 1),
-                },
+                Some(pause) => {
+                    let until = now.saturating_add_unsigned(pause.as_secs() + 1);
+                    outage(now, until, calm)
+                }
             },
-            PassedOver { until } => PassedOver {
-                until: until - here + now,
+            PassedOver { until } => match failure {
+                Failure::Closed { .. } => outage(now, until - here + now, calm),
+                // The CA wants this order later.
+                _ => PassedOver {
+                    until: until - here + now,
+                },
             },
             Closed { until } => Closed {
                 until: until - here + now,

@@ -45,16 +45,15 @@ pub struct Next {
 /// Up to an eighth is added as jitter. A renewal before its deadline is tried
 /// again at the deadline at the latest. No pause is longer than 1/30 of the lifetime
 /// while the certificate is valid, and after a failure of the CA also later: 3 days of
-/// 90, 5 hours of 160, 10 s of 5 minutes, and at least 5 s. The first row is Let's Encrypt's advice
+/// 90, 5 hours of 160, 10 s of 5 minutes, and at least 5 s. Before the deadline, the CA's
+/// failures have 1/6: 27 hours of 160. The first row is Let's Encrypt's advice
 /// (integration guide, "Retrying Failures"), the second is near Caddy's pauses;
 /// certbot tries every 12 hours. Let's Encrypt blocks a name for an hour after
 /// five failures in an hour, and pauses it after 1,152 if there is more than one a
 /// day: no row comes near either.
 ///
 /// [`Failure::Authority`] suspends nothing and raises `attempts` to 4 at most: the
-/// first row as it is, the others with pauses of at most an hour. What a CA's
-/// outage of a day holds up comes back spread over the day after it.
-/// [`Failure::PassedOver`] raises `attempts` to 1 at most, [`Failure::Closed`] to none:
+/// first row as it is, the others with pauses of at most an hour. [`Failure::PassedOver`] raises `attempts` to 1 at most, [`Failure::Closed`] to none:
 /// they say themselves when to try again, at least 5 s and at least a minute later.
 #[must_use]
 pub fn after_failure(
@@ -76,9 +75,10 @@ pub fn after_failure(
         Failure::Closed { .. } => attempts,
     };
     let share = validity.map(|validity| (validity.lifetime() / SHARE).max(SHORTEST));
+    let calm_share = deadline.and(share.map(|share| share * CALM_SHARES));
     let longest = match failure {
         Failure::Names => share.filter(|_| valid.is_some()),
-        Failure::Authority => share,
+        Failure::Authority => calm_share.or(share),
         Failure::PassedOver { .. } | Failure::Closed { .. } => None,
     };
     let pause = match failure {
@@ -102,6 +102,20 @@ pub fn after_failure(
         due,
         attempts: counted,
         suspended: failure == Failure::Names && is_suspended(counted, now, due),
+    }
+}
+
+/// Returns the failure of a lineage that no CA is asked for before `until`, since each has
+/// failed. `validity` is that of the certificate in use, if one is there and may be used on.
+///
+/// What is missed is due when a CA is asked again. A renewal before its deadline can wait:
+/// what an outage of a day holds up comes back spread over the day after it. At once, it
+/// would crowd the hours of the outage's end, and those a renewal later, for years.
+#[must_use]
+pub fn outage(now: i64, until: i64, validity: Option<Validity>) -> Failure {
+    match validity {
+        Some(validity) if now < validity.deadline() => Failure::Authority,
+        _ => Failure::PassedOver { until },
     }
 }
 
@@ -157,6 +171,9 @@ fn step(pauses: &[i64], attempts: u32, later: i64) -> i64 {
 /// Part of the lifetime that a pause takes at most: a sixth is left at the deadline, in
 /// which five attempts then fit.
 const SHARE: i64 = 30;
+/// As many of these shares may pass before the deadline if the CA failed. A sixth of the
+/// lifetime lies between a renewal's time and its deadline, a third for short lifetimes.
+const CALM_SHARES: i64 = 5;
 /// The shortest pause, in seconds.
 const SHORTEST: i64 = 5;
 /// Failures in a row from which a lineage gives way to those that may succeed.

@@ -171,22 +171,22 @@ fn failures_are_tried_again_as_the_table_says() {
 }
 
 #[test]
-fn no_pause_takes_more_than_a_thirtieth_of_the_lifetime() {
+fn no_pause_takes_much_of_the_lifetime() {
     let seed = Seed::of("a.example");
-    for (lifetime, longest) in [
-        (90 * DAY, 3 * DAY),
-        (160 * HOUR, 5 * HOUR + 20 * MINUTE),
-        (5 * MINUTE, 10),
-        (MINUTE, 5),
+    for (lifetime, short, calm) in [
+        (90 * DAY, 3 * DAY, 27 * HOUR),
+        (160 * HOUR, 5 * HOUR + 20 * MINUTE, 26 * HOUR + 40 * MINUTE),
+        (5 * MINUTE, 10, 50),
+        (MINUTE, 5, 25),
     ] {
         let validity = Some(issued(lifetime));
-        for (age, failure) in [
-            (lifetime / 2, Failure::Names),
-            (lifetime - 1, Failure::Names),
-            (lifetime / 2, Failure::Authority),
-            (lifetime - 1, Failure::Authority),
+        for (age, failure, longest) in [
+            (lifetime / 2, Failure::Names, short),
+            (lifetime - 1, Failure::Names, short),
+            (lifetime / 2, Failure::Authority, calm),
+            (lifetime - 1, Failure::Authority, short),
             // The CA works again some time, and then the certificate is missed.
-            (lifetime + 1, Failure::Authority),
+            (lifetime + 1, Failure::Authority, short),
         ] {
             for attempts in [0, 3, 20] {
                 let now = NOW + age;
@@ -218,6 +218,50 @@ fn what_a_ca_holds_up_is_due_when_it_opens() {
             assert_eq!((next.attempts, next.suspended), (attempts.max(1), false));
         }
     }
+}
+
+#[test]
+fn what_can_wait_comes_back_over_the_day_after_an_outage() {
+    let until = NOW + 10 * MINUTE;
+    let calm = issued(90 * DAY);
+    assert_eq!(outage(NOW, until, None), Failure::PassedOver { until });
+    assert_eq!(outage(NOW, until, Some(calm)), Failure::Authority);
+    assert_eq!(
+        outage(calm.deadline(), until, Some(calm)),
+        Failure::PassedOver { until }
+    );
+    for lifetime in [90 * DAY, 160 * HOUR] {
+        let spread = back_after_a_day(lifetime);
+        let busiest = spread.iter().max();
+        // As many as were due in one hour of the outage, and half as many again.
+        assert!(busiest <= Some(&150), "{lifetime}: {spread:?}");
+    }
+}
+
+/// Returns the renewals of each hour after an outage of a day. Of each of its hours, 100
+/// hosts were due.
+fn back_after_a_day(lifetime: i64) -> Vec<u32> {
+    let mut hours = vec![0; 30];
+    for number in 0..2_400 {
+        let seed = Seed::of(&format!("h{number}.example"));
+        let validity = issued(lifetime);
+        let due = NOW + lifetime / 3 * 2 - (lifetime / 6) * i64::from(lifetime < 10 * DAY);
+        let (mut now, end) = (due + 36 * number, due + DAY);
+        let mut attempts = 0;
+        // The hosts were issued one after the other.
+        let validity = Validity {
+            not_before: validity.not_before + 36 * number,
+            not_after: validity.not_after + 36 * number,
+        };
+        while now < end {
+            let failure = outage(now, now + 10 * MINUTE, Some(validity));
+            let next = after_failure(now, failure, attempts, Some(validity), seed);
+            (now, attempts) = (next.due, next.attempts);
+        }
+        let hour = usize::try_from((now - end) / HOUR).unwrap();
+        hours[hour] += 1;
+    }
+    hours
 }
 
 #[test]
