@@ -195,7 +195,7 @@ pub fn group(id: u32) -> Result<Vec<u32>> {
     for pid in numbers_in(Path::new("/proc"))? {
         if let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) {
             let stat = parse_stat(&text)?;
-            if stat.group == id && !stat.is_zombie {
+            if stat.group == Some(id) && !stat.is_zombie {
                 found.push(pid);
             }
         }
@@ -207,7 +207,8 @@ pub fn group(id: u32) -> Result<Vec<u32>> {
 struct Stat {
     is_zombie: bool,
     parent: u32,
-    group: u32,
+    /// None of a process that is being removed: the kernel writes -1.
+    group: Option<u32>,
     cpu: Duration,
     /// CPU time of children that have ended.
     ended: Duration,
@@ -226,7 +227,7 @@ fn parse_stat(text: &str) -> Result<Stat> {
     Ok(Stat {
         is_zombie: fields[STATE] == "Z",
         parent: fields[PARENT].parse()?,
-        group: fields[GROUP].parse()?,
+        group: fields[GROUP].parse().ok(),
         cpu: sum(UTIME, STIME)?,
         ended: sum(CUTIME, CSTIME)?,
     })
@@ -285,8 +286,10 @@ mod tests {
         let line = "42 (a (b) c) S 7 42 42 0 -1 4194560 100 0 0 0 150 50 80 20 20 0 1 0 9 0 0";
         let stat = parse_stat(line).unwrap();
         assert_eq!((stat.parent, stat.cpu), (7, Duration::from_secs(2)));
-        assert_eq!((stat.group, stat.is_zombie), (42, false));
+        assert_eq!((stat.group, stat.is_zombie), (Some(42), false));
         assert_eq!(stat.ended, Duration::from_secs(1));
+        let removed = parse_stat(&line.replace("S 7 42 42", "X 0 -1 -1")).unwrap();
+        assert_eq!(removed.group, None);
         assert!(parse_stat("42 (a) S 7").is_err());
     }
 
