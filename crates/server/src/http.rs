@@ -11,6 +11,7 @@ pub(crate) mod respond;
 pub(crate) mod route;
 mod sending;
 mod streams;
+mod turn;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -109,6 +110,7 @@ async fn answer(
     let connect = request.method() == Method::CONNECT;
     let is_head = request.method() == Method::HEAD;
     let http1 = request.version() < Version::HTTP_2;
+    context.turn.take(http1).await;
     let client = context.client(request.headers());
     let mut entry = context.entry(request, client.address);
     let answered = match framing {
@@ -128,6 +130,9 @@ async fn answer(
         response = body::without_content(response);
     }
     context.metrics().request(response.status());
+    if !http1 {
+        context.turn.charge(response.headers());
+    }
     let leaves = connect || response.status() == StatusCode::SWITCHING_PROTOCOLS;
     // After CONNECT, the client may send bytes that are not HTTP.
     let closes = last || connect || context.local.drain.is_leaving();

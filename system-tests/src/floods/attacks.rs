@@ -126,7 +126,7 @@ pub(super) fn attacks() -> Vec<(String, Kind, Place)> {
 }
 
 /// Attacks whose kind and place do not give their names.
-const NAMED: [(&str, Kind, Place); 12] = [
+const NAMED: [(&str, Kind, Place); 14] = [
     ("lists of codings", Kind::Requests, Place::Coded),
     (
         "bombs of zeros",
@@ -148,6 +148,8 @@ const NAMED: [(&str, Kind, Place); 12] = [
     ("a silent upstream, reset", Kind::RapidReset, Place::Silent),
     ("names without a certificate", Kind::PlainNames, Place::Bare),
     ("filled fields", Kind::Requests, Place::Filled),
+    ("crowds, filled fields", Kind::Crowds, Place::Filled),
+    ("downloads", Kind::Requests, Place::Download),
     (
         "slow reading, filled fields",
         Kind::SlowReading,

@@ -16,6 +16,7 @@ use crate::connection::request::{Connection, Negotiated};
 use crate::files::OpenFiles;
 use crate::http::respond::Responder;
 use crate::http::route::{Routes, Routing};
+use crate::http::turn::Turn;
 use crate::limits::bodies::Bodies;
 use crate::limits::network::Networks;
 use crate::limits::settings::Limits;
@@ -73,6 +74,7 @@ impl Numbers {
 pub(super) struct ConnContext {
     pub(super) connection: Connection,
     pub(super) routes: Routes,
+    pub(super) turn: Turn,
     pub(super) local: Arc<Local>,
 }
 
@@ -104,6 +106,7 @@ impl ConnContext {
                 takeover: Mutex::default(),
             },
             routes,
+            turn: Turn::default(),
             local,
         }
     }

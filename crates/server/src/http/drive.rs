@@ -74,7 +74,11 @@ pub(super) async fn drive<C: Future>(
         }
     };
     // A poll takes microseconds: limits and ages of milliseconds need one reading.
-    poll_fn(|cx| clock::read_once(|| poll(cx))).await
+    poll_fn(|cx| {
+        context.turn.begin();
+        clock::read_once(|| poll(cx))
+    })
+    .await
 }
 
 /// Connection that is being driven, with the timer of its limits.

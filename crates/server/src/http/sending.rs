@@ -30,6 +30,7 @@ impl<C: Future + Unpin> Future for Sending<C> {
     type Output = C::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Output> {
+        self.stream.begin_turn();
         let polled = self.connection().poll(cx);
         match self.stream.send(cx) || polled.is_ready() {
             true => polled,

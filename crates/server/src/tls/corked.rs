@@ -28,6 +28,8 @@ struct State {
     record: Vec<u8>,
     /// Error of the last send, which hyper gets at its next step.
     failed: Option<io::Error>,
+    /// Bytes that were written in this turn of the connection.
+    in_turn: usize,
 }
 
 impl Corked {
@@ -36,7 +38,14 @@ impl Corked {
             stream,
             record: Vec::new(),
             failed: None,
+            in_turn: 0,
         })))
+    }
+
+    /// Begins a turn of the connection: it writes [`IN_TURN`] bytes before requests of others
+    /// have theirs.
+    pub(crate) fn begin_turn(&self) {
+        lock(&self.0).in_turn = 0;
     }
 
     /// Sends what was written, as far as the socket takes it. Returns false if that
@@ -88,6 +97,22 @@ impl State {
         }
         self.record = Vec::new();
         Poll::Ready(Ok(()))
+    }
+
+    /// Writes in turns: a client that takes a hundred large heads or bodies at once would
+    /// else keep the worker for all of them.
+    fn poll_write_in_turn(
+        &mut self,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.in_turn >= IN_TURN {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let written = ready!(self.poll_write(cx, bufs))?;
+        self.in_turn += written;
+        Poll::Ready(Ok(written))
     }
 
     fn poll_write(
@@ -150,7 +175,7 @@ impl Write for Corked {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.step(|state| state.poll_write(cx, &[IoSlice::new(buf)]))
+        self.step(|state| state.poll_write_in_turn(cx, &[IoSlice::new(buf)]))
     }
 
     fn poll_write_vectored(
@@ -158,7 +183,7 @@ impl Write for Corked {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.step(|state| state.poll_write(cx, bufs))
+        self.step(|state| state.poll_write_in_turn(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -197,12 +222,52 @@ fn reset_in(frames: &[u8]) -> Option<usize> {
 const RECORD: usize = 16 << 10;
 /// Bytes that a record has room for at first: a small answer.
 const FIRST: usize = 2 << 10;
+/// Bytes that a connection writes before others have their turn, but for the last write: two
+/// frames of a body, or one answer with large fields.
+const IN_TURN: usize = 24 << 10;
 /// Bytes up to which a copy costs less than a record of their own.
 const SMALL: usize = 4 << 10;
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::task::{Wake, Waker};
+
+    use tokio::net::{TcpListener, TcpStream};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_turn_ends_after_its_bytes_and_the_next_one_comes() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await;
+        let (socket, _) = listener.accept().await.unwrap();
+        let mut corked = Corked::new(Stream::clear(socket));
+        for _ in 0..3 {
+            corked.begin_turn();
+            let woken = Arc::<Woken>::default();
+            let waker = Waker::from(Arc::clone(&woken));
+            let mut cx = Context::from_waker(&waker);
+            let mut written = 0;
+            while let Poll::Ready(part) =
+                Pin::new(&mut corked).poll_write(&mut cx, &[0; RECORD / 2])
+            {
+                written += part.unwrap();
+            }
+            assert!((IN_TURN..IN_TURN + RECORD).contains(&written), "{written}");
+            assert!(woken.0.load(Relaxed));
+        }
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Relaxed);
+        }
+    }
 
     #[test]
     fn finds_the_first_reset_between_frames() {
