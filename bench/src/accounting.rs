@@ -207,7 +207,7 @@ pub fn group(id: u32) -> Result<Vec<u32>> {
 struct Stat {
     is_zombie: bool,
     parent: u32,
-    /// None of a process that is being removed: the kernel writes -1.
+    /// Process group; none while the kernel removes the process, and writes -1.
     group: Option<u32>,
     cpu: Duration,
     /// CPU time of children that have ended.

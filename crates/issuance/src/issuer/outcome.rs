@@ -310,13 +310,14 @@ impl Attempt<'_> {
                     outage(now, until, calm)
                 }
             },
-            PassedOver { until } => match failure {
-                Failure::Closed { .. } => outage(now, until - here + now, calm),
-                // The CA wants this order later.
-                _ => PassedOver {
-                    until: until - here + now,
-                },
-            },
+            PassedOver { until } => {
+                let until = until - here + now;
+                match failure {
+                    Failure::Closed { .. } => outage(now, until, calm),
+                    // The CA wants this order later.
+                    _ => PassedOver { until },
+                }
+            }
             Closed { until } => Closed {
                 until: until - here + now,
             },

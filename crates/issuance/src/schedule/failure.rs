@@ -53,7 +53,8 @@ pub struct Next {
 /// day: no row comes near either.
 ///
 /// [`Failure::Authority`] suspends nothing and raises `attempts` to 4 at most: the
-/// first row as it is, the others with pauses of at most an hour. [`Failure::PassedOver`] raises `attempts` to 1 at most, [`Failure::Closed`] to none:
+/// first row as it is, the others with pauses of at most an hour.
+/// [`Failure::PassedOver`] raises `attempts` to 1 at most, [`Failure::Closed`] to none:
 /// they say themselves when to try again, at least 5 s and at least a minute later.
 #[must_use]
 pub fn after_failure(
@@ -108,9 +109,10 @@ pub fn after_failure(
 /// Returns the failure of a lineage that no CA is asked for before `until`, since each has
 /// failed. `validity` is that of the certificate in use, if one is there and may be used on.
 ///
-/// What is missed is due when a CA is asked again. A renewal before its deadline can wait:
-/// what an outage of a day holds up comes back spread over the day after it. At once, it
-/// would crowd the hours of the outage's end, and those a renewal later, for years.
+/// First certificates and late renewals are due when a CA is asked again. A renewal before
+/// its deadline can wait: renewals that an outage of a day holds up come back over the day
+/// after it. All at once, they would crowd the hours of the outage's end, and those a renewal
+/// later, for years.
 #[must_use]
 pub fn outage(now: i64, until: i64, validity: Option<Validity>) -> Failure {
     match validity {
