@@ -137,7 +137,7 @@ typos: ## Check the spelling
 
 .PHONY: sizes
 sizes: ## Check the sizes of files and functions
-	$(CARGO) test --quiet --locked --test sizes
+	$(CARGO) test --quiet --workspace --locked --test sizes
 
 .PHONY: release
 release: ## Build a trained release for each CPU=… into target/trained
