@@ -45,6 +45,7 @@ mod workspace;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -123,8 +124,8 @@ async fn compare(options: &Options) -> Result<()> {
     let support = Support::probe();
     eprintln!("hardware counters: {}", support.describe());
     let mut report = Report {
-        date,
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        title: format!("Comparison of {date}"),
+        command: machine::command_line(),
         facts: machine::facts(options, &support),
         // From bench/results.
         guide: "../README.md",
@@ -145,7 +146,7 @@ async fn compare(options: &Options) -> Result<()> {
         // The report is written after every row: an aborted run keeps its
         // finished rows.
         if !options.train {
-            write(options, &report)?;
+            write(&options.out, &date, &report)?;
         }
     }
     judge(&report)
@@ -201,13 +202,12 @@ async fn services(
     Ok(services)
 }
 
-fn write(options: &Options, report: &Report) -> Result<()> {
-    let out = &options.out;
+fn write(out: &Path, name: &str, report: &Report) -> Result<()> {
     fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
-    let markdown = out.join(format!("{}.md", report.date));
+    let markdown = out.join(format!("{name}.md"));
     fs::write(&markdown, markdown::render(report))?;
     let json = serde_json::to_string_pretty(report)? + "\n";
-    fs::write(out.join(format!("{}.json", report.date)), json)?;
+    fs::write(out.join(format!("{name}.json")), json)?;
     eprintln!("  wrote {}", markdown.display());
     Ok(())
 }

@@ -40,10 +40,10 @@ fn a_missing_peer_is_named_and_fails_unless_it_may_be_missing() {
             .errors
             .contains("install it, or leave it out by --without")
     );
-    assert!(
-        day.report("preload")
-            .contains("Left out: HAProxy: it is not installed.")
-    );
+    let report = day.report("preload");
+    assert!(report.contains("Left out: HAProxy: it is not installed."));
+    assert!(report.starts_with("# Start-up, reload and memory against the number of hosts\n"));
+    assert!(report.contains("sekisho-bench paper --quick --work work --out out --sekisho "));
     let kept = day.kept("preload/ecdsa-1");
     let labels = kept["cases"]
         .as_array()
@@ -63,6 +63,15 @@ fn a_missing_peer_is_named_and_fails_unless_it_may_be_missing() {
     assert_eq!(again.code, Some(0));
     assert_eq!(again.last_line, named);
     assert!(again.errors.contains("ecdsa-1: measured already"));
+}
+
+#[test]
+fn the_list_of_a_part_has_its_rows() {
+    let list = Ended::of(Day::new().command(&["stuck", "--list"]));
+    assert_eq!((list.code, &*list.last_line), (Some(0), "  stuck-files"));
+    let list = Ended::of(Day::new().command(&["--list"]));
+    assert_eq!(list.code, Some(0));
+    assert!(list.last_line.starts_with("others "), "{}", list.last_line);
 }
 
 #[test]

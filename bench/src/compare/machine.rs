@@ -86,6 +86,11 @@ fn build(program: Option<&Path>) -> Result<String> {
     Ok(format!("{version}, {}", program.display()))
 }
 
+/// Returns the command line of this program, as a report shows it.
+pub(crate) fn command_line() -> String {
+    std::env::args().collect::<Vec<_>>().join(" ")
+}
+
 /// Returns the time in UTC, for file names: without colons, and without
 /// seconds, which two reports never share.
 pub(crate) fn date() -> Result<String> {

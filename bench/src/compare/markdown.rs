@@ -7,8 +7,8 @@ use super::mark;
 use super::report::{CaseResult, Figure, Grade, Report, RowResult, Verdict};
 
 pub(crate) fn render(report: &Report) -> String {
-    let Report { date, guide, .. } = report;
-    let mut text = format!("# Comparison of {date}\n\n{METHOD}");
+    let Report { title, guide, .. } = report;
+    let mut text = format!("# {title}\n\n{METHOD}");
     let _ = writeln!(
         text,
         "[bench/README.md]({guide}) says what the rows of the stores and some others do.\n"
@@ -182,7 +182,7 @@ mod tests {
         second.verdicts = second.verdicts(&[goal], &[]);
         let third = CaseResult::new("broken", &[], Some("it wrote x.log".to_owned()));
         let text = render(&Report {
-            date: "2026-01-02".to_owned(),
+            title: "Comparison of 2026-01-02".to_owned(),
             command: "sekisho-bench compare".to_owned(),
             facts: vec![("CPU".to_owned(), "fast".to_owned())],
             guide: "../README.md",

@@ -51,7 +51,7 @@ pub(crate) struct PaperOptions {
     #[arg(value_name = "PART")]
     parts: Vec<String>,
 
-    /// List the parts with the time that each takes
+    /// List the parts with the time that each takes, or those that are named, with their rows
     #[arg(long)]
     list: bool,
 
@@ -95,14 +95,11 @@ pub(crate) struct PaperOptions {
 }
 
 pub(crate) fn run(options: &PaperOptions) -> Result<()> {
+    let parts = options.selected()?;
     if options.list {
-        for part in PARTS {
-            let minutes = part.minutes(false);
-            println!("{:12} {:3} min  {}", part.id, minutes, part.title);
-        }
+        options.list(&parts);
         return Ok(());
     }
-    let parts = options.selected()?;
     only::check(&options.rows, &parts, options.quick)?;
     if let Some(other) = &options.against {
         return against::compare(&options.out, other, &parts, &options.rows);
@@ -274,6 +271,17 @@ impl PaperOptions {
             found.with_context(|| format!("there is no part {id:?}; --list shows all"))
         };
         self.parts.iter().map(find).collect()
+    }
+
+    /// Lists parts, and the rows of those that are named.
+    fn list(&self, parts: &[&Part]) {
+        for part in parts {
+            let minutes = part.minutes(self.quick);
+            println!("{:12} {minutes:3} min  {}", part.id, part.title);
+            for id in part.results(self.quick).filter(|_| !self.parts.is_empty()) {
+                println!("  {id}");
+            }
+        }
     }
 
     /// Returns the options of the comparison that measures the rows.

@@ -16,7 +16,7 @@ use super::measure::{Sample, Series};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    pub(crate) date: String,
+    pub(crate) title: String,
     pub(crate) command: String,
     /// Hardware and versions, each a name and a value.
     pub(crate) facts: Vec<(String, String)>,

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::super::markdown;
 use super::super::report::{Report, RowResult};
+use super::super::{machine, markdown};
 use super::claims;
 use super::part::Part;
 
@@ -25,6 +25,9 @@ pub(super) struct Run {
     rounds: usize,
     /// Hardware, versions and hashes of builds, each a name and a value.
     pub(super) facts: Vec<(String, String)>,
+    /// Command line that began the part.
+    #[serde(default)]
+    command: String,
 }
 
 /// Result of a row.
@@ -95,8 +98,8 @@ impl Results {
         let kept: Vec<Kept> = kept.filter_map(Result::transpose).collect::<Result<_>>()?;
         let unsteady: Vec<String> = kept.iter().flat_map(Kept::marks).collect();
         let report = Report {
-            date: part.title.to_owned(),
-            command: format!("sekisho-bench paper {}", part.id),
+            title: part.title.to_owned(),
+            command: self.command(part)?,
             facts: self.run.facts.clone(),
             // From bench/results/paper.
             guide: "../../README.md",
@@ -108,6 +111,12 @@ impl Results {
         fs::write(&file, text)?;
         eprintln!("wrote {}", file.display());
         Ok(())
+    }
+
+    /// Returns the command line that began a part, which may have gone on by another.
+    fn command(&self, part: &Part) -> Result<String> {
+        let begun = Run::of_part(&self.folder, part)?;
+        Ok(begun.map_or_else(String::new, |run| run.command))
     }
 
     fn file(&self, part: &str, id: &str) -> PathBuf {
@@ -130,6 +139,7 @@ impl Run {
             quick,
             rounds,
             facts,
+            command: machine::command_line(),
         }
     }
 
