@@ -108,7 +108,9 @@ impl Figures {
     /// Returns the line by least squares through a figure of all rows that have it.
     fn fit(&self, case: &str, name: &str, rows: &str) -> Result<String> {
         let (start, slope) = line(&self.points(case, name, rows)?)?;
-        Ok(format!("{} + {} n", shown(start), significant(slope)))
+        let sign = if slope < 0.0 { '-' } else { '+' };
+        let slope = significant(slope.abs());
+        Ok(format!("{} {sign} {slope} n", shown(start)))
     }
 
     /// Returns where that line is at a number of hosts, in another unit: `2000000 / 1024`.
@@ -224,13 +226,13 @@ fn line(points: &[(f64, f64)]) -> Result<(f64, f64)> {
     Ok((y - slope * x, slope))
 }
 
-/// Formats a slope, which may be far below 1, with two digits.
+/// Formats a slope's size, which may be far below 1, with two digits.
 fn significant(value: f64) -> String {
-    match value.abs() {
-        size if size >= 1.0 => shown(value),
+    match value {
         0.0 => "0".to_owned(),
-        size => {
-            let digits = (1.0 - size.log10().floor()) as usize;
+        _ if value >= 1.0 => shown(value),
+        _ => {
+            let digits = (1.0 - value.log10().floor()) as usize;
             format!("{value:.digits$}")
         }
     }
@@ -267,8 +269,10 @@ mod tests {
         let one = kept(1, &[("nginx", &[10.0]), ("sekisho", &[5.0])]);
         let facts = vec![("CPU".to_owned(), "fast".to_owned())];
         let many = kept(1_001, &[("nginx", &[220.0, 260.0, 290.0])]);
+        let fell = kept(1_001, &[("nginx", &[8.0])]);
+        let rows = [("p/one", one), ("p/many", many), ("p/fell", fell)];
         Figures {
-            rows: [("p/one".to_owned(), one), ("p/many".to_owned(), many)].into(),
+            rows: rows.map(|(name, row)| (name.to_owned(), row)).into(),
             runs: [("p", Run::new(false, 1, facts))].into(),
         }
     }
@@ -282,6 +286,10 @@ mod tests {
         assert_eq!(
             value("fit nginx | start ms | p/one p/many"),
             "9.75 + 0.25 n"
+        );
+        assert_eq!(
+            value("fit nginx | start ms | p/one p/fell"),
+            "10.0 - 0.0020 n"
         );
         assert_eq!(
             value("at 4000 / 10 | nginx | start ms | p/one p/many"),
