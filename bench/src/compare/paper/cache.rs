@@ -4,15 +4,15 @@
 use super::super::rows::{Asked, Case, Hosts, Measure, Row, Setup};
 use super::super::sekisho::Store;
 use super::super::table::{BASE, sekisho};
-use super::part::{GIB, Part};
+use super::part::{GIB, Part, heavy};
 
 pub(super) const CACHE: Part = Part {
     id: "cache",
     title: "Hits of the memory cache against its size",
     rows: &[
-        hits("hits-20000-zipf-0.8", 20_000, const { &small(0.8) }),
+        heavy(&hits("hits-20000-zipf-0.8", 20_000, const { &small(0.8) })),
         hits("hits-20000-zipf-1.0", 20_000, const { &small(1.0) }),
-        hits("hits-20000-zipf-1.2", 20_000, const { &small(1.2) }),
+        heavy(&hits("hits-20000-zipf-1.2", 20_000, const { &small(1.2) })),
         hits("hits-1000000-zipf-0.8", 1_000_000, const { &large(0.8) }),
         hits("hits-1000000-zipf-1.0", 1_000_000, const { &large(1.0) }),
         hits("hits-1000000-zipf-1.2", 1_000_000, const { &large(1.2) }),

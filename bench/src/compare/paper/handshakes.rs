@@ -7,7 +7,7 @@ use super::super::rows::{Asked, Case, Hosts, Loaded, Measure, Row, Setup};
 use super::super::scripts::{HOOKED, HOOKED_REDIS};
 use super::super::sekisho::{Copies, Store};
 use super::super::table::{BASE, FULL, NGINX, NGINX_VARIABLE, SEKISHO, cold_from, nginx, sekisho};
-use super::part::{GIB, Part};
+use super::part::{GIB, Part, heavy};
 use super::servers::servers;
 use crate::fixtures::KeyKind;
 use sekisho_bench::tls::{Group, Version};
@@ -17,15 +17,9 @@ pub(super) const HANDSHAKES: Part = Part {
     title: "A handshake for each request",
     rows: &[
         held("held-ecdsa-tls13", KeyKind::Ecdsa, Version::Tls13),
-        Row {
-            heavy: true,
-            ..held("held-ecdsa-tls12", KeyKind::Ecdsa, Version::Tls12)
-        },
-        held("held-rsa-tls13", KeyKind::Rsa2048, Version::Tls13),
-        Row {
-            heavy: true,
-            ..held("held-rsa-tls12", KeyKind::Rsa2048, Version::Tls12)
-        },
+        heavy(&held("held-ecdsa-tls12", KeyKind::Ecdsa, Version::Tls12)),
+        heavy(&held("held-rsa-tls13", KeyKind::Rsa2048, Version::Tls13)),
+        heavy(&held("held-rsa-tls12", KeyKind::Rsa2048, Version::Tls12)),
         Row {
             title: "Resumed TLS 1.3 handshake and one request, certificates held",
             measure: Measure::Handshakes {
@@ -40,14 +34,8 @@ pub(super) const HANDSHAKES: Part = Part {
             ..held("held-hybrid", KeyKind::Ecdsa, Version::Tls13)
         },
         read("read-ecdsa-tls13", KeyKind::Ecdsa, Version::Tls13),
-        Row {
-            heavy: true,
-            ..read("read-ecdsa-tls12", KeyKind::Ecdsa, Version::Tls12)
-        },
-        Row {
-            heavy: true,
-            ..read("read-rsa-tls13", KeyKind::Rsa2048, Version::Tls13)
-        },
+        heavy(&read("read-ecdsa-tls12", KeyKind::Ecdsa, Version::Tls12)),
+        heavy(&read("read-rsa-tls13", KeyKind::Rsa2048, Version::Tls13)),
         Row {
             id: "preloaded-100000",
             title: "Another of 100,000 hosts for each handshake, all preloaded by the peers",

@@ -2,10 +2,9 @@
 //! whole system.
 
 use super::super::browsers::{IDLE_H2, LOADED, PQ};
-use super::super::rows::Row;
 use super::super::scripts::{HOOK, HOOK_CACHED, HOOK_REDIS};
 use super::super::sites::{AUTH, DOWNLOAD, H2_100, PHP, PROXIED_TENANTS, PROXY_100, WEBSOCKET};
-use super::part::{GIB, Part};
+use super::part::{GIB, Part, heavy};
 use super::test::{BENCH, SYSTEM, Test};
 
 pub(super) const OTHERS: Part = Part {
@@ -84,10 +83,3 @@ pub(super) const OTHERS: Part = Part {
     disk: [4 * GIB, GIB / 2],
     memory: [4 * GIB, 2 * GIB],
 };
-
-const fn heavy(row: &Row) -> Row {
-    Row {
-        heavy: true,
-        ..*row
-    }
-}

@@ -77,6 +77,14 @@ pub(crate) const PARTS: &[Part] = &[
 
 pub(super) const GIB: u64 = 1 << 30;
 
+/// Leaves a row to full runs.
+pub(super) const fn heavy(row: &Row) -> Row {
+    Row {
+        heavy: true,
+        ..*row
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::super::rows::{Asked, Case, Content};

@@ -57,6 +57,7 @@ const fn tls12(id: &'static str, connections: usize) -> Row {
         key: KeyKind::Rsa2048,
         version: Version::Tls12,
         cases: CASES,
+        heavy: connections != 1_000,
         ..tls13(id, connections)
     }
 }
