@@ -30,9 +30,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const COUNT: usize = 5000;
 /// As many as hosts: each has one of its own.
 const CLIENT_CAS: usize = COUNT;
-const FILES: usize = 2000;
+const FILES: usize = 5000;
 /// Files before the measurement, for which the threads that read them start.
-const WARM: usize = 200;
+const WARM: usize = 1000;
 
 /// The only test of this binary: the allocator's statistics cover the process.
 #[tokio::test]
