@@ -116,6 +116,7 @@ impl Subject<'_> {
                 reloads: writer.reloads(),
             });
             (*cpu, read) = (used, at);
+            sums.reload_cpu = writer.reload_cpu();
         }
         // nginx refuses a reload for which it finds no memory, and often names another reason.
         let peak = peak_address_space(server.pid())?;
@@ -144,6 +145,7 @@ impl Subject<'_> {
                 log: launch.log.clone(),
                 hosts: ground.hosts,
                 done: 0,
+                cpu: Duration::ZERO,
             }),
             _ => Way::Import(Import {
                 program: self.place.options.program(self.binary).to_owned(),

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fixtures::{Folder, host_name};
-use sekisho_bench::accounting::tree;
+use sekisho_bench::accounting::{own_cpu, tree};
 
 /// Way of a server. Each call takes until the server serves what was written.
 #[derive(Debug)]
@@ -43,10 +43,11 @@ impl Way {
         }
     }
 
-    pub(super) fn reloads(&self) -> u64 {
+    /// Returns the reloads that have ended, and the CPU time of these.
+    pub(super) fn reloads(&self) -> (u64, Duration) {
         match self {
-            Self::Import(_) => 0,
-            Self::Reload(reload) => reload.done,
+            Self::Import(_) => (0, Duration::ZERO),
+            Self::Reload(reload) => (reload.done, reload.cpu),
         }
     }
 }
@@ -95,8 +96,9 @@ pub(super) struct Reload {
     pub(super) log: PathBuf,
     /// Hosts of the configuration.
     pub(super) hosts: usize,
-    /// Reloads so far.
+    /// Reloads so far, and the CPU time that the master took for them.
     pub(super) done: u64,
+    pub(super) cpu: Duration,
 }
 
 impl Reload {
@@ -104,6 +106,7 @@ impl Reload {
         grow(&self.config, self.hosts, hosts)?;
         self.hosts = hosts;
         let before: BTreeSet<u32> = tree(self.master)?.into_iter().collect();
+        let cpu = own_cpu(self.master)?;
         let master = i32::try_from(self.master).ok().and_then(Pid::from_raw);
         kill_process(master.context("a process has a number")?, Signal::HUP)?;
         // The master starts a worker when it has read everything, and asks the old one to end.
@@ -122,6 +125,7 @@ impl Reload {
         // The old worker still takes connections for 100 ms.
         thread::sleep(TURN);
         self.done += 1;
+        self.cpu += own_cpu(self.master)?.saturating_sub(cpu);
         Ok(())
     }
 }
@@ -211,6 +215,7 @@ mod tests {
             log,
             hosts: 1,
             done: 0,
+            cpu: Duration::ZERO,
         };
         let error = reload.run(2, || false).unwrap_err().to_string();
         master.kill().unwrap();

@@ -27,6 +27,7 @@ pub(super) struct Writer {
 struct Progress {
     served: AtomicUsize,
     reloads: AtomicU64,
+    reload_micros: AtomicU64,
     is_over: AtomicBool,
 }
 
@@ -55,6 +56,11 @@ impl Writer {
 
     pub(super) fn reloads(&self) -> u64 {
         self.progress.reloads.load(Ordering::Relaxed)
+    }
+
+    /// Returns the CPU time of the reloads that have ended.
+    pub(super) fn reload_cpu(&self) -> Duration {
+        Duration::from_micros(self.progress.reload_micros.load(Ordering::Relaxed))
     }
 
     /// Returns whether the thread has ended, which it does early if it fails.
@@ -100,7 +106,10 @@ fn write(
             way.publish(due.hosts, is_over)?;
             written = due;
             progress.served.store(due.hosts, Ordering::Relaxed);
-            progress.reloads.store(way.reloads(), Ordering::Relaxed);
+            let (reloads, cpu) = way.reloads();
+            progress.reloads.store(reloads, Ordering::Relaxed);
+            let micros = u64::try_from(cpu.as_micros()).unwrap_or(u64::MAX);
+            progress.reload_micros.store(micros, Ordering::Relaxed);
         }
         thread::sleep(plan.until_quarter(begun.elapsed()));
     }
