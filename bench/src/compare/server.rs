@@ -5,12 +5,12 @@ use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::limit::{self, Room};
 use super::tied;
@@ -196,7 +196,7 @@ pub(crate) fn free_address() -> Result<SocketAddr> {
 /// until all have freed their memory, which takes a core that the next server needs.
 pub(crate) fn terminate(child: &mut Child) {
     let family = tree(child.id()).unwrap_or_default();
-    signal("-TERM", &[child.id()]);
+    signal(Signal::TERM, &[child.id()]);
     let patience = Instant::now() + START_TIMEOUT;
     while Instant::now() < patience {
         if matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
@@ -206,7 +206,7 @@ pub(crate) fn terminate(child: &mut Child) {
     }
     let left: Vec<u32> = family.into_iter().filter(|pid| is_alive(*pid)).collect();
     if !left.is_empty() {
-        signal("-KILL", &left);
+        signal(Signal::KILL, &left);
     }
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     let _ = child.wait();
@@ -216,13 +216,12 @@ pub(crate) fn terminate(child: &mut Child) {
     }
 }
 
-pub(crate) fn signal(signal: &str, pids: &[u32]) {
-    let pids = pids.iter().map(u32::to_string);
-    let _ = Command::new("kill")
-        .arg(signal)
-        .args(pids)
-        .stderr(Stdio::null())
-        .status();
+/// Sends a signal to processes, of which some may have ended.
+pub(crate) fn signal(signal: Signal, pids: &[u32]) {
+    let pids = pids.iter().filter_map(|pid| i32::try_from(*pid).ok());
+    for pid in pids.filter_map(Pid::from_raw) {
+        let _ = kill_process(pid, signal);
+    }
 }
 
 /// Returns whether a process runs. A zombie does not: it has no executable.
@@ -246,6 +245,8 @@ const PROBE_DEADLINE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -259,7 +260,7 @@ mod tests {
             thread::sleep(POLL);
         }
         // Its children have no parent then by which they are found.
-        signal("-KILL", &[shell.id()]);
+        signal(Signal::KILL, &[shell.id()]);
         shell.wait().unwrap();
         terminate(&mut shell);
         assert!(group(shell.id()).unwrap().is_empty());

@@ -140,7 +140,7 @@ fn program(name: &str) -> PathBuf {
 
 const BENCH: &str = env!("CARGO_BIN_EXE_sekisho-bench");
 /// Programs that the benchmark and the doubles run.
-const PROGRAMS: [&str; 16] = [
-    "cat", "date", "git", "kill", "mkdir", "mount", "nginx", "prlimit", "rm", "sed", "setpriv",
-    "sh", "sleep", "taskset", "unshare", "true",
+const PROGRAMS: [&str; 15] = [
+    "cat", "date", "git", "mkdir", "mount", "nginx", "prlimit", "rm", "sed", "setpriv", "sh",
+    "sleep", "taskset", "unshare", "true",
 ];

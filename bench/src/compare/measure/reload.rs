@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rcgen::KeyPair;
+use rustix::process::Signal;
 use tokio::process::Command;
 use tokio::time::sleep;
 
@@ -97,10 +98,12 @@ impl Subject<'_> {
 
     /// Sends the signal on which this server reads its configuration anew.
     fn signal(&mut self, server: &Server) -> Result<()> {
-        let name = match self.case.setup {
-            Setup::Nginx { .. } | Setup::NginxNext { .. } | Setup::Sekisho { .. } => "HUP",
-            Setup::Apache | Setup::Caddy => "USR1",
-            Setup::HaProxy => "USR2",
+        let (name, number) = match self.case.setup {
+            Setup::Nginx { .. } | Setup::NginxNext { .. } | Setup::Sekisho { .. } => {
+                ("HUP", Signal::HUP)
+            }
+            Setup::Apache | Setup::Caddy => ("USR1", Signal::USR1),
+            Setup::HaProxy => ("USR2", Signal::USR2),
             Setup::NginxLua
             | Setup::NginxCosocket { .. }
             | Setup::CaddyHttp
@@ -108,7 +111,7 @@ impl Subject<'_> {
             | Setup::RedisClient => bail!("this case has no reload"),
         };
         self.commands.push(format!("kill -{name} PID"));
-        signal(&format!("-{name}"), &[server.pid()]);
+        signal(number, &[server.pid()]);
         Ok(())
     }
 

@@ -10,6 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use rustix::process::{Pid, Signal as Number, kill_process};
+
 use super::reaper::Reaper;
 use super::{Runner, free_port, program, ran, until};
 use crate::ca::{Key, TestCa};
@@ -36,6 +38,18 @@ pub enum Signal {
     Pause,
     /// Resume after a pause.
     Resume,
+}
+
+impl Signal {
+    /// Returns its number. Processes end by different ones.
+    const fn number(self, end: Number) -> Number {
+        match self {
+            Self::End => end,
+            Self::Kill => Number::KILL,
+            Self::Pause => Number::STOP,
+            Self::Resume => Number::CONT,
+        }
+    }
 }
 
 impl Postgres {
@@ -148,20 +162,30 @@ impl Postgres {
     pub fn signal(&self, signal: Signal) {
         let mut server = self.server();
         let child = server.as_mut().expect("it runs");
-        let name = match signal {
-            Signal::End => "-INT",
-            Signal::Kill => "-KILL",
-            Signal::Pause => "-STOP",
-            Signal::Resume => "-CONT",
-        };
-        for pid in self.processes(child.id(), signal) {
-            // A backend may have ended meanwhile.
-            let _ = Command::new("kill").args([name, &pid.to_string()]).status();
-        }
+        send(
+            signal.number(Number::INT),
+            self.processes(child.id(), signal),
+        );
         if matches!(signal, Signal::End | Signal::Kill) {
             child.wait().expect("it is a child");
             *server = None;
         }
+    }
+
+    /// Sends a signal to the backends of an application alone. [`Signal::End`] ends their
+    /// connections.
+    ///
+    /// # Panics
+    /// If it has none.
+    pub fn signal_backends(&self, application: &str, signal: Signal) {
+        let pids = "SELECT pid FROM pg_stat_activity WHERE application_name";
+        let pids = self.sql("postgres", &format!("{pids} = '{application}'"));
+        let pids = pids
+            .split_whitespace()
+            .map(|pid| pid.parse().expect("an id"));
+        let pids: Vec<u32> = pids.collect();
+        assert!(!pids.is_empty(), "{application} has no backend");
+        send(signal.number(Number::TERM), pids);
     }
 
     /// Starts the server again on the same port, with its data.
@@ -304,3 +328,11 @@ fn installed() -> Vec<PathBuf> {
 
 /// Password of the user `sekisho`.
 pub(super) const PASSWORD: &str = "correct-horse";
+
+/// Sends a signal to processes, of which some may have ended meanwhile.
+fn send(number: Number, pids: Vec<u32>) {
+    for pid in pids {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let _ = kill_process(pid.expect("ids are positive"), number);
+    }
+}

@@ -1,13 +1,12 @@
 //! Lookups are pipelined on connections that they share.
 
-use std::process::Command;
-
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::timeout;
 
 use super::together::{holding, holding_in, waiting};
 use super::*;
 use sekisho_testkit::contract::fixture::all_hosts;
+use sekisho_testkit::services::Signal;
 
 /// Creates a store with the host a.example.
 async fn with_a_host(url: &str) {
@@ -86,25 +85,24 @@ async fn an_answer_carries_the_position_that_it_was_read_at() {
 #[tokio::test]
 async fn a_lookup_survives_the_end_of_its_connection() {
     let server = services::Postgres::start();
-    for signal in ["-TERM", "-STOP"] {
+    for signal in [Signal::End, Signal::Pause] {
         let url = server.database();
         with_a_host(&url).await;
         let store = existing(&format!("{url}&application_name=lost"));
         assert!(finds(&store, "a.example").await);
-        let pids = "SELECT pid FROM pg_stat_activity WHERE application_name = 'lost'";
-        let pids = server.sql("postgres", pids);
-        let tell = |signal: &str| {
-            let mut kill = Command::new("kill");
-            let pids = pids.split_whitespace();
-            kill.arg(signal).args(pids).output().unwrap().status
-        };
-        assert!(tell(signal).success());
+        server.signal_backends("lost", signal);
         let found = timeout(Duration::from_secs(9), finds(&store, "a.example")).await;
-        tell("-CONT");
-        assert!(found.expect("before its deadline"), "{signal}");
+        let is_paused = matches!(signal, Signal::Pause);
+        if is_paused {
+            server.signal_backends("lost", Signal::Resume);
+        }
+        assert!(found.expect("before its deadline"), "{signal:?}");
         // What ended by itself is not counted.
-        let hung = u64::from(signal == "-STOP");
-        assert_eq!(store.options().retired.get(), hung, "{signal}");
+        assert_eq!(
+            store.options().retired.get(),
+            u64::from(is_paused),
+            "{signal:?}"
+        );
     }
 }
 
