@@ -99,6 +99,8 @@ impl Subject<'_> {
             let (outcome, peak) = self.visit(&server, launch, step, writer.served()).await?;
             let memory = server.memory()?.pss;
             let used = self.cpu(&server)?.since(before);
+            let reloads;
+            (reloads, sums.ended_reloads) = writer.reloads();
             let at = begun.elapsed();
             let percent = |used: Duration| 100.0 * used.as_secs_f64() / (at - read).as_secs_f64();
             self.series.points.push(Point {
@@ -113,10 +115,9 @@ impl Subject<'_> {
                 reload_cpu: percent(used.since(*cpu).reloads),
                 pss_mib: mib(memory),
                 peak_pss_mib: mib(peak.max(memory)),
-                reloads: writer.reloads(),
+                reloads,
             });
             (*cpu, read) = (used, at);
-            sums.reload_cpu = writer.reload_cpu();
         }
         // nginx refuses a reload for which it finds no memory, and often names another reason.
         let peak = peak_address_space(server.pid())?;

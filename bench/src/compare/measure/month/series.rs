@@ -70,7 +70,7 @@ impl Cpu {
 /// Sums of all steps.
 pub(super) struct Sums {
     /// CPU time of the reloads that have ended; the last one may be under way.
-    pub(super) reload_cpu: Duration,
+    pub(super) ended_reloads: Duration,
     times: Histogram<u64>,
     failed: u64,
     /// Failures by their kinds.
@@ -83,7 +83,7 @@ pub(super) struct Sums {
 impl Sums {
     pub(super) fn new() -> Result<Self> {
         Ok(Self {
-            reload_cpu: Duration::ZERO,
+            ended_reloads: Duration::ZERO,
             times: Histogram::new_with_bounds(1, 600_000_000, 3)?,
             failed: 0,
             errors: BTreeMap::new(),
@@ -124,7 +124,7 @@ impl Sums {
         let reloads = last(|point| point.reloads as f64);
         let each = match reloads {
             0.0 => 0.0,
-            reloads => self.reload_cpu.as_secs_f64() / reloads,
+            reloads => self.ended_reloads.as_secs_f64() / reloads,
         };
         let slow: u64 = points.iter().map(|point| point.slow).sum();
         vec![
@@ -200,7 +200,7 @@ mod tests {
             all: Duration::from_secs(20),
             reloads: Duration::from_secs(8),
         };
-        sums.reload_cpu = Duration::from_secs(6);
+        sums.ended_reloads = Duration::from_secs(6);
         let figures = sums.figures(&series, cpu);
         let figure = |name: &str| figures.iter().find(|(other, _)| *other == name).unwrap().1;
         assert_eq!([figure(PEAK), figure(figure::PSS)], [9.0, 6.0]);

@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -22,13 +22,19 @@ pub(super) struct Writer {
     thread: Option<JoinHandle<Result<()>>>,
 }
 
-/// Progress of the thread. Each number stands alone: no ordering is needed.
+/// Progress of the thread. Each atomic stands alone: no ordering is needed.
 #[derive(Debug, Default)]
 struct Progress {
     served: AtomicUsize,
-    reloads: AtomicU64,
-    reload_micros: AtomicU64,
+    /// Reloads that have ended and their CPU time: one divides the other.
+    reloads: Mutex<(u64, Duration)>,
     is_over: AtomicBool,
+}
+
+impl Progress {
+    fn reloads(&self) -> MutexGuard<'_, (u64, Duration)> {
+        self.reloads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Writer {
@@ -54,13 +60,9 @@ impl Writer {
         self.progress.served.load(Ordering::Relaxed)
     }
 
-    pub(super) fn reloads(&self) -> u64 {
-        self.progress.reloads.load(Ordering::Relaxed)
-    }
-
-    /// Returns the CPU time of the reloads that have ended.
-    pub(super) fn reload_cpu(&self) -> Duration {
-        Duration::from_micros(self.progress.reload_micros.load(Ordering::Relaxed))
+    /// Returns the reloads that have ended, and the CPU time of these.
+    pub(super) fn reloads(&self) -> (u64, Duration) {
+        *self.progress.reloads()
     }
 
     /// Returns whether the thread has ended, which it does early if it fails.
@@ -106,10 +108,7 @@ fn write(
             way.publish(due.hosts, is_over)?;
             written = due;
             progress.served.store(due.hosts, Ordering::Relaxed);
-            let (reloads, cpu) = way.reloads();
-            progress.reloads.store(reloads, Ordering::Relaxed);
-            let micros = u64::try_from(cpu.as_micros()).unwrap_or(u64::MAX);
-            progress.reload_micros.store(micros, Ordering::Relaxed);
+            *progress.reloads() = way.reloads();
         }
         thread::sleep(plan.until_quarter(begun.elapsed()));
     }
