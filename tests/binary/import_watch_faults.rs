@@ -116,7 +116,8 @@ fn folders_are_watched_again_after_an_outage() {
 
 #[test]
 fn many_refusals_of_one_file_hold_up_no_renewal_and_tell_no_key() {
-    // More than are held, few enough for a process that others come before.
+    // More than an import holds. Imports run at the lowest priority: beside other tests, 50,000 took
+    // longer than is waited for.
     const REFUSED: usize = 15_000;
     let sandbox = Sandbox::new();
     let write = |year: i32| {

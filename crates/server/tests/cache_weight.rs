@@ -30,8 +30,10 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const COUNT: usize = 5000;
 /// As many as hosts: each has one of its own.
 const CLIENT_CAS: usize = COUNT;
+/// So many that what the threads that read them keep for themselves is far less than a file may
+/// weigh too much.
 const FILES: usize = 5000;
-/// Files before the measurement, for which the threads that read them start.
+/// Files before the measurement, for which these threads start. With 200 some started later.
 const WARM: usize = 1000;
 
 /// The only test of this binary: the allocator's statistics cover the process.

@@ -41,7 +41,8 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// Returns its number. Processes end by different ones.
+    /// Returns its number, which is `end` for [`Signal::End`]: SIGINT shuts the main process down
+    /// fast, but only cancels the query of a backend, which SIGTERM ends.
     const fn number(self, end: Number) -> Number {
         match self {
             Self::End => end,
@@ -162,7 +163,7 @@ impl Postgres {
     pub fn signal(&self, signal: Signal) {
         let mut server = self.server();
         let child = server.as_mut().expect("it runs");
-        send(
+        let _ = send(
             signal.number(Number::INT),
             self.processes(child.id(), signal),
         );
@@ -184,8 +185,8 @@ impl Postgres {
             .split_whitespace()
             .map(|pid| pid.parse().expect("an id"));
         let pids: Vec<u32> = pids.collect();
-        assert!(!pids.is_empty(), "{application} has no backend");
-        send(signal.number(Number::TERM), pids);
+        let sent = send(signal.number(Number::TERM), pids);
+        assert!(sent > 0, "no backend of {application} took it");
     }
 
     /// Starts the server again on the same port, with its data.
@@ -329,10 +330,12 @@ fn installed() -> Vec<PathBuf> {
 /// Password of the user `sekisho`.
 pub(super) const PASSWORD: &str = "correct-horse";
 
-/// Sends a signal to processes, of which some may have ended meanwhile.
-fn send(number: Number, pids: Vec<u32>) {
-    for pid in pids {
+/// Sends a signal to processes, of which some may have ended meanwhile; returns how many had not.
+fn send(number: Number, pids: Vec<u32>) -> usize {
+    let pids = pids.into_iter().map(|pid| {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        let _ = kill_process(pid.expect("ids are positive"), number);
-    }
+        pid.expect("ids are positive")
+    });
+    pids.filter(|pid| kill_process(*pid, number).is_ok())
+        .count()
 }
