@@ -43,6 +43,8 @@ pub(crate) enum PeerKind {
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Lack {
     Program,
+    /// The program, or a namespace for it.
+    Namespace,
     Group,
 }
 
@@ -54,7 +56,7 @@ impl LeftOut {
             return Some(Self {
                 case: format!("{program} for {}", case.label),
                 peer,
-                lack: Lack::Program,
+                lack: Lack::Namespace,
             });
         }
         let peer = PeerKind::of(case.setup)?;
@@ -74,6 +76,7 @@ impl Display for LeftOut {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         let lack = match self.lack {
             Lack::Program => "it is not installed",
+            Lack::Namespace => "it is not installed, or may have no namespace",
             Lack::Group => "its OpenSSL has no such group",
         };
         write!(formatter, "{}: {lack}", self.case)

@@ -29,4 +29,5 @@ pub(crate) fn has(program: &str) -> bool {
     there.is_ok_and(|output| output.status.success())
 }
 
-const NAMESPACE: [&str; 5] = ["unshare", "--map-root-user", "--mount", "sh", "-c"];
+// Root needs no namespace of users, which a chroot and some containers forbid.
+const NAMESPACE: [&str; 4] = ["unshare", "--mount", "sh", "-c"];
