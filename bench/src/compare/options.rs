@@ -8,6 +8,7 @@ use clap::{Args, Command, FromArgMatches};
 use super::rows::Row;
 use super::stores::STORE_ROWS;
 use super::table::ROWS;
+use super::workspace;
 
 /// What to compare, and where things are.
 #[derive(Args, Clone, Debug)]
@@ -47,7 +48,7 @@ pub(crate) struct Options {
     pub(crate) out: PathBuf,
 
     /// Folder for certificates, stores and logs, used again by the next run
-    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    #[arg(long, value_name = "DIR", default_value_os_t = workspace::usual())]
     pub(crate) work: PathBuf,
 
     /// Only these rows, separated by commas; --list shows all

@@ -42,7 +42,7 @@ use super::rows::Row;
 use super::setup::Place;
 use super::upstreams::Upstreams;
 use super::workspace::Workspace;
-use super::{machine, round};
+use super::{machine, round, workspace};
 
 /// Which parts to run, and where their results lie.
 #[derive(Args, Clone, Debug)]
@@ -90,7 +90,7 @@ pub(crate) struct PaperOptions {
     trained: Option<PathBuf>,
 
     /// Folder for certificates, stores and logs, used again by the next run
-    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    #[arg(long, value_name = "DIR", default_value_os_t = workspace::usual())]
     work: PathBuf,
 }
 

@@ -1,6 +1,7 @@
 //! Folder with certificates, stores and logs, which the next comparison uses
 //! again.
 
+use std::env;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::geteuid;
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -272,6 +274,22 @@ fn command(sekisho: &Path, config: &Path, arguments: &[&str], log: &Path) -> Res
     Ok(command)
 }
 
+/// Returns the folder of a run that names none. Root's checkout may lie where no other user may
+/// enter, as in `/root`, and Apache's children are not root.
+pub(crate) fn usual() -> PathBuf {
+    let here = env::current_dir().unwrap_or_default();
+    if geteuid().is_root() && !may_be_entered(&here) {
+        return OUTSIDE.into();
+    }
+    INSIDE.into()
+}
+
+/// Returns whether all users may enter a folder and those that it lies in.
+fn may_be_entered(folder: &Path) -> bool {
+    let mode = |folder: &Path| folder.metadata().map_or(0, |found| found.mode());
+    folder.ancestors().all(|folder| mode(folder) & 0o001 != 0)
+}
+
 async fn run(mut command: Command, bound: Duration) -> Result<()> {
     let mut child = command
         .spawn()
@@ -303,6 +321,8 @@ fn page() -> String {
     format!("{head:x<width$}\n", width = PAGE_SIZE - 1)
 }
 
+const INSIDE: &str = "target/bench";
+const OUTSIDE: &str = "/var/cache/sekisho-bench";
 /// Program that starts nothing: `printf` is part of the shell.
 const PROGRAM_TEXT: &str = "#!/bin/sh\n\
     printf 'Content-Type: text/plain\\r\\nContent-Length: 6\\r\\n\\r\\nhello\\n'\n";
@@ -324,6 +344,17 @@ mod tests {
         sparse.set_len(1 << 30).unwrap();
         let held = held_space(folder.path()).unwrap();
         assert!((100_000..1 << 20).contains(&held), "{held}");
+    }
+
+    #[test]
+    fn a_folder_in_a_closed_one_may_not_be_entered() {
+        let closed = tempfile::tempdir().unwrap();
+        let folder = closed.path().join("sekisho");
+        fs::create_dir(&folder).unwrap();
+        for (mode, is_open) in [(0o711, true), (0o700, false), (0o750, false)] {
+            fs::set_permissions(closed.path(), Permissions::from_mode(mode)).unwrap();
+            assert_eq!(may_be_entered(&folder), is_open, "{mode:o}");
+        }
     }
 
     #[test]
