@@ -322,7 +322,9 @@ fn page() -> String {
 }
 
 const INSIDE: &str = "target/bench";
+/// Root's own: no other user can have made it before.
 const OUTSIDE: &str = "/var/cache/sekisho-bench";
+
 /// Program that starts nothing: `printf` is part of the shell.
 const PROGRAM_TEXT: &str = "#!/bin/sh\n\
     printf 'Content-Type: text/plain\\r\\nContent-Length: 6\\r\\n\\r\\nhello\\n'\n";
