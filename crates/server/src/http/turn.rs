@@ -51,10 +51,10 @@ impl Turn {
         .await;
     }
 
-    /// Counts an answer of HTTP/2 with these fields, each KiB as an answer more.
+    /// Counts an answer of HTTP/2 with these fields, every 512 bytes as an answer more.
     pub(super) fn charge(&self, fields: &HeaderMap) {
         let bytes: usize = fields.values().map(HeaderValue::len).sum();
-        let more = u32::try_from(bytes / 1024).unwrap_or(AT_ONCE);
+        let more = u32::try_from(bytes / 512).unwrap_or(AT_ONCE);
         let begun = self.begun.load(Relaxed).saturating_add(more);
         self.begun.store(begun, Relaxed);
     }
@@ -103,8 +103,9 @@ mod tests {
         let one_by_one: Vec<_> = (1..=100).collect();
         assert_eq!(begun_at_each_poll(true, 20).await, one_by_one);
         assert_eq!(begun_at_each_poll(false, 20).await, [32, 64, 96, 100]);
-        let by_two: Vec<_> = (2..=100).step_by(2).collect();
-        assert_eq!(begun_at_each_poll(false, 25_000).await, by_two);
+        let by_four: Vec<_> = (4..=100).step_by(4).collect();
+        assert_eq!(begun_at_each_poll(false, 5_000).await, by_four);
+        assert_eq!(begun_at_each_poll(false, 25_000).await, one_by_one);
     }
 
     #[tokio::test]
